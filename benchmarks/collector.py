@@ -23,7 +23,7 @@ from benchmarks.collector_service import Service
 from benchmarks.record import Context, Result, line
 from mapveil.secure_sum.protocol_sum import ProtocolSum
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.parameters import SumSettings
+from mapveil_client.secure_sum.round_parameters import SumSettings
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 SHARD: Final = 1_000

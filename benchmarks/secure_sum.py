@@ -23,7 +23,7 @@ from mapveil.secure_sum.server import Server
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.masks import Cipher, Purpose, add_masks, agree, info, word_type
-from mapveil_client.secure_sum.parameters import RoundParameters, SumSettings
+from mapveil_client.secure_sum.round_parameters import RoundParameters, SumSettings
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
 LIMIT = 120.0

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.http.app import create_app
+from mapveil.collector.http.asgi import create_app
 from mapveil.collector.http.settings import SETTINGS
 from mapveil.collector.refusals import CODES
 from mapveil.collector.rounds.engine import Engine

@@ -12,11 +12,11 @@ import pytest
 
 import mapveil as mv
 from mapveil.engines import UserSums, user_sums
-from mapveil.engines.devices import devices_of
 from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import Mechanism
 from mapveil.mechanisms.methods import METHODS, Method, find_method
+from mapveil.trust.secure_aggregation.clients import devices_of
 from mapveil_client.contribution import Devices
 from mapveil_client.errors import InputError, ParameterError
 

@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.engines.devices import devices_of
 from mapveil.geo.counts import Counts, read_counts
 from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.read_points import read_points
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
+from mapveil.trust.secure_aggregation.clients import devices_of
 from mapveil_client.arrays import FloatArray
 from mapveil_client.contribution import Devices
 from mapveil_client.errors import InputError

@@ -17,7 +17,7 @@ from mapveil.secure_sum.drivers import IdealSum, ShardSum
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.parameters import SumSettings
+from mapveil_client.secure_sum.round_parameters import SumSettings
 from mapveil_client.secure_sum.vectors import SparseVectors
 
 

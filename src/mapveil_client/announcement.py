@@ -19,7 +19,7 @@ from mapveil_client.encodings import Encoding, LabelEncoding, MarginsEncoding, N
 from mapveil_client.errors import InputError, ParameterError, check, is_whole
 from mapveil_client.level_encoding import LevelEncoding, SketchEncoding
 from mapveil_client.morton import PrefixTree
-from mapveil_client.secure_sum.parameters import RoundParameters, SumSettings
+from mapveil_client.secure_sum.round_parameters import RoundParameters, SumSettings
 from mapveil_client.terms import Document, is_hexadecimal, read_fraction
 
 _CONTEXT: Final = b"mapveil collector 1 "

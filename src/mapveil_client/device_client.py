@@ -91,6 +91,14 @@ class DeviceClient:
 
     Parameters
     ----------
+    connection : Connection
+        To the collector.
+    memory : DeviceMemory
+        Identity, account and answers, which outlive the process.
+    policy : DevicePolicy
+        Rules by which it takes part or refuses.
+    whereabouts : Whereabouts
+        Its locations, read only after the policy agreed.
     documents : Documents, optional
         Shared by the devices of a process.
     work : Work, optional

@@ -16,16 +16,16 @@ from mapveil_client.errors import BudgetExceeded, InputError, MapveilError, Prom
 from mapveil_client.local import message as local_message
 from mapveil_client.local.randomizer import LocalMethod
 from mapveil_client.memory import DeviceMemory, Part
-from mapveil_client.methods import SumParameters
+from mapveil_client.method_parameters import SumParameters
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features import report as feature_message
+from mapveil_client.random_features.feature_policy import FourierParameters
 from mapveil_client.random_features.frequencies import KeptFrequencies
-from mapveil_client.random_features.parameters import FourierParameters
 from mapveil_client.random_features.report import Device
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity
-from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.states import ProtocolError, phase_name, server_phases
 from mapveil_client.terms import CollectionTerms
 

@@ -15,9 +15,9 @@ from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.contribution import sensitivity
 from mapveil_client.epsilon import keeps
 from mapveil_client.errors import Checked, InputError, MapveilError, one_line
-from mapveil_client.methods import LABELLED, SumParameters
+from mapveil_client.method_parameters import LABELLED, SumParameters
 from mapveil_client.plane import closed_projection
-from mapveil_client.random_features.parameters import Policy
+from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.randomness.noise_shares import check_round, share_shape
 from mapveil_client.terms import TRUSTS, CollectionTerms
 

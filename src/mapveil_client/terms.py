@@ -21,7 +21,7 @@ from mapveil_client.cells import Cells
 from mapveil_client.errors import InputError, ParameterError, check, is_whole
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import LocalMethod, Randomizer
-from mapveil_client.methods import Parameters, read_parameters
+from mapveil_client.method_parameters import Parameters, read_parameters
 from mapveil_client.morton import interleave
 from mapveil_client.random_features.query import Query
 from mapveil_client.random_features.report import read_query
@@ -155,7 +155,7 @@ class CollectionTerms(Document):
     trust : str
         ``distributed``, ``local`` or ``random-features``.
     method : str
-        A method of that trust, see :mod:`mapveil_client.methods`.
+        A method of that trust, see :mod:`mapveil_client.method_parameters`.
     epsilon : Fraction, optional
         Total cost of taking part, for each client; none for random features.
     options : mapping
@@ -210,7 +210,7 @@ class CollectionTerms(Document):
 
     @cached_property
     def parameters(self) -> Parameters:
-        """The method's parameters, as :func:`mapveil_client.methods.read_parameters` reads them."""
+        """The method's parameters, as :func:`mapveil_client.method_parameters.read_parameters` reads them."""
         return read_parameters(self.trust, self.method, self.epsilon, self.options)
 
     @cached_property

@@ -38,7 +38,7 @@ def test_halved_noise_shares_are_caught(monkeypatch: pytest.MonkeyPatch) -> None
     def half(*arguments: Any) -> Fraction:
         return share_shape(*arguments) / 2
 
-    monkeypatch.setattr("mapveil_client.methods.share_shape", half)
+    monkeypatch.setattr("mapveil_client.method_parameters.share_shape", half)
     report = audit_epsilon(
         LaplaceHistogram(epsilon=1, clip=False, trust=SecureAggregation()),
         worst_neighbours(TILING),

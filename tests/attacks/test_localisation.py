@@ -16,8 +16,8 @@ import mapveil as mv
 from mapveil.attacks.localisation import LocalisationReport, localisation_report
 from mapveil.attacks.localisation_page import report_page, report_picture, report_text
 from mapveil.attacks.localisation_scene import Scene, device_places, scene
-from mapveil.random_features.devices import all_places
 from mapveil.random_features.fourier_kde import FourierKde
+from mapveil.random_features.visits import all_places
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 

@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.http.app import create_app
+from mapveil.collector.http.asgi import create_app
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.database import Store

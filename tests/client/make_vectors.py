@@ -20,9 +20,9 @@ from mapveil.random_features.map_points import map_points
 from mapveil_client.epsilon import odds, power
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import setting_fingerprint, write_reports
+from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.random_features.frequencies import offsets, unit_frequencies
 from mapveil_client.random_features.kernels import kernel_named
-from mapveil_client.random_features.parameters import Policy
 from mapveil_client.random_features.query import Query
 from mapveil_client.random_features.report import Visits, client_reports, digest, write_query
 from mapveil_client.random_features.report import write_reports as write_features

@@ -7,13 +7,13 @@ import pickle
 import numpy as np
 import pytest
 
-from mapveil.engines.devices import devices_of
 from mapveil.geo.grid import Grid
 from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.local.reported_cells import cells_of_users
-from mapveil.random_features.devices import visits_of
+from mapveil.random_features.visits import visits_of
+from mapveil.trust.secure_aggregation.clients import devices_of
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain

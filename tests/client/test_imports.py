@@ -47,7 +47,7 @@ from mapveil_client.participation import Participation
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.terms import CollectionTerms
-from mapveil_client.random_features.parameters import Policy
+from mapveil_client.random_features.feature_policy import Policy
 
 for module in pkgutil.walk_packages(mapveil_client.__path__, "mapveil_client."):
     importlib.import_module(module.name)

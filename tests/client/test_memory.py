@@ -12,8 +12,8 @@ import pytest
 
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.memory import DeviceMemory, Part
+from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.random_features.frequencies import KeptFrequencies
-from mapveil_client.random_features.parameters import Policy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.vault import Vault
 

@@ -16,7 +16,7 @@ from mapveil_client.memory import DeviceMemory
 from mapveil_client.participation import DeviceRefusal
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features import report as feature_message
-from mapveil_client.random_features.parameters import Policy
+from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.vault import Vault
 

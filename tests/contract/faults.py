@@ -253,7 +253,7 @@ def region_is_the_bounding_box(patch: Patch) -> None:
 
 
 def shape(change: Callable[..., Fraction]) -> Callable[[Patch], None]:
-    return lambda patch: patch.setattr("mapveil_client.methods.share_shape", change)
+    return lambda patch: patch.setattr("mapveil_client.method_parameters.share_shape", change)
 
 
 def client_noise(factor: Fraction) -> Callable[[Patch], None]:

@@ -133,7 +133,7 @@ def _watch_curator(patch: pytest.MonkeyPatch, record: Record, after: AfterAnswer
         reply = answer(self, query)
         if isinstance(query, Query):
             _check_noisy_sums(self._exact(query.encoding), query, reply, record)
-            assert reply.devices == self.setting.devices, (
+            assert reply.clients == self.setting.clients, (
                 "the reply tells a number of users that is not public"
             )
         self._sites = truth

@@ -9,9 +9,9 @@ import numpy as np
 
 import mapveil as mv
 from mapveil.engines import UNIT, UserSums, user_sums
-from mapveil.engines.devices import devices_of
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.methods import METHODS, Method
+from mapveil.trust.secure_aggregation.clients import devices_of
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import Devices
 

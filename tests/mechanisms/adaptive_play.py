@@ -48,12 +48,12 @@ def setting_of(
 
 def play(mechanism: AdaptiveHistogram, setting: Setting, answer: Callable[[Query], FloatArray]) -> Played:
     server, queries, answers = mechanism.plan(setting), [], []
-    terms = float(setting.alpha * setting.devices)
+    terms = float(setting.alpha * setting.clients)
     try:
         query = next(server)
         while True:
             queries.append(query)
-            sums = NoisySums(answer(query), 1.0, terms, query.epsilon, 1, 1, setting.devices)
+            sums = NoisySums(answer(query), 1.0, terms, query.epsilon, 1, 1, setting.clients)
             answers.append(sums)
             query = server.send(sums)
     except StopIteration as stop:

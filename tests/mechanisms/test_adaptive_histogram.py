@@ -78,7 +78,7 @@ def test_every_round_asks_the_tree_that_algorithm_2_makes(
             assert remaining == 0
             break
         assert grown
-        target = c / 2 * setting.devices / len(asked) / sums.terms**0.5
+        target = c / 2 * setting.clients / len(asked) / sums.terms**0.5
         limits = thresholds(rule, 2.0, 0.25, Noise(sums.terms, 1, 1), sums.epsilon, remaining, target)
         grown = slow.update(users, asked, limits.split, limits.collapse)
     last = played.answers[-1].values

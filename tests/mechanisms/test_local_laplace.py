@@ -38,7 +38,7 @@ def setting_of(devices, depth=5, scale=1):
 def test_every_device_adds_a_whole_variable():
     asked = collection(WholeNoise(scale=1, tolerated_dropout=0.5), Devices(np.arange(100)), 4)
     assert asked.setting.alpha == 1
-    assert asked.setting.least_terms == 100
+    assert asked.setting.noise_terms == 100
     # A mechanism that shares the noise is told otherwise by the same collection.
     shared = SecureAggregation(scale=1, tolerated_dropout=0.5)
     assert collection(shared, Devices(np.arange(100))).setting.alpha == Fraction(1, 45)

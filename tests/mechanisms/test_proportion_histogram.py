@@ -66,12 +66,12 @@ def play(
     mechanism: AdaptiveHistogram, setting: Setting, answer: Any
 ) -> tuple[list[Query], list[NoisySums], Estimate]:
     server, queries, answers = mechanism.plan(setting), [], []
-    terms = float(setting.alpha * setting.devices)
+    terms = float(setting.alpha * setting.clients)
     try:
         query = next(server)
         while True:
             queries.append(query)
-            answers.append(NoisySums(answer(query), 1.0, terms, query.epsilon, 1, 1, setting.devices))
+            answers.append(NoisySums(answer(query), 1.0, terms, query.epsilon, 1, 1, setting.clients))
             query = server.send(answers[-1])
     except StopIteration as stop:
         return queries, answers, stop.value

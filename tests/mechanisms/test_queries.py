@@ -26,7 +26,7 @@ def test_a_query_says_what_it_costs():
 )
 def test_the_least_noise_is_that_of_all_devices(devices, alpha):
     setting = Setting(1, np.ones(4, dtype=np.int64), devices, 3, alpha, 1)
-    assert setting.least_terms == pytest.approx(devices / alpha.denominator)
+    assert setting.noise_terms == pytest.approx(devices / alpha.denominator)
 
 
 @pytest.mark.parametrize(("terms", "sensitivity", "scale"), [(1.0, 1, 1), (1.2, 6, 3), (25.0, 20, 2)])

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from mapveil.random_features.devices import sum_chunks
+from mapveil.random_features.visits import sum_chunks
 from mapveil_client.random_features.report import Visits
 from mapveil_client.randomness.random import Randomness
 
@@ -20,7 +20,7 @@ def words(chunk):
 
 @pytest.mark.parametrize("cores", [1, 2, 7])
 def test_the_sum_does_not_depend_on_the_cores(monkeypatch, cores):
-    monkeypatch.setattr("mapveil.random_features.devices.os.cpu_count", lambda: cores)
+    monkeypatch.setattr("mapveil.random_features.visits.os.cpu_count", lambda: cores)
     told = []
     made = sum_chunks(iter(CHUNKS), Randomness(4), words, told.append)
     wanted = sum(
@@ -47,7 +47,7 @@ def test_one_chunk_alone_gets_every_thread_and_many_one_each():
 
 
 def test_chunks_are_made_no_faster_than_they_are_summed(monkeypatch):
-    monkeypatch.setattr("mapveil.random_features.devices.os.cpu_count", lambda: 2)
+    monkeypatch.setattr("mapveil.random_features.visits.os.cpu_count", lambda: 2)
     alive, most, lock = 0, 0, threading.Lock()
 
     def make():

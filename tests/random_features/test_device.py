@@ -10,8 +10,8 @@ import pytest
 import mapveil as mv
 from mapveil.random_features.map_points import map_points
 from mapveil_client.errors import InputError, MapveilError, PromiseError
+from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.random_features.frequencies import KeptFrequencies
-from mapveil_client.random_features.parameters import Policy
 from mapveil_client.random_features.query import Query
 from mapveil_client.random_features.report import Device, Visits, client_reports, read_query, write_query
 from mapveil_client.randomness.random import Randomness

@@ -12,11 +12,11 @@ from scipy import stats
 import mapveil as mv
 from mapveil.formats.read_map import read_map
 from mapveil.privacy.claim import Assumes, Reveals
-from mapveil.random_features.devices import Chunk, all_places, visits_of
 from mapveil.random_features.federated_kde import FederatedKde
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.random_features.map_points import map_points
 from mapveil.random_features.measured import FEW_PLACES
+from mapveil.random_features.visits import Chunk, all_places, visits_of
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.random_features.frequencies import unit_frequencies
 from mapveil_client.random_features.kernels import KERNELS, kernel_named

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
+from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.random_features.frequencies import KeptFrequencies, offsets, unit_frequencies
 from mapveil_client.random_features.kernels import Gaussian
-from mapveil_client.random_features.parameters import Policy
 from mapveil_client.randomness.random import Randomness
 
 POLICY = Policy((100.0, 100.0), features=3)

@@ -14,8 +14,8 @@ from scipy import stats
 import mapveil as mv
 from mapveil.random_features.map_points import map_points
 from mapveil_client.errors import ParameterError, PromiseError
+from mapveil_client.random_features.feature_policy import Policy, largest_bandwidth
 from mapveil_client.random_features.kernels import KERNELS, Gaussian, kernel_named
-from mapveil_client.random_features.parameters import Policy, largest_bandwidth
 from mapveil_client.random_features.query import EvenGrid, Query
 from mapveil_client.randomness.random import Randomness
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mapveil.secure_sum.drivers import IdealSum
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.parameters import SumSettings
+from mapveil_client.secure_sum.round_parameters import SumSettings
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 from reproductions.bagdasaryan.modulo_clip import ClippedSum, wrapped
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.random_features.feature_policy import largest_bandwidth
 from mapveil_client.random_features.kernels import kernel_named
-from mapveil_client.random_features.parameters import largest_bandwidth
 from reproductions.driver import reproduce
 from reproductions.zong import posterior as zong_posterior
 from reproductions.zong import private as zong_private

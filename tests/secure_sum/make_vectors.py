@@ -28,7 +28,7 @@ from mapveil_client.secure_sum.keys import (
 )
 from mapveil_client.secure_sum.masks import PROTOCOL, VERSION, Cipher, Purpose
 from mapveil_client.secure_sum.messages import BOX_BYTES, KEY_BYTES, SHARE_BYTES, largest
-from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.states import Message, ServerState
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors" / "secure_sum"

@@ -10,7 +10,7 @@ import pytest
 
 from mapveil.secure_sum.client_pool import ClientPool, ShardClients, Task
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.states import OwnFault, PeerFault
 from mapveil_client.secure_sum.vectors import SparseVectors
 

@@ -10,7 +10,7 @@ import pytest
 from mapveil.secure_sum.drivers import check_promised, largest_messages
 from mapveil_client.errors import ParameterError
 from mapveil_client.secure_sum.graph import choose_neighbourhood
-from mapveil_client.secure_sum.parameters import SumSettings
+from mapveil_client.secure_sum.round_parameters import SumSettings
 from mapveil_client.secure_sum.states import Abort
 
 TWENTIETH = Fraction(1, 20)

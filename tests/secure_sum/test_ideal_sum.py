@@ -13,7 +13,7 @@ from mapveil.secure_sum import drivers
 from mapveil.secure_sum.drivers import IdealSum
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.parameters import SumSettings
+from mapveil_client.secure_sum.round_parameters import SumSettings
 from mapveil_client.secure_sum.states import Abort
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 

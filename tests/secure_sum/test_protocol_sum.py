@@ -16,7 +16,7 @@ from mapveil.secure_sum.server import Server
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.masks import Cipher
-from mapveil_client.secure_sum.parameters import SumSettings
+from mapveil_client.secure_sum.round_parameters import SumSettings
 from mapveil_client.secure_sum.states import Abort, ServerState
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 

@@ -71,7 +71,7 @@ def test_without_noise_the_sums_are_plain_counts(parameters, scale):
     site = np.random.default_rng(1).integers(-1, 16, 200)
     made = collection(Devices(site), scale=scale, **parameters).answer(query(2))
     np.testing.assert_array_equal(made.values, np.bincount(site[site >= 0], minlength=16))
-    assert made.devices == 200
+    assert made.clients == 200
     assert made.variance < 1e-12
 
 
@@ -107,7 +107,7 @@ def test_the_noise_is_as_wide_as_is_said(case):
     honest = 1 - case.get("tolerated_dropout", 0) - case.get("corrupt", 0)
     terms = stayed / (honest * case.get("shard_size", 300))
     moves = sensitivity(asked.encoding, scale, rounding)
-    assert made.devices == stayed
+    assert made.clients == stayed
     assert made.terms == pytest.approx(terms)
     assert made.sensitivity == moves
     assert made.variance == pytest.approx(terms * laplace_variance(epsilon, moves) / scale**2)
@@ -135,7 +135,7 @@ def test_a_device_that_dropped_out_adds_nothing():
         np.add.reduceat(gone, shards[:-1]).tolist() == [16] * 4
     )  # the part of every shard, at random within it
     assert set(leaves[gone].tolist()) == {Leaves.NOTHING, Leaves.KEYS, Leaves.SHARES}
-    assert sums.devices == 192
+    assert sums.clients == 192
     assert np.bincount(sums.values.astype(int)).tolist() == [64, 192]
     assert asked.costs[0].devices == 256
     assert asked.costs[0].included == 192
@@ -248,7 +248,7 @@ def test_samples_are_fair():
 
 
 def test_a_sample_larger_than_all_is_all():
-    assert collection(one_on_each(2), sample=100).answer(query(2)).devices == 16
+    assert collection(one_on_each(2), sample=100).answer(query(2)).clients == 16
 
 
 def test_a_seed_repeats_and_two_collections_of_one_stream_differ():

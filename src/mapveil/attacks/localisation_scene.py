@@ -10,10 +10,10 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.random_features.bandwidth import public_bandwidth
-from mapveil.random_features.devices import all_places
 from mapveil.random_features.exact_density import kernel_density_at
 from mapveil.random_features.map_points import MapPoints, map_points, prior_cells
 from mapveil.random_features.posterior import PriorCells
+from mapveil.random_features.visits import all_places
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.random_features.kernels import Gaussian

@@ -73,7 +73,7 @@ class AdaptiveHistogram(SumMechanism):
     The epsilons depend on earlier answers. For pure epsilon-DP that is sound as long as they add up to at
     most the budget whatever comes out, which is checked before each round. Run by: the server.
 
-    The noise is that of ``setting.least_terms`` variables, as many as there are shards where nothing is
+    The noise is that of ``setting.noise_terms`` variables, as many as there are shards where nothing is
     provisioned for and more where dropouts and corrupt devices are: wherever the paper writes
     :math:`\sqrt{U / S_{max}}` the root of that number stands.
 
@@ -216,7 +216,7 @@ class AdaptiveHistogram(SumMechanism):
 
     def _noise(self, encoding: Encoding, setting: Setting) -> Noise:
         moves = setting.sensitivity(encoding)
-        return Noise(self._parts * max(setting.least_terms, float(setting.alpha)), moves, setting.scale)
+        return Noise(self._parts * max(setting.noise_terms, float(setting.alpha)), moves, setting.scale)
 
     def _epsilon(self, remaining: Fraction, target: float, noise: Noise, rounds: int) -> Fraction:
         if self.schedule == "even":

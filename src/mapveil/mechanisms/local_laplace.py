@@ -77,7 +77,7 @@ class LocalLaplace(SumMechanism):
         draws = self._draws(setting, encoding)
         if draws > _EVENTS:
             raise ParameterError(
-                f"{setting.devices} devices would draw about {draws:.2g} noise events for the "
+                f"{setting.clients} clients would draw about {draws:.2g} noise events for the "
                 f"{encoding.length} nodes of level {level}; expected {_EVENTS:.2g} at most: a coarser "
                 "level, or a sample"
             )
@@ -97,8 +97,8 @@ class LocalLaplace(SumMechanism):
         for level in range(1, setting.depth + 1):
             encoding = LevelEncoding.of_members(setting.depth, (level,), setting.members)
             moves = setting.sensitivity(encoding)
-            noise = math.sqrt((setting.devices or 0) * laplace_variance(self.budget, moves)) / setting.scale
-            if (setting.devices or 0) / encoding.length < noise or self._draws(setting, encoding) > _EVENTS:
+            noise = math.sqrt((setting.clients or 0) * laplace_variance(self.budget, moves)) / setting.scale
+            if (setting.clients or 0) / encoding.length < noise or self._draws(setting, encoding) > _EVENTS:
                 break
             finest = level
         return finest
@@ -107,4 +107,4 @@ class LocalLaplace(SumMechanism):
         """Events of all devices' noise (see :mod:`mapveil_client.randomness.noise_shares`) on average."""
         moves = setting.sensitivity(encoding)
         events = -math.log(-math.expm1(-float(self.budget) / moves))
-        return 2 * (setting.devices or 0) * encoding.length * events
+        return 2 * (setting.clients or 0) * encoding.length * events

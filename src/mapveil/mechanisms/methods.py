@@ -10,7 +10,7 @@ from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism
 from mapveil.registry import Row
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import ParameterError, check
-from mapveil_client.methods import LABELLED
+from mapveil_client.method_parameters import LABELLED
 
 DEFAULT_METHODS = {
     "central": "multiscale",

@@ -104,8 +104,8 @@ class SumMechanism(Mechanism):
 
     def number_of_users(self, setting: Setting) -> Generator[Query, NoisySums, UserNumber]:
         """The public number of users, or a noisy total bought with ``setting.users_share`` of the budget."""
-        if setting.devices is not None:
-            return UserNumber(float(setting.devices), self.budget, None)
+        if setting.clients is not None:
+            return UserNumber(float(setting.clients), self.budget, None)
         part, rest = split_epsilon(self.budget, [setting.users_share, 1 - setting.users_share])
         root = NodeEncoding(PrefixTree.uniform(setting.depth, 0))
         noisy = yield Query("number of users", root, part)

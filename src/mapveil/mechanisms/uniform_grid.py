@@ -56,7 +56,7 @@ class GridMechanism(SumMechanism):
 
 def noise_deviation(setting: Setting, epsilon: float) -> float:
     """Standard deviation of the noise on one sum of a round, users, if nobody drops out."""
-    return math.sqrt(2 * setting.least_terms) / epsilon
+    return math.sqrt(2 * setting.noise_terms) / epsilon
 
 
 def tree_at(setting: Setting, level: int) -> PrefixTree:

@@ -11,13 +11,13 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.privacy.claim import Assumes, Assumption, Disclosure, Measured, Quantity, Reveals
-from mapveil.random_features.devices import Chunk, sum_chunks, visits_of
 from mapveil.random_features.map_points import MapPoints, map_points, sum_of_kernels
 from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism, check_bandwidth
+from mapveil.random_features.visits import Chunk, sum_chunks, visits_of
 from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray
+from mapveil_client.random_features.feature_policy import PlaceChoice
 from mapveil_client.random_features.kernels import kernel_named
-from mapveil_client.random_features.parameters import PlaceChoice
 from mapveil_client.randomness.random import Randomness
 
 Reported = tuple[FloatArray, FloatArray | None]

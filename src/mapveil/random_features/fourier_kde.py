@@ -14,7 +14,6 @@ from mapveil.geo.projection import projection_of
 from mapveil.geo.tiling import Tiling
 from mapveil.privacy.claim import Assumes, Assumption, Disclosure, Measured, Reveals
 from mapveil.random_features.bandwidth import neighbour_bandwidth, public_bandwidth, smooth, smoothing_scale
-from mapveil.random_features.devices import Chunk, ChunkSum, all_places, sum_chunks, visits_of
 from mapveil.random_features.map_points import (
     MapPoints,
     inscribed_side,
@@ -25,12 +24,13 @@ from mapveil.random_features.map_points import (
 from mapveil.random_features.measured import hiding_facts
 from mapveil.random_features.posterior import hiding
 from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism, check_bandwidth
+from mapveil.random_features.visits import Chunk, ChunkSum, all_places, sum_chunks, visits_of
 from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
+from mapveil_client.random_features.feature_policy import LEAST_SIDE_M, FourierParameters, largest_bandwidth
 from mapveil_client.random_features.frequencies import offsets, unit_frequencies
 from mapveil_client.random_features.kernels import kernel_named
-from mapveil_client.random_features.parameters import LEAST_SIDE_M, FourierParameters, largest_bandwidth
 from mapveil_client.random_features.query import Query
 from mapveil_client.random_features.report import Reports, client_reports
 from mapveil_client.randomness.random import Randomness
@@ -52,12 +52,12 @@ class FourierKde(FourierParameters, ProjectionMechanism):
     where: B is ``features``, h is ``bandwidth_m``, p the spectral law of ``kernel``, :math:`d_i` the place of device i
     (for several places the mean of the cosines); a cell's estimate is :math:`\hat f` at its middle times its area.
     The client half is :func:`mapveil_client.random_features.report.client_reports`, behind a
-    :class:`mapveil_client.random_features.parameters.Policy`.
+    :class:`mapveil_client.random_features.feature_policy.Policy`.
 
     Deviation: the paper's surface is the mean of the cosines; here it is divided by the kernel's integral, so that it
     is a density of users. In the paper each check-in is a user; here a user counts once.
 
-    Its parameters are those of :class:`mapveil_client.random_features.parameters.FourierParameters`.
+    Its parameters are those of :class:`mapveil_client.random_features.feature_policy.FourierParameters`.
 
     Examples
     --------

@@ -11,10 +11,10 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.privacy.claim import Assumes, Assumption, ContributionBound, Disclosure, Norm, Reveals
-from mapveil.random_features.devices import Chunk
 from mapveil.random_features.federated_kde import Reported, collect_kernels
 from mapveil.random_features.map_points import MapPoints
 from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism
+from mapveil.random_features.visits import Chunk
 from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError

@@ -12,7 +12,7 @@ import numpy as np
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity
-from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.states import Abort, OwnFault
 from mapveil_client.secure_sum.vectors import SparseVectors
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.parameters import SumSettings
+from mapveil_client.secure_sum.round_parameters import SumSettings
 from mapveil_client.secure_sum.states import Abort, Message
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 

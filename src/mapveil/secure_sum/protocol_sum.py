@@ -15,7 +15,7 @@ from mapveil.secure_sum.server import Server
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import check
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.parameters import SumSettings
+from mapveil_client.secure_sum.round_parameters import SumSettings
 from mapveil_client.secure_sum.states import Message
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 

@@ -27,7 +27,7 @@ from mapveil_client.secure_sum.graph import Ring, make_ring
 from mapveil_client.secure_sum.keys import Enrolled, key_statement, signed_by, survivor_statement
 from mapveil_client.secure_sum.masks import agree, word_type
 from mapveil_client.secure_sum.messages import write_set
-from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.shamir import PRIME
 from mapveil_client.secure_sum.states import (
     Abort,

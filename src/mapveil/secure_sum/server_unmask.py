@@ -20,7 +20,7 @@ from mapveil_client.secure_sum.graph import Ring
 from mapveil_client.secure_sum.keys import pair_key, pair_mask_sign, seed_commitment, self_mask_seed
 from mapveil_client.secure_sum.masks import Purpose, add_masks
 from mapveil_client.secure_sum.messages import MASK_KEY
-from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.shamir import DIGITS, reconstruct_secrets
 from mapveil_client.secure_sum.states import Abort, PeerFault
 

@@ -130,7 +130,7 @@ class Curator(Checked):
             curator=True,
             users_share=self.users_share,
             tiling=tiling,
-            area_m2=tiling.region.area_m2 if tiling.region.georeferenced else None,
+            region=tiling.region,
         )
         return CuratorAnswerer(setting, sums, raster, execution)
 
@@ -198,7 +198,7 @@ class CuratorAnswerer:
         progress(query.purpose, 1.0)
         # The continuous law's variance: the lattice is finer than a float tells.
         variance = 2 * copies**2 / float(query.epsilon) ** 2
-        return NoisySums(values, variance, 1.0, query.epsilon, UNIT * copies, UNIT, self.setting.devices)
+        return NoisySums(values, variance, 1.0, query.epsilon, UNIT * copies, UNIT, self.setting.clients)
 
     def _exact(self, encoding: Encoding) -> IntArray:
         """Exact sums of the groups, units of 1 / UNIT user."""

@@ -24,7 +24,9 @@ from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.cells import Lattice
 from mapveil_client.contribution import Rounding, sensitivity
 from mapveil_client.encodings import Encoding
+from mapveil_client.method_parameters import SumParameters
 from mapveil_client.morton import interleave
+from mapveil_client.plane import Box
 from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:
@@ -48,20 +50,33 @@ class Setting(NamedTuple):
 
     depth: int  # of the raster of sites
     members: IntArray  # cells on each site, in Morton order; 0 where nobody can be
-    devices: int | None  # asked in each round; None where the number of users is not public
+    clients: int | None  # asked in each round; None where the number of users is not public
     shards: int  # sums of one round
-    alpha: Fraction  # of the noise share: the part of a discrete Laplace variable each device adds
+    alpha: Fraction  # of the noise share: the part of a discrete Laplace variable each client adds
     scale: int  # units that one user divides over their locations
     rounding: Rounding = "largest-remainder"
     curator: bool = False  # whether a curator answers: one discrete Laplace variable per sum
     users_share: float = 0.05  # part of the budget for a noisy number of users where it is not public
     tiling: Tiling | None = None
-    area_m2: float | None = None  # of the region; None without georeference
+    region: Box | None = None
+
+    @classmethod
+    def of_shards(
+        cls, model: SumParameters, raster: Raster, sizes: IntArray, scale: int, region: Box | None
+    ) -> Self:
+        """The setting of secure sums over shards of these ``sizes``."""
+        shares = (model.alpha(int(sizes.min())), scale, model.rounding)
+        return cls(raster.depth, raster.members, int(sizes.sum()), sizes.size, *shares, region=region)
 
     @property
-    def least_terms(self) -> float:
+    def noise_terms(self) -> float:
         """Discrete Laplace variables in a round's noise if nobody drops out."""
-        return 1.0 if self.curator or self.devices is None else float(self.alpha * self.devices)
+        return 1.0 if self.curator or self.clients is None else float(self.alpha * self.clients)
+
+    @property
+    def area_m2(self) -> float | None:
+        """Area of the region; None without a georeference."""
+        return self.region.area_m2 if self.region is not None and self.region.georeferenced else None
 
     def sensitivity(self, encoding: Encoding) -> int:
         """Units by which one user moves the sums of an encoding, in L1."""
@@ -126,7 +141,7 @@ class NoisySums(NamedTuple):
     epsilon: Fraction
     sensitivity: int  # units one user changes the vector by, in L1
     scale: int  # units per user
-    devices: int | None  # in the sums, where that is public
+    clients: int | None  # in the sums, where that is public
 
     def measurement(self, groups: IntArray, values: FloatArray | None = None) -> Measurement:
         """The sums as a measurement of groups of cells; of some of them, given their ``values``."""

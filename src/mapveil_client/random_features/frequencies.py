@@ -18,8 +18,8 @@ import numpy as np
 
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import PromiseError, Secret
+from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.random_features.kernels import Kernel, kernel_named, normals
-from mapveil_client.random_features.parameters import Policy
 from mapveil_client.randomness.random import Randomness
 
 

@@ -34,8 +34,8 @@ from mapveil_client import canonical_cbor
 from mapveil_client.arrays import ComplexArray, FloatArray, IntArray
 from mapveil_client.errors import InputError
 from mapveil_client.plane import closed_projection
+from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.random_features.frequencies import KeptFrequencies
-from mapveil_client.random_features.parameters import Policy
 from mapveil_client.random_features.query import EvenGrid, Query
 
 

@@ -23,7 +23,7 @@ from mapveil_client.secure_sum import messages
 from mapveil_client.secure_sum.client_steps import ClientSteps, Memory, Outcome, read_state, write_state
 from mapveil_client.secure_sum.keys import Enrolled, Identity
 from mapveil_client.secure_sum.masks import word_type
-from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.states import (
     Abort,
     ClientState,

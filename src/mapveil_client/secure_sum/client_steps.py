@@ -45,7 +45,7 @@ from mapveil_client.secure_sum.messages import (
     rows_by_slot,
     write_set,
 )
-from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.shamir import split_secrets
 from mapveil_client.secure_sum.states import Abort, ClientState, OwnFault, PeerFault
 from mapveil_client.secure_sum.vectors import pack, packed_size

@@ -30,7 +30,7 @@ from mapveil_client.arrays import BoolArray
 from mapveil_client.errors import InputError, Secret
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.masks import Purpose, agree, info
-from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.round_parameters import RoundParameters
 
 
 def _client_bytes(client: int) -> bytes:

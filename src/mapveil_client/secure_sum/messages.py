@@ -22,7 +22,7 @@ import numpy.typing as npt
 from mapveil_client import canonical_cbor
 from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum.masks import TAG_BYTES, VERSION
-from mapveil_client.secure_sum.parameters import RoundParameters
+from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.shamir import DIGITS
 from mapveil_client.secure_sum.states import Message, PeerFault
 from mapveil_client.secure_sum.vectors import packed_size

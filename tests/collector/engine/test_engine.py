@@ -33,11 +33,13 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
     assert engine.collection(id)["state"] == "open"
     progress = engine.devices.progress(id)
     assert (progress.wanted, progress.present) == (24, 23)
+    assert engine.collection(id)["guarantee"]["account"] is None  # nothing is charged yet
     send_reports(engine, id, bodies[23:], first=24)
     engine.tick()
     record = engine.collection(id)
     assert record["state"] == "done"
     assert (record["reports"], record["spent"], record["result"]) == (24, "2", True)
+    assert record["guarantee"]["account"] == {"entries": [id]}
     heat = engine.map(id)
     from mapveil_client.local.message import read_reports
 

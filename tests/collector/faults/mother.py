@@ -69,7 +69,7 @@ def _preload() -> None:
     for name in (
         *(
             "mapveil.cli",
-            "mapveil.collector.http.app",
+            "mapveil.collector.http.asgi",
             "mapveil.collector.rounds.engine",
             "mapveil.collector.rounds.results",
         ),

@@ -10,8 +10,8 @@ import numpy as np
 from sqlalchemy import func, select
 
 from mapveil.collector.clock import SystemClock
+from mapveil.collector.rounds.plan_replay import TOTAL
 from mapveil.collector.rounds.reconciliation import reconcile
-from mapveil.collector.rounds.server_half import TOTAL
 from mapveil.collector.store import schema
 from mapveil.collector.store.database import Store
 from mapveil_client.announcement import RoundAnnouncement

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import delete, insert, select, update
 
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.rounds.server_half import TOTAL
+from mapveil.collector.rounds.plan_replay import TOTAL
 from mapveil.collector.store import schema
 from mapveil.collector.store.database import Store
 from mapveil_client.announcement import RoundAnnouncement

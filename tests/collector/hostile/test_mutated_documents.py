@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from mapveil.collector.rounds.offer import offer
-from mapveil.collector.rounds.server_half import announce, replay, shard_sizes
+from mapveil.collector.rounds.plan_replay import announce, replay, shard_sizes
 from mapveil.collector.rounds.specification import read_specification
 from mapveil.trust.queries import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import InputError
 from mapveil_client.participation import DeviceRefusal, Participation
 from mapveil_client.policy import DevicePolicy
-from mapveil_client.random_features.parameters import Policy
+from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.randomness.noise_shares import share_shape
 from mapveil_client.terms import CollectionTerms
 

@@ -26,7 +26,7 @@ from mapveil_client.device_client import DeviceClient
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.policy import DevicePolicy
-from mapveil_client.random_features.parameters import Policy
+from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.randomness.random import Randomness
 
 MAPVEIL: Final = Path(sys.executable).with_name("mapveil")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from mapveil.collector.http.app import create_app
+from mapveil.collector.http.asgi import create_app
 from mapveil.collector.http.serving import configuration
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.rounds.engine import Engine

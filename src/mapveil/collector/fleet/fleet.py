@@ -26,7 +26,7 @@ from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.policy import DevicePolicy
-from mapveil_client.random_features.parameters import FourierParameters
+from mapveil_client.random_features.feature_policy import FourierParameters
 from mapveil_client.vault import Vault, locked
 
 Tell = Callable[[str, float], None]

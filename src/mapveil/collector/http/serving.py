@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
 from mapveil.collector.clock import SystemClock, time_text
-from mapveil.collector.http.app import create_app
+from mapveil.collector.http.asgi import create_app
 from mapveil.collector.http.logs import configure_logs
 from mapveil.collector.http.protocol import TimedProtocol
 from mapveil.collector.http.settings import Settings

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mapveil.collector.refusals import Conflict, Refusal, StoreUnavailable, where_raised
-from mapveil.collector.rounds import secure_rounds, server_half
+from mapveil.collector.rounds import plan_replay, secure_rounds
 from mapveil.collector.rounds.collection import (
     MOST_REASON,
     Collection,
@@ -152,10 +152,10 @@ class Conductor:
         return True
 
     def _start_round(self, collection: Collection, number: int) -> bool:
-        """Start the round that the server half asks for, or go on to the map where it asks for none."""
+        """Start the round that the plan asks for, or go on to the map where it asks for none."""
         with self._store.read() as connection:
-            asked = server_half.asked_devices(connection, collection.id, number)
-        wanted = server_half.next_step(self._store, collection.terms, asked.size)
+            asked = plan_replay.asked_devices(connection, collection.id, number)
+        wanted = plan_replay.next_step(self._store, collection.terms, asked.size)
         if not isinstance(wanted, Query):
             with self._store.write() as connection:
                 return move(connection, collection.id, Happening.SUMMED, "service") is not None

@@ -166,7 +166,8 @@ class Engine:
 def _record(connection: Connection, collection: Collection, progress: Progress) -> dict[str, Any]:
     """A collection as operators see it: JSON-ready."""
     terms = collection.terms
-    spent = select(charges.c.epsilon).where(charges.c.collection == collection.id)
+    charged = select(charges.c.epsilon).where(charges.c.collection == collection.id)
+    spent = sum((Fraction(each) for each in connection.execute(charged).scalars()), Fraction(0))
     return {
         "id": collection.id,
         "title": terms.title,
@@ -180,7 +181,7 @@ def _record(connection: Connection, collection: Collection, progress: Progress) 
         "devices": terms.devices,
         "minimum": terms.minimum,
         "active": terms.active,
-        "guarantee": guarantee_of(terms).to_dict(),
+        "guarantee": guarantee_of(terms, charged=spent > 0).to_dict(),
         "join_seconds": collection.join_seconds,
         "phase_seconds": collection.phase_seconds,
         "created_at": time_text(collection.created_at),
@@ -192,7 +193,7 @@ def _record(connection: Connection, collection: Collection, progress: Progress) 
         "reports": counted(connection, collection.id, reports),
         "progress": vars(progress),
         "rounds": [_round(row, collection.state) for row in rounds_of(connection, collection.id)],
-        "spent": str(sum((Fraction(each) for each in connection.execute(spent).scalars()), Fraction(0))),
+        "spent": str(spent),
         "result": collection.state is State.DONE,
     }
 

@@ -16,7 +16,7 @@ from sqlalchemy import Column, insert, select, update
 from sqlalchemy.engine import Connection, Row
 
 from mapveil.collector.refusals import NotFound
-from mapveil.collector.rounds import server_half
+from mapveil.collector.rounds import plan_replay
 from mapveil.collector.rounds.collection import Collection, move
 from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.rounds.offer import offer
@@ -64,19 +64,17 @@ def make_map(store: Store, collection: Collection) -> DensityMap:
     """The map of a collection whose rounds or reports are all in. CPU-heavy: not within a transaction."""
     terms = collection.terms
     if terms.trust == "distributed":
-        made = server_half.next_step(store, terms, 0)
+        made = plan_replay.next_step(store, terms, 0)
         if isinstance(made, Query):
             raise PromiseError(f"there are sums missing: {made.purpose}")
         with store.read() as connection:
-            shares = server_half.shares_of(connection, collection.id)
-            costs = server_half.costs_of(connection, collection.id)
+            shares = plan_replay.shares_of(connection, collection.id)
+            costs = plan_replay.costs_of(connection, collection.id)
         heat = offer(terms).sums.map_of(made, offer(terms).tiling, shares, costs)
     else:
         heat = _map_of_reports(store, terms)
-    account = None if heat.guarantee.epsilon is None else AccountReference((terms.identifier,))
-    return dataclasses.replace(
-        heat, guarantee=dataclasses.replace(_against(terms, heat.guarantee), account=account)
-    )
+    charged = heat.guarantee.epsilon is not None
+    return dataclasses.replace(heat, guarantee=_against(terms, heat.guarantee, charged=charged))
 
 
 def _map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
@@ -97,14 +95,15 @@ def _map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
     return found.local.estimate(tally, randomizer)
 
 
-def guarantee_of(terms: CollectionTerms) -> Guarantee:
-    """The guarantee that the terms of a collection promise, before anything is charged."""
-    return _against(terms, offer(terms).mechanism.guarantee())
+def guarantee_of(terms: CollectionTerms, *, charged: bool) -> Guarantee:
+    """The promise of a collection's terms; its entry in the ledger is named once there is a charge."""
+    return _against(terms, offer(terms).mechanism.guarantee(), charged=charged)
 
 
-def _against(terms: CollectionTerms, made: Guarantee) -> Guarantee:
+def _against(terms: CollectionTerms, made: Guarantee, *, charged: bool) -> Guarantee:
     """The guarantee against the server that the terms guard against."""
-    return made.with_active_sums() if terms.active else made
+    account = AccountReference((terms.identifier,)) if charged else None
+    return dataclasses.replace(made.with_active_sums() if terms.active else made, account=account)
 
 
 def store_map(connection: Connection, identifier: str, heat: DensityMap, stored: StoredMap) -> bool:

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from mapveil.collector.rounds.collection import charge, forget_messages, move, newest_round, now_text
 from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.rounds.offer import offer
-from mapveil.collector.rounds.server_half import TOTAL, announce, round_terms, shard_sizes
+from mapveil.collector.rounds.plan_replay import TOTAL, announce, round_terms, shard_sizes
 from mapveil.collector.rounds.shard_machines import RoundMachines
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import lock_collection

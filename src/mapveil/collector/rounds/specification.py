@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mapveil.collector.rounds.offer import offer
-from mapveil.collector.rounds.server_half import check_feasible
+from mapveil.collector.rounds.plan_replay import check_feasible
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling

@@ -22,7 +22,7 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.sampling import sampling_delta
 from mapveil.trust.secure_aggregation.simulation import Simulation
 from mapveil_client.errors import InputError
-from mapveil_client.methods import TABLE_SCALE, SumParameters, WholeNoiseParameters
+from mapveil_client.method_parameters import TABLE_SCALE, SumParameters, WholeNoiseParameters
 
 if TYPE_CHECKING:
     from mapveil.geo.counts import Counts
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class SecureAggregation(SumParameters):
     """Clients answer in secure sums; the server sees noisy sums, and who takes part.
 
-    Its parameters are those of :class:`mapveil_client.methods.SumParameters`.
+    Its parameters are those of :class:`mapveil_client.method_parameters.SumParameters`.
 
     Source: Bagdasaryan et al., "Towards Sparse Federated Analytics: Location Heatmaps under Distributed Differential
     Privacy with Secure Aggregation" (PoPETs 2022), Algorithm 1.
@@ -74,7 +74,7 @@ class SecureAggregation(SumParameters):
         InputError
             The table cannot be used, or holds a curator's sums.
         """
-        from mapveil.engines.devices import devices_of
+        from mapveil.trust.secure_aggregation.clients import devices_of
 
         if isinstance(points, UserSums):
             raise InputError(
@@ -82,8 +82,7 @@ class SecureAggregation(SumParameters):
             )
         devices = devices_of(points, tiling, execution.progress)
         usual = 1 if devices.starts is None else TABLE_SCALE
-        area_m2 = tiling.region.area_m2 if tiling.region.georeferenced else None
-        return Simulation(self, raster, area_m2, devices, self.scale or usual, execution, silent)
+        return Simulation(self, raster, tiling.region, devices, self.scale or usual, execution, silent)
 
     def noise_terms(self, users: float) -> float:
         """Discrete Laplace variables in the noise of a sum over so many clients, about."""
@@ -115,7 +114,7 @@ class SecureAggregation(SumParameters):
 class WholeNoise(WholeNoiseParameters, SecureAggregation):
     """The local model for comparison: every client adds the noise of a whole sum, so its report alone is private.
 
-    Its parameters are those of :class:`mapveil_client.methods.WholeNoiseParameters`.
+    Its parameters are those of :class:`mapveil_client.method_parameters.WholeNoiseParameters`.
     """
 
     def noise_terms(self, users: float) -> float:

@@ -15,7 +15,7 @@ from mapveil.trust.queries import NoisySums, Query
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Rounding, sensitivity
 from mapveil_client.errors import check
-from mapveil_client.methods import Overflow
+from mapveil_client.method_parameters import Overflow
 
 
 def shard_boundaries(asked: int, shard_size: int) -> IntArray:

@@ -20,10 +20,11 @@ from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_bound
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices, client_noise, client_report, encode_places
 from mapveil_client.errors import InputError
-from mapveil_client.methods import SumParameters
+from mapveil_client.method_parameters import SumParameters
+from mapveil_client.plane import Box
 from mapveil_client.randomness.noise_shares import check_round, exact_fraction, promised_survivors
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.parameters import SumSettings
+from mapveil_client.secure_sum.round_parameters import SumSettings
 from mapveil_client.secure_sum.states import Abort
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
 
@@ -45,8 +46,8 @@ class Simulation:
         Parameters of the secure sums.
     raster : Raster
         The sites that queries are about.
-    area_m2 : float, optional
-        Area of the region, where it is georeferenced.
+    region : Box
+        The region, which is public.
     devices : Devices
         All clients.
     scale : int
@@ -61,7 +62,7 @@ class Simulation:
         self,
         model: SumParameters,
         raster: Raster,
-        area_m2: float | None,
+        region: Box,
         devices: Devices,
         scale: int,
         execution: Execution,
@@ -78,16 +79,7 @@ class Simulation:
         asked = int(model.asked(devices.count))
         self.boundaries = shard_boundaries(asked, model.shard_size)
         self._sizes = np.diff(self.boundaries)
-        self.setting = Setting(
-            raster.depth,
-            raster.members,
-            asked,
-            self._sizes.size,
-            model.alpha(int(self._sizes.min())),
-            scale,
-            model.rounding,
-            area_m2=area_m2,
-        )
+        self.setting = Setting.of_shards(model, raster, self._sizes, scale, region)
         # A stream of its own, so that a second collection from one seeded stream does not repeat the first.
         words = execution.rng.words(16, np.uint8).tobytes()
         self._rng = execution.rng.child("collection " + words.hex())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.engines.contributions import CHUNK, count_users
-from mapveil.random_features.devices import all_places, visits_of
+from mapveil.random_features.visits import all_places, visits_of
 from mapveil_client.errors import InputError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

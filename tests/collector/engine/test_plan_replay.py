@@ -1,4 +1,4 @@
-"""The server half rebuilt from stored sums asks and answers what it would have without a stop."""
+"""A plan replayed on stored sums asks and answers what it would have without a stop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mapveil.collector.rounds.offer import offer
-from mapveil.collector.rounds.server_half import (
+from mapveil.collector.rounds.plan_replay import (
     DoneRound,
     announce,
     check_feasible,

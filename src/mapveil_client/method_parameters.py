@@ -18,7 +18,7 @@ from mapveil_client.local.randomizer import LocalMethod
 from mapveil_client.local.staircase_response import StaircaseResponse
 from mapveil_client.local.subset_selection import SubsetSelection
 from mapveil_client.local.unary_encoding import UnaryEncoding
-from mapveil_client.random_features.parameters import FourierParameters
+from mapveil_client.random_features.feature_policy import FourierParameters
 from mapveil_client.randomness.noise_shares import share_shape
 
 TABLE_SCALE: Final = 1024

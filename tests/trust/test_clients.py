@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.engines.devices import devices_of
 from mapveil.geo.counts import Counts
+from mapveil.trust.secure_aggregation.clients import devices_of
 from mapveil_client.contribution import Devices
 from mapveil_client.errors import InputError
 from mapveil_client.morton import interleave

@@ -1,7 +1,7 @@
-"""The server half of a distributed mechanism, rebuilt from the store: the sums and costs of the rounds that are done.
+"""The plan of a distributed collection, replayed on the sums of the rounds that are done, and their costs.
 
-A server half is a generator that depends on its public setting and on the sums only, so sending it the stored sums
-again brings it to where it was: nothing of it needs to be kept.
+A plan depends on its public setting and on the sums only, so sending it the stored sums again brings it to where it
+was: nothing of it needs to be kept.
 """
 
 import json
@@ -25,7 +25,6 @@ from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Rounding
 from mapveil_client.errors import InputError, PromiseError
-from mapveil_client.methods import TABLE_SCALE
 from mapveil_client.randomness.noise_shares import check_round, exact_fraction
 from mapveil_client.terms import CollectionTerms
 
@@ -74,7 +73,7 @@ def announce(
     """
     model = offer(terms).model
     alpha = model.alpha(int(sizes.min()))
-    fixed = RoundTerms.of(query, sizes, alpha, model.scale or TABLE_SCALE, model.rounding, bits=model.bits)
+    fixed = RoundTerms.of(query, sizes, alpha, model.units, model.rounding, bits=model.bits)
     check_round(number, query.encoding.length, fixed.alpha, query.epsilon, fixed.sensitivity)
     made = RoundAnnouncement(
         terms=terms.digest.hex(),
@@ -112,7 +111,7 @@ def round_terms(announcement: RoundAnnouncement) -> RoundTerms:
 
 
 def replay(terms: CollectionTerms, sizes: IntArray, done: Sequence[DoneRound]) -> Query | Estimate:
-    """State of the server half after the rounds that are done: its next query, or its estimate.
+    """State of the plan after the rounds that are done: its next query, or its estimate.
 
     Parameters
     ----------
@@ -124,11 +123,7 @@ def replay(terms: CollectionTerms, sizes: IntArray, done: Sequence[DoneRound]) -
         In order.
     """
     model, raster = offer(terms).model, Raster.of(terms.cells.lattice())
-    alpha, asked = model.alpha(int(sizes.min())), int(sizes.sum())
-    fixed = (alpha, model.scale or TABLE_SCALE, model.rounding)
-    region = terms.cells.region
-    area_m2 = region.area_m2 if region.georeferenced else None
-    setting = Setting(raster.depth, raster.members, asked, sizes.size, *fixed, area_m2=area_m2)
+    setting = Setting.of_shards(model, raster, sizes, model.units, terms.cells.region)
     plan = offer(terms).sums.plan(setting)
     try:
         query = next(plan)
@@ -190,7 +185,7 @@ def costs_of(connection: Connection, identifier: str) -> tuple[RoundCost, ...]:
 
 
 def next_step(store: Store, terms: CollectionTerms, asked: int) -> Query | Estimate:
-    """Next query of the server half after the rounds in the store, or its estimate. CPU-heavy.
+    """Next query of the plan after the rounds in the store, or its estimate. CPU-heavy.
 
     ``asked`` is the number of devices that the first round asks, if there was none yet.
     """

@@ -13,7 +13,7 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.random_features.parameters import PlaceChoice
+from mapveil_client.random_features.feature_policy import PlaceChoice
 from mapveil_client.random_features.report import Visits
 from mapveil_client.randomness.random import Randomness
 

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from mapveil.collector.http import app as application
-from mapveil.collector.http.app import create_app
+from mapveil.collector.http import asgi as application
+from mapveil.collector.http.asgi import create_app
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.rounds.engine import Engine
 
