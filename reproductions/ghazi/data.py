@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.evaluation.population import UserShares
+from mapveil.evaluation.sampled_people import UserShares
 from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
 from mapveil.geo.points import Points

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mapveil.evaluation.population import CountedUsers, Population
+from mapveil.evaluation.sampled_people import CountedUsers, Population
 from mapveil.evaluation.scoring import Scoring
 from mapveil.evaluation.trials import MethodSpec, Task, parse_method, run_task, trial_sample_stream
 from mapveil.maps.frame import require_frame

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mapveil_client.account import Account
+from mapveil_client.device_account import Account
 from mapveil_client.errors import InputError, Secret, one_line
 from mapveil_client.random_features.frequencies import KeptFrequencies
 from mapveil_client.randomness.random import Randomness

@@ -87,7 +87,7 @@ class DevicePolicy(Checked):
     def refusal(self, terms: CollectionTerms) -> str | None:
         """Why this device takes no part in a collection; None where it does. Run by: the device.
 
-        Neither its budget is looked at here (see :class:`mapveil_client.account.Account`), nor its locations.
+        Neither its budget is looked at here (see :class:`mapveil_client.device_account.Account`), nor its locations.
         """
         if self not in terms.judged:
             try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mapveil.evaluation.comparison import Comparison, Row
-from mapveil.evaluation.population import population
+from mapveil.evaluation.sampled_people import population
 from mapveil.evaluation.scoring import EMD_METRES, Scoring
 from mapveil.evaluation.trials import (
     Progress,

@@ -10,7 +10,7 @@ import numpy as np
 from mapveil.engines import UNIT, UserSums
 from mapveil.evaluation.comparison import interval_of_mean, table_csv
 from mapveil.evaluation.html_report import text_table
-from mapveil.evaluation.population import population
+from mapveil.evaluation.sampled_people import population
 from mapveil.evaluation.scoring import EMD_METRES, Scoring, higher_is_better
 from mapveil.evaluation.trials import Progress, exact_epsilons, material, parse_methods
 from mapveil.geo.quadtree import Quadtree

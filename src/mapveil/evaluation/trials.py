@@ -14,7 +14,7 @@ import numpy as np
 
 from mapveil.engines import UNIT, UserSums
 from mapveil.evaluation.comparison import Row
-from mapveil.evaluation.population import Population
+from mapveil.evaluation.sampled_people import Population
 from mapveil.evaluation.scoring import Scoring
 from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil_client.account import Account
+from mapveil_client.device_account import Account
 from mapveil_client.errors import BudgetExceeded, InputError
 
 LIFE = Fraction(2)

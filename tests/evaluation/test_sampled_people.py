@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapveil.engines import UNIT, user_sums
-from mapveil.evaluation.population import CountedUsers, UserShares, population
+from mapveil.evaluation.sampled_people import CountedUsers, UserShares, population
 from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
 from mapveil.geo.points import Points
