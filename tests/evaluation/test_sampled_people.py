@@ -24,7 +24,7 @@ def some_points(rows: int, seed: int, weighted: bool) -> Points:
         rng.integers(0, 7, rows),
         rng.uniform(-40.1, -39.9, rows),
         rng.uniform(39.98, 40.14, rows),
-        weight=rng.integers(0, 5, rows).astype(float) if weighted else None,
+        weight=rng.integers(1, 5, rows).astype(float) if weighted else None,
     )
 
 
