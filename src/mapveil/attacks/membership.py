@@ -42,6 +42,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from scipy.sparse import csr_array, vstack
 
 from mapveil.attacks.roc import Roc, roc
 from mapveil.engines import UNIT, UserSums
@@ -65,21 +66,11 @@ _SUREST: Final = 10.0  # deviations: a target whose sums never overlapped is not
 
 @dataclass(frozen=True)
 class Publishing:
-    """A way of publishing a map of people: a curator's mechanism, or the number of people in each cell.
+    """A way of publishing a map of people: a curator's mechanism, or the number of people in each cell."""
 
-    Parameters
-    ----------
-    name : str
-        In words.
-    mechanism : Mechanism, optional
-        The mechanism.
-    least : int
-        Without a mechanism, cells with fewer people are left empty.
-    """
-
-    name: str
+    name: str  # in words
     mechanism: Mechanism | None = None
-    least: int = 0
+    least: int = 0  # without a mechanism, cells with fewer people are left empty
 
     def publish(self, people: IntArray, sums: IntArray, tiling: Tiling, rng: Randomness) -> FloatArray:
         """Values of all cells, from people per cell, and from sums of contributions in 1 / UNIT user."""
@@ -104,8 +95,6 @@ def read_contributions(
     InputError
         Fewer than ``least`` people have a row in the region.
     """
-    from scipy.sparse import csr_array
-
     found = user_cells(relabelled(points, None), tiling)
     number = found.starts.size - 1
     if number == 0:
@@ -199,8 +188,6 @@ def attack_map(released: DensityMap, members: Any, others: Any, rng: Randomness)
     rng : Randomness
         Chooses the panel, and resamples targets.
     """
-    from scipy.sparse import vstack
-
     shares = vstack([members, others], format="csr") / UNIT
     held = np.unique(shares.indices)
     shares = shares[:, held]

@@ -28,6 +28,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 
 from mapveil.attacks.membership import Publishing, relabelled
 from mapveil.attacks.roc import Estimate95
@@ -124,7 +126,7 @@ def attack_windows(
     agree = sum(
         (tracks[:, window, None] == truth[None, :, window]).astype(np.int64) for window in range(windows)
     )
-    track, person = _assign(-np.asarray(agree))
+    track, person = linear_sum_assignment(-np.asarray(agree))
     right = agree[track, person] / windows
     others = agree.copy()
     others[track, person] = -1
@@ -156,8 +158,6 @@ def nearest_positions(shown: FloatArray, people: int) -> IntArray:
 
 def _linked(positions: IntArray, tiling: Tiling, day: int) -> IntArray:
     """Tracks, (people, windows), of unordered positions in each window."""
-    from scipy.spatial.distance import cdist
-
     place = np.stack(tiling.centres(), axis=1)
     if tiling.region.georeferenced:
         place = np.stack(tiling.region.metric_projection.project(*place.T), axis=1)
@@ -165,10 +165,10 @@ def _linked(positions: IntArray, tiling: Tiling, day: int) -> IntArray:
     for window in range(1, positions.shape[1]):
         if window % day:
             cost = cdist(place[tracks[:, window - 1]], place[positions[:, window]])
-            tracks[:, window] = positions[_assign(cost)[1], window]
+            tracks[:, window] = positions[linear_sum_assignment(cost)[1], window]
     for start in range(day, positions.shape[1], day):
         yesterday, today = tracks[:, start - day : start], tracks[:, start : start + day]
-        tracks[:, start : start + day] = today[_assign(_information_gain(yesterday, today))[1]]
+        tracks[:, start : start + day] = today[linear_sum_assignment(_information_gain(yesterday, today))[1]]
     return tracks
 
 
@@ -187,10 +187,3 @@ def _information_gain(first: IntArray, second: IntArray) -> FloatArray:
             shared = mean + mean * np.log2(mean) - (p * np.log2(p) + q * np.log2(q)) / 2
             gain[i, j] -= shared / (p * first.shape[1] * q * second.shape[1])
     return gain
-
-
-def _assign(cost: FloatArray | IntArray) -> tuple[IntArray, IntArray]:
-    from scipy.optimize import linear_sum_assignment
-
-    rows, columns = linear_sum_assignment(cost)
-    return rows, columns
