@@ -60,12 +60,12 @@ def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
     """
     far = isinstance(value, str) and _FAR.search(value)  # not expanded: 1e999999999 has a billion digits
     exact = None if isinstance(value, bool) or far else exact_number(value)
+    text = str(value)
+    shown: object = value if len(text) <= 24 else f"{text[:20]}..."
     if far or (exact is not None and exact > 0 and not _LEAST <= exact <= _MOST):
-        text = str(value)
-        shown = text if len(text) <= 24 else f"{text[:20]}..."
         raise ParameterError(f"{name} must be between 1e-12 and 1e12, got {shown}")
     if exact is None or exact <= 0:
-        raise ParameterError(f"{name} must be a finite number above 0, such as 1, 0.5 or 1/3, got {value!r}")
+        raise ParameterError(f"{name} must be a finite number above 0, such as 1, 0.5 or 1/3, got {shown!r}")
     return exact
 
 

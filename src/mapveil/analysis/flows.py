@@ -16,6 +16,7 @@ variances and for where generalized randomized response has the smaller one.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final, cast
 
@@ -54,6 +55,7 @@ def flows(
     candidates: tuple[IntArray, IntArray] | None = None,
     most: int = 5000,
     least: float = 0.0,
+    accept_large_epsilon: bool = False,
     account: Account | None = OWN,
     rng: Randomness | int | None = None,
     progress: Progress | None = None,
@@ -81,6 +83,8 @@ def flows(
         The region, where ``tiling`` is not a tiling.
     candidates
         See :meth:`~mapveil.analysis.origin_destination.OriginDestination.release`.
+    accept_large_epsilon : bool
+        Whether epsilon may be above 20.
     account, rng, progress
         See :meth:`~mapveil.analysis.origin_destination.OriginDestination.release`.
 
@@ -96,6 +100,7 @@ def flows(
     def mechanism_of(name: str) -> OriginDestination:
         given = dict(options or {}) if method else {"estimator": "multiscale", **(options or {})}
         randomizer = cast("LocalMechanism", find_method(name, "local").make(budget, given))
+        randomizer = replace(randomizer, accept_large_epsilon=accept_large_epsilon)
         return OriginDestination(mechanism=randomizer, estimator=estimator, unit=unit, most=most, least=least)
 
     mechanism = mechanism_of(method or "grr")

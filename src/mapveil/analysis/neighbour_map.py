@@ -193,6 +193,7 @@ def neighbours(
     options: Mapping[str, Any] | None = None,
     region: Region | None = None,
     places_are_public: bool = False,
+    accept_large_epsilon: bool = False,
     account: Account | None = OWN,
     rng: Randomness | int | None = None,
     progress: Progress | None = None,
@@ -208,7 +209,7 @@ def neighbours(
         The cells, or their specification in ``region``; ``"quadtree:5"`` by default.
     k : int
         Users in a list, at least 1.
-    epsilon, method, options, region, places_are_public, account, rng, progress
+    epsilon, method, options, region, places_are_public, accept_large_epsilon, account, rng, progress
         As for :func:`mapveil.mechanisms.release.release` with trust ``"local"``.
 
     Raises
@@ -240,6 +241,7 @@ def neighbours(
         options=options,
         region=region,
         places_are_public=places_are_public,
+        accept_large_epsilon=accept_large_epsilon,
         account=account,
         rng=rng,
         progress=progress,

@@ -288,8 +288,16 @@ class OriginDestination:
         check_reports(self.mechanism.estimator, randomizer)
         allowed = None if candidates is None else _candidates(domain, *candidates)
         budget, account = self.mechanism.budget, account if self.unit == "user" else None
+        accepted, about = self.mechanism.accept_large_epsilon, self.parameters()
         charges = charges_of(
-            account, trips.points, budget, self.method, self.parameters(), tiling, seeded=stream.seeded
+            account,
+            trips.points,
+            budget,
+            self.method,
+            about,
+            tiling,
+            seeded=stream.seeded,
+            accept_large_epsilon=accepted,
         )
         tell("ask the devices", 0.0)
         origins, destinations = cells_of_trips(

@@ -234,7 +234,7 @@ ledger_option = click.option(
 
 
 def release_options(suffixes: Sequence[str], help: str, *, required: bool = True) -> Decorator:
-    """Add ``-o``, the ledger's options and ``--seed``; the command receives ``outputs``, ``account`` and ``seed``.
+    """Add ``-o``, the ledger's options, ``--seed`` and ``--accept-large-epsilon``, with ``account`` for the ledger's.
 
     A seeded answer is not for release and charges nothing.
     """
@@ -247,6 +247,7 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
         resume: bool,
         other_people: str | None,
         seed: int | None,
+        accept_large_epsilon: bool,
     ) -> dict[str, Any]:
         from mapveil.privacy.account import Account
 
@@ -257,7 +258,12 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
         account = None
         if not no_ledger and seed is None:
             account = Account(dataset, ledger, outputs, resume, other_people)
-        return {"outputs": outputs, "account": account, "seed": seed}
+        return {
+            "outputs": outputs,
+            "account": account,
+            "seed": seed,
+            "accept_large_epsilon": accept_large_epsilon,
+        }
 
     return gathered(
         given,
@@ -281,6 +287,11 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
             help="Write the answer of this command that was charged before, but not written; charge nothing again.",
         ),
         click.option("--seed", type=int, help="Repeat a run exactly. The answer is marked NOT FOR RELEASE."),
+        click.option(
+            "--accept-large-epsilon",
+            is_flag=True,
+            help="Release with an epsilon above 20, which protects nobody in practice.",
+        ),
     )
 
 

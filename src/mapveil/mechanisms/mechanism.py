@@ -98,7 +98,8 @@ class AnyMechanism(Checked, ABC):
         record: dict[str, Any] = {}
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
-            record[item.name] = str(value) if isinstance(value, Fraction) else value
+            if item.name != "accept_large_epsilon":  # epsilon itself is there
+                record[item.name] = str(value) if isinstance(value, Fraction) else value
         return record
 
 
@@ -110,9 +111,12 @@ class Mechanism(AnyMechanism):
     ----------
     epsilon : int, float, str, Decimal or Fraction
         The whole privacy budget of one release, above zero; kept exactly.
+    accept_large_epsilon : bool
+        Whether a release may have an epsilon above 20.
     """
 
     epsilon: EpsilonLike
+    accept_large_epsilon: bool = dataclasses.field(default=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", as_epsilon(self.epsilon))
@@ -125,7 +129,17 @@ class Mechanism(AnyMechanism):
 
     def charges(self, account: Account | None, points: Any, cells: Tiling | str, *, seeded: bool) -> Charges:
         """The charges of one release, its budget checked; see :func:`~mapveil.privacy.account.charges_of`."""
-        return charges_of(account, points, self.budget, self.name, self.parameters(), cells, seeded=seeded)
+        accepted, about = self.accept_large_epsilon, self.parameters()
+        return charges_of(
+            account,
+            points,
+            self.budget,
+            self.name,
+            about,
+            cells,
+            seeded=seeded,
+            accept_large_epsilon=accepted,
+        )
 
     def _spent(self, shares: tuple[Share, ...]) -> Fraction:
         """The sum of the shares, never more than the budget."""

@@ -46,7 +46,8 @@ class Method(NamedTuple):
     def options(self) -> dict[str, Any]:
         """The names of the parameters of the mechanism and of its trust model, with their defaults."""
         options = self.mechanism.options() | (self.model.options() if self.model else {})
-        return {name: default for name, default in options.items() if name not in ("epsilon", "trust")}
+        apart = ("epsilon", "accept_large_epsilon", "trust")
+        return {name: default for name, default in options.items() if name not in apart}
 
     def make(self, epsilon: EpsilonLike | None, options: Mapping[str, Any] | None = None) -> AnyMechanism:
         """Construct the mechanism.

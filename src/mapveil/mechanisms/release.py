@@ -14,7 +14,7 @@ from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
-from mapveil.mechanisms.mechanism import AnyMechanism, charged_to, check_tiling
+from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, charged_to, check_tiling
 from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.account import OWN, Account
@@ -48,6 +48,7 @@ def release(
     options: Mapping[str, Any] | None = None,
     region: Region | None = None,
     places_are_public: bool = False,
+    accept_large_epsilon: bool = False,
     secure_sum: SecureSumName | None = None,
     dropout: float | None = None,
     account: Account | None = OWN,
@@ -84,6 +85,8 @@ def release(
         the trust models that can.
     places_are_public : bool
         States that the list of places of ``tiling="places:COLUMN"`` is public; an assumption of the guarantee.
+    accept_large_epsilon : bool
+        Whether epsilon may be above 20.
     secure_sum : str, optional
         For ``"distributed"``: ``"ideal"`` (the default) adds in the clear; ``"protocol"`` runs secure aggregation
         against an honest-but-curious server, ``"active"`` against a malicious one.
@@ -120,6 +123,8 @@ def release(
     ('multiscale', Fraction(1, 1))
     """
     mechanism, trust = _mechanism(method, trust, epsilon, options)
+    if accept_large_epsilon and isinstance(mechanism, Mechanism):
+        mechanism = replace(mechanism, accept_large_epsilon=True)
     if trust != "distributed":
         for name, value in (("secure_sum", secure_sum), ("dropout", dropout)):
             if value is not None:

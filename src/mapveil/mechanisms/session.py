@@ -77,7 +77,7 @@ class Session:
         self._split = given is not None
         self._points, self._account = points, account
         new = None if account is None else dataclasses.replace(account, resume=False)
-        charges_of(new, points, self.remaining, "session", {}, "", seeded=False)
+        charges_of(new, points, self.remaining, "session", {}, "", seeded=False, accept_large_epsilon=True)
 
     def release(
         self,

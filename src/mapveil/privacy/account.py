@@ -13,6 +13,7 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.privacy.charges import Charges, charged_note, written
+from mapveil.privacy.claim import check_large_epsilon
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import Balance, Entry
@@ -200,6 +201,7 @@ def charges_of(
     cells: Tiling | str,
     *,
     seeded: bool,
+    accept_large_epsilon: bool,
 ) -> Charges:
     """Recognise the people of the data and check their budget; nothing for ``None`` or a seeded run.
 
@@ -219,12 +221,17 @@ def charges_of(
         The cells, or their specification where the region is not known yet.
     seeded : bool
         Whether the randomness is repeatable.
+    accept_large_epsilon : bool
+        Whether an epsilon above 20 is accepted.
 
     Raises
     ------
+    ParameterError
+        Epsilon is above 20 and not accepted, for a run that is not seeded.
     BudgetExceeded
         The account does not allow the epsilon; nothing is charged.
     """
+    check_large_epsilon(epsilon, accepted=accept_large_epsilon or seeded)
     if account is None or seeded:
         return Charges()
     about = {

@@ -21,6 +21,15 @@ ACCEPTED_EPSILON: Final = Fraction(20)
 """Largest epsilon that need not be accepted expressly: just above the 19.61 of the 2020 United States census."""
 
 
+def check_large_epsilon(epsilon: Fraction, *, accepted: bool) -> None:
+    """Refuse an epsilon above :data:`ACCEPTED_EPSILON` unless it is accepted expressly; before any charge."""
+    if epsilon > ACCEPTED_EPSILON and not accepted:
+        raise ParameterError(
+            f"epsilon must be at most {ACCEPTED_EPSILON}, above which it protects nobody in practice, got "
+            f"{float(epsilon):g}; to release all the same: --accept-large-epsilon (accept_large_epsilon=True)"
+        )
+
+
 class TrustModel(StrEnum):
     """The party that computes on raw data; the values are the names of ``--trust``."""
 

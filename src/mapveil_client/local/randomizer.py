@@ -233,6 +233,8 @@ class LocalMethod(Checked, ABC):
     outside : str
         Treatment of a user's rows outside the region, see :class:`~mapveil_client.contribution.Outside`: ``"drop"``
         (a client outside abstains, which reveals that it is outside), ``"nearest"`` or ``"refuse"``.
+    accept_large_epsilon : bool
+        Whether a simulated release may have an epsilon above 20; a client asks its policy instead.
     """
 
     name: ClassVar[str]
@@ -244,6 +246,7 @@ class LocalMethod(Checked, ABC):
     estimator: str = "smoothed-em"
     place: PlaceChoice = "most-visited"
     outside: str = "drop"
+    accept_large_epsilon: bool = dataclasses.field(default=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -106,6 +106,8 @@ WRONG = {
     "huge epsilon": {"epsilon": "99999"},
     "tiny epsilon": {"epsilon": "1/99999999"},
     "true epsilon": {"epsilon": True},
+    "large epsilon": {"epsilon": 21},
+    "large epsilon of rounds": {"epsilon": "20.5", "trust": "distributed", "method": None, "options": None},
     "not a number": {"epsilon": float("nan")},
     "no region": {"region": None},
     "three numbers": {"region": [1, 2, 3]},

@@ -19,6 +19,7 @@ from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import AnyMechanism, check_tiling
 from mapveil.mechanisms.methods import Method, find_method
+from mapveil.privacy.claim import check_large_epsilon
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.random_features.report import write_query
@@ -103,6 +104,7 @@ class CollectionSpec(StrictModel):
     epsilon: _Epsilon | Annotated[float, Field(gt=0, le=10_000)] | None = Field(
         default=None, description="Epsilon that each device is charged in all; exact as text, such as 1/3"
     )
+    accept_large_epsilon: bool = Field(default=False, description="Whether epsilon may be above 20")
     options: dict[Annotated[str, Field(max_length=60)], Option] | None = Field(
         default=None, description="The mechanism's other parameters"
     )
@@ -182,6 +184,8 @@ def read_specification(spec: CollectionSpec | Mapping[str, Any], identifier: str
         raise InputError(f"minimum must be at most devices ({spec.devices}), got {minimum}")
     method = find_method(spec.method, spec.trust)
     epsilon, options = _epsilon(spec.epsilon, method), _options(spec.options or {}, method)
+    if epsilon is not None:
+        check_large_epsilon(epsilon, accepted=spec.accept_large_epsilon)
     tiling = _tiling(spec.tiling, _region(spec.region))
     terms = CollectionTerms(
         identifier=identifier,

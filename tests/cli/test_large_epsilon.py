@@ -1,0 +1,115 @@
+"""Large epsilons: told in odds above 10, refused above 20 unless accepted expressly, always before any charge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mapveil as mv
+from mapveil.pictures.page import page_html
+from mapveil.pictures.picture import plot
+from mapveil_client.errors import ParameterError
+
+BOX = "-74.03,40.69,-73.90,40.83"
+CITY = mv.synthetic.city(users=60, seed=1)
+GRID = mv.Grid(CITY.region, rows=4, columns=4)
+COMMANDS = {
+    **{trust: ("release", "--trust", trust, "--region", BOX, "--tiling", "grid:4x4")
+       for trust in ("central", "distributed", "local")},
+    "no region": ("release", "--tiling", "quadtree:3"),
+    "neighbours": ("neighbours", "--region", BOX, "--tiling", "grid:4x4"),
+    "flows": ("flows", "--region", BOX, "--tiling", "grid:4x4"),
+    "flows by number": ("flows", "--region", BOX, "--unit", "trip"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def trips(tmp_path: Path) -> Path:
+    rows = [f"u{user},{-74.0 + user * 1e-3},40.7,-73.95,{40.75 + user * 1e-3}" for user in range(60)]
+    path = tmp_path / "trips.csv"
+    path.write_text("\n".join(["user_id,lon,lat,dest_lon,dest_lat", *rows]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("epsilon", ["20.000001", "21", "1e9"])
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
+def test_above_twenty_it_is_refused_and_nothing_is_charged(
+    mapveil: Callable, trips: Path, tmp_path: Path, command: tuple[str, ...], epsilon: str
+) -> None:
+    out = tmp_path / "m.parquet"
+    done = mapveil(command[0], trips, *command[1:], "--epsilon", epsilon, "-o", out)
+    assert done.code == 2, done.out
+    assert "--accept-large-epsilon" in done.err
+    assert not out.exists()
+    assert "nothing was spent" in mapveil("ledger").out or "0 of 3 spent" in mapveil("ledger").out
+
+
+@pytest.mark.parametrize("name", ["central", "local", "flows"])
+def test_accepted_it_is_released_and_told_in_odds(
+    mapveil: Callable, trips: Path, tmp_path: Path, name: str
+) -> None:
+    command, out = COMMANDS[name], tmp_path / "m.html"
+    done = mapveil(command[0], trips, *command[1:], "--epsilon", "1000", "--accept-large-epsilon", "--no-ledger",
+                   "-o", out)  # fmt: skip
+    assert done.code == 0, done.err
+    told = "can become more than a million to 1"
+    assert told in done.err
+    assert "large epsilon: little protection" in done.out
+    banner = out.read_text().partition("<header>")[0]
+    assert told in banner
+    for text in (done.out, done.err, out.read_text().partition("<script")[0]):
+        assert not re.search(r"\b(inf|nan|\d+e\+\d{3,})\b", text)
+
+
+@pytest.mark.parametrize("epsilon", ["1e400", "1e13", "9" * 5000])
+def test_beyond_all_bounds_it_is_one_line(
+    mapveil: Callable, trips: Path, tmp_path: Path, epsilon: str
+) -> None:
+    done = mapveil("release", trips, "--region", BOX, "--epsilon", epsilon, "--accept-large-epsilon",
+                   "-o", tmp_path / "m.tif")  # fmt: skip
+    assert done.code == 2
+    assert len(done.err.strip().splitlines()) == 1
+    assert len(done.err) < 300
+
+
+@pytest.mark.parametrize(("epsilon", "warned"), [(10, False), (12, True)])
+def test_above_ten_page_and_picture_warn(epsilon: int, warned: bool) -> None:
+    heat = mv.release(CITY, GRID, epsilon=epsilon, account=None)
+    axes = plot(heat)
+    picture = " ".join(" ".join(text.get_text() for text in axes.texts).split())
+    for text in (
+        picture,
+        page_html(heat).partition("<header>")[0],
+        heat.metadata_json(),
+        heat.guarantee.in_words(),
+    ):
+        assert ("presence and absence of one user can become 163000 to 1" in text) == warned
+    assert ("LARGE EPSILON: LITTLE PROTECTION" in picture) == warned
+
+
+@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
+def test_in_python_it_is_accepted_by_a_parameter(trust: str, tmp_path: Path) -> None:
+    account = mv.Account.open("city", budget=100, ledger=tmp_path / "ledger.sqlite")
+    mechanism = mv.release(CITY, GRID, epsilon=1, trust=trust, account=None).method
+    for refused in (
+        lambda: mv.release(CITY, GRID, epsilon=25, trust=trust, account=account),
+        lambda: mv.release(CITY, GRID, epsilon=25, trust=trust, account=None),
+    ):
+        with pytest.raises(ParameterError, match="accept_large_epsilon=True"):
+            refused()
+    assert account.spent == 0
+    made = mv.release(CITY, GRID, epsilon=25, trust=trust, account=account, accept_large_epsilon=True)
+    assert (made.method, account.spent) == (mechanism, 25)
+    assert "accept_large_epsilon" not in made.parameters
+
+
+def test_a_mechanism_of_its_own_is_refused_too(tmp_path: Path) -> None:
+    account = mv.Account.open("city", budget=100, ledger=tmp_path / "ledger.sqlite")
+    with pytest.raises(ParameterError, match="at most 20"):
+        mv.mechanisms.LaplaceHistogram(epsilon=30).release(CITY, GRID, account=account)
+    assert account.spent == 0
+    accepted = mv.mechanisms.LaplaceHistogram(epsilon=30, accept_large_epsilon=True)
+    assert accepted.release(CITY, GRID, account=account).guarantee.epsilon == 30
