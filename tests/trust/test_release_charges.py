@@ -11,9 +11,13 @@ from typing import Any
 import pytest
 
 import mapveil as mv
+from mapveil.engines import user_sums
+from mapveil.mechanisms.emd_heatmap import EmdHeatmap
 from mapveil.mechanisms.release import split_region
 from mapveil.trust import curator
+from mapveil.trust.queries import Execution
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
+from mapveil_client.randomness.random import Randomness
 
 CITY = mv.synthetic.city(users=2000, seed=1)
 TILING = mv.Quadtree(CITY.region, depth=4)
@@ -60,6 +64,39 @@ def test_a_bad_specification_costs_no_search_for_a_region(ledger: mv.Ledger, til
     with pytest.raises(InputError):
         mv.release(CITY, tiling, epsilon=1, trust=trust, account=mv.Account(ledger=ledger))
     assert spent(ledger) == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "options"), [("hierarchical", {"level": 99}), ("spatial-decomposition", {"level": 99})]
+)
+@pytest.mark.parametrize("trust", ["central", "distributed"])
+def test_a_bad_option_costs_no_search_for_a_region(
+    ledger: mv.Ledger, trust: str, method: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match="level"):
+        mv.release(
+            CITY,
+            "quadtree:4",
+            epsilon=1,
+            method=method,
+            trust=trust,
+            options=options,
+            account=mv.Account(ledger=ledger),
+        )
+    assert ledger.entries() == ()
+
+
+def test_noise_that_a_later_query_cannot_draw_is_refused_before_the_charge(ledger: mv.Ledger) -> None:
+    fine = mv.Quadtree(CITY.region, depth=8)
+    queries = []
+    with pytest.raises(ParameterError, match="wider than"):
+        EmdHeatmap(epsilon="1e-6").execute(
+            user_sums(CITY, fine), fine, Execution(Randomness(1), before_reveal=queries.append)
+        )
+    assert queries, "it is a later query that cannot be drawn"
+    with pytest.raises(ParameterError, match="wider than"):
+        EmdHeatmap(epsilon="1e-6").release(CITY, fine, account=mv.Account(ledger=ledger))
+    assert ledger.entries() == ()
 
 
 @pytest.mark.parametrize("tiling", ["h3:0", "h3:15", "tiles:3", "grid:2x3", "quadtree:8", "places:FILE"])

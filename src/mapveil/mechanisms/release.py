@@ -195,6 +195,7 @@ def _check_specification(
     cells = tiling_for(table, spec, Region.from_bbox(*_SMALL_BOX))
     check_tiling(cells)
     mechanism.check_cells(cells)
+    replace(mechanism, epsilon=split_region(mechanism.budget)[1]).rehearse(cells)
 
 
 def _with_region(
