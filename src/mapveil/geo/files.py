@@ -91,13 +91,18 @@ class _Spool:
 
 def _open(paths: tuple[Path, ...], suffix: str, name: str, kept: object) -> Table:
     if suffix in _PARQUET:
-        return TabularFiles(paths, name, kept, "read_parquet({}, union_by_name = true)")
+        return parquet_files(paths, name, kept)
     if suffix in _GEOJSON:
         return GeoJsonTable.open(paths, name, kept)
     if suffix in _CSV:
         return TabularFiles(paths, name, kept, _csv_call(paths, suffix, name))
     hint = "a raster of counts, see read_counts" if suffix in _RASTER else "a format that is not known"
     raise InputError(f"{name}: {suffix or 'a name without a suffix'} is {hint}; expected one of {ACCEPTED}")
+
+
+def parquet_files(paths: tuple[Path, ...], name: str, kept: object = None) -> TabularFiles:
+    """The table of Parquet files."""
+    return TabularFiles(paths, name, kept, "read_parquet({}, union_by_name = true)")
 
 
 def _csv_call(paths: tuple[Path, ...], suffix: str, name: str) -> str:

@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from mapveil.geo.tables import Table, quote_name, quote_text, reading, value_text
+from mapveil.geo.tables import Table, connection, quote_name, quote_text, reading, value_text
 from mapveil_client.contribution import WEIGHT_UNITS
 from mapveil_client.errors import CuratorWarning, InputError
 
@@ -59,6 +59,7 @@ class PointQuery:
     )
     where: str | None = None  # SQL of the rows that count, see :mod:`mapveil.geo.row_filter`
     on_bad_rows: BadRows = "fail"
+    held: bool = False  # whether the table is a checked copy, see :meth:`Points.held_once`
 
     @property
     def source(self) -> str:
@@ -79,10 +80,15 @@ class PointQuery:
 
     def counted(self) -> str:
         """SQL of the source's rows that count: of the filter; usable where others are dropped."""
-        parts = [] if self.where is None else [f"({self.where}\n)"]
+        parts = [] if self.where is None else [self.kept]
         if self.on_bad_rows == "drop":
             parts += self.usable(self.expressions).values()
         return " AND ".join(parts) or "TRUE"
+
+    @property
+    def kept(self) -> str:
+        """SQL of the filter; a row that it fails on is left out, because an error would tell of the row."""
+        return "mapveil_kept" if self.held else f"TRY({self.where or 'TRUE'}\n)"
 
     def check(self) -> None:
         """Look for bad rows, in one cheap pass; a second one names the first of them. Run by: the curator.
@@ -96,7 +102,11 @@ class PointQuery:
             missing or not above 0, and bad rows are not dropped: names the row (1 is the first of the data) and
             the value.
         """
-        bad = self.bad_rows()
+        if not self.held:
+            self.treat(self.bad_rows())
+
+    def treat(self, bad: int) -> None:
+        """Refuse so many bad rows, naming the first, or warn that they are dropped; see :meth:`check`."""
         if bad and self.on_bad_rows == "fail":
             changed = f"{self.source}: changed while it was read; expected a table that stays as it is"
             raise InputError(first_failure(self) or changed)
@@ -105,40 +115,34 @@ class PointQuery:
             warnings.warn(text, CuratorWarning, stacklevel=2)
 
     def bad_rows(self) -> int:
-        """Number of rows of the filter that cannot be used. Not private."""
-        import duckdb
-
+        """Number of rows that cannot be used, whatever the filter. Not private."""
         usable = " AND ".join(self.usable(self.expressions).values())
-        with duckdb.connect() as connection, reading(self.source):
-            # A predicate, not MIN and MAX: those may come from file statistics, which leave NaN out.
-            found = connection.execute(
-                f"SELECT COUNT(*) - COUNT(*) FILTER ({usable}) FROM {self.table.relation(connection)} "
-                f"WHERE ({self.where or 'TRUE'}\n)"
-            ).fetchall()
+        with connection() as opened, reading(self.source):
+            relation = self.table.relation(opened)
+            found = opened.execute(f"SELECT COUNT(*) - COUNT(*) FILTER ({usable}) FROM {relation}").fetchall()
         return int(found[0][0])
 
     def usable(self, columns: Columns) -> dict[str, str]:
         """SQL that holds for each of the columns of a row that can be used; null counts as failing."""
-        user, lon, lat = columns[:3]
-        holds = {"user": f"{user} IS NOT NULL"}
-        holds |= {"lon": f"{lon} >= -180 AND {lon} <= 180", "lat": f"{lat} >= -90 AND {lat} <= 90"}
-        if columns.weight is not None:
-            holds["weight"] = (
-                f"{columns.weight} >= {_SMALLEST_WEIGHT} AND {columns.weight} <= {_LARGEST_WEIGHT}"
-            )
-        return holds
+        ranges = {"lon": (-180, 180), "lat": (-90, 90), "weight": (_SMALLEST_WEIGHT, _LARGEST_WEIGHT)}
+        named = {kind: column for kind, column in columns._asdict().items() if kind in ranges and column}
+        # NaN is outside no range that DuckDB knows from a file's statistics, so it is asked for.
+        return {"user": f"{columns.user} IS NOT NULL"} | {
+            kind: f"isfinite({column}) AND {column} BETWEEN {ranges[kind][0]} AND {ranges[kind][1]}"
+            for kind, column in named.items()
+        }
 
 
 def first_failure(points: PointQuery) -> str | None:
     """The message about the first row that cannot be used, if there is one. Not private."""
     import duckdb
 
-    with duckdb.connect() as connection, reading(points.source):
-        messages = (_failure_in(points, part, connection) for part in points.table.parts())
+    with duckdb.connect() as opened, reading(points.source):
+        messages = (_failure_in(points, part, opened) for part in points.table.parts())
         return next(filter(None, messages), None)
 
 
-def _failure_in(points: PointQuery, part: Table, connection: duckdb.DuckDBPyConnection) -> str | None:
+def _failure_in(points: PointQuery, part: Table, opened: duckdb.DuckDBPyConnection) -> str | None:
     """The message about the first failing row of a part, if there is one."""
     names, expressions = points.columns._asdict(), points.expressions._asdict()
     holds = points.usable(Columns("user_id", "lon", "lat", weight=names["weight"] and "weight"))
@@ -150,11 +154,10 @@ def _failure_in(points: PointQuery, part: Table, connection: duckdb.DuckDBPyConn
     select = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
     case = " ".join(f"WHEN ({held}) IS NOT TRUE THEN {quote_text(kind)}" for kind, held in holds.items())
     texts = ", ".join(f"{kind}_text" for kind in holds)
-    found = connection.execute(
+    found = opened.execute(
         f"SELECT row, CASE {case} END AS failing, {texts} "
-        f"FROM (SELECT ROW_NUMBER() OVER () AS row, {select}, ({points.where or 'TRUE'}\n) AS mapveil_kept "
-        f"FROM {part.relation(connection)}) AS rows "
-        "WHERE mapveil_kept AND failing IS NOT NULL ORDER BY row LIMIT 1"
+        f"FROM (SELECT ROW_NUMBER() OVER () AS row, {select} FROM {part.relation(opened)}) AS rows "
+        "WHERE failing IS NOT NULL ORDER BY row LIMIT 1"
     ).fetchall()
     if not found:
         return None
@@ -162,17 +165,17 @@ def _failure_in(points: PointQuery, part: Table, connection: duckdb.DuckDBPyConn
     text = value_text(dict(zip(holds, shown, strict=True))[failing])
     wanted = _WANTED["place" if points.written and failing in ("lon", "lat") else failing]
     hint = "; on_bad_rows='drop' (--on-bad-rows drop) leaves out such rows"
-    if failing == "lat" and look_swapped(points, connection):
+    if failing == "lat" and look_swapped(points, opened):
         hint = "; are lat and lon swapped?"
     elif failing != "user" and re.fullmatch(r"'\s*[+-]?\d+,\d+\s*'", text):
         hint = ", written with a point instead of a comma"
     return f"{part.name}: row {row}, column {names[failing]!r} is {text}; {wanted}{hint}"
 
 
-def look_swapped(points: PointQuery, connection: duckdb.DuckDBPyConnection) -> bool:
+def look_swapped(points: PointQuery, opened: duckdb.DuckDBPyConnection) -> bool:
     """Whether most rows would be locations if lat and lon changed names, and are none as they are."""
-    rows = connection.execute(
+    rows = opened.execute(
         "SELECT 2 * COUNT(*) FILTER (ABS(lat) > 90 AND ABS(lat) <= 180 AND ABS(lon) <= 90) > COUNT(*) "
-        f"FROM ({points.scan(connection)}) AS points"
+        f"FROM ({points.scan(opened)}) AS points"
     ).fetchall()
     return bool(rows[0][0])

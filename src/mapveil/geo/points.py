@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+import contextlib
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.geo.files import parquet_files
 from mapveil.geo.find_columns import like_weights
 from mapveil.geo.point_query import Columns, PointQuery
-from mapveil.geo.tables import FrameTable, column_types, quote_name, reading
+from mapveil.geo.tables import FrameTable, column_types, connection, quote_name, quote_text, reading
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow
 
     from mapveil.geo.region import Region
+
+
+_EXACT_IDS: Final = re.compile(r"(U?(TINY|SMALL|BIG)INT|U?INTEGER|FLOAT|DOUBLE|VARCHAR|DATE)$")
+"""SQL types of ids that a Parquet file keeps as they are."""
 
 
 class PointArrays(NamedTuple):
@@ -95,6 +105,35 @@ class Points(PointQuery):
     def like_weights(self) -> list[str]:
         """Columns whose names suggest weights, where no column of weights was asked for; reads no rows."""
         return [] if self.columns.weight else like_weights(column_types(self.table))
+
+    @contextlib.contextmanager
+    def held_once(self) -> Iterator[Points]:
+        """Read the source once and check it: the same points in a temporary copy, which every further query reads.
+
+        A source that differs from reading to reading is one table thereafter. The copy can be read by its owner only.
+        """
+        if self.held:
+            yield self
+            return
+        columns = {kind: sql for kind, sql in self.expressions._asdict().items() if sql}
+        if not _EXACT_IDS.match(column_types(self.table)[self.columns.user]):
+            columns["user"] = f"CAST({columns['user']} AS VARCHAR)"
+        with tempfile.TemporaryDirectory(prefix="mapveil-") as folder:
+            path = Path(folder) / "points.parquet"
+            select = ", ".join(f"{sql} AS {quote_name(f'mapveil_{kind}')}" for kind, sql in columns.items())
+            with connection() as opened, reading(self.source):
+                opened.execute(
+                    f"COPY (SELECT {select}, {self.kept} AS mapveil_kept FROM {self.table.relation(opened)}) "
+                    f"TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION uncompressed)"
+                )
+            copy = replace(
+                self,
+                table=parquet_files((path,), self.source),
+                expressions=Columns(**{kind: f"mapveil_{kind}" for kind in columns}),
+                held=True,
+            )
+            self.treat(copy.bad_rows())
+            yield copy
 
     def arrays(self) -> PointArrays:
         """All rows as arrays, in no particular order: holds the whole table, so for small ones."""

@@ -89,7 +89,7 @@ def read_points(
     if where is not None:
         check_filter(where, table, types)
     check(on_bad_rows in get_args(BadRows), "on_bad_rows", "fail or drop", on_bad_rows)
-    return Points(table, found.columns, found.expressions, found.written, where, on_bad_rows, region)
+    return Points(table, found.columns, found.expressions, found.written, where, on_bad_rows, region=region)
 
 
 def read_source(source: str, **options: Any) -> Points | Counts:

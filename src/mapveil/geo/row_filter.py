@@ -91,8 +91,8 @@ def _check_parts(
     allowed = {
         str(row[0])
         for row in connection.execute(
-            "SELECT function_name FROM duckdb_functions() GROUP BY ALL "
-            "HAVING bool_and(function_type = 'scalar' AND stability <> 'VOLATILE')"
+            "SELECT function_name FROM duckdb_functions() WHERE NOT contains(function_name, 'like_escape') "
+            "GROUP BY ALL HAVING bool_and(function_type = 'scalar' AND stability <> 'VOLATILE')"
         ).fetchall()
     }
     names = {name.lower(): name for name in types}

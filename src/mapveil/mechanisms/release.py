@@ -145,12 +145,15 @@ def release(
     how: dict[str, Any] = {"rng": as_randomness(rng), "progress": tell}
     if trust == "distributed":
         how |= {"secure_sum": _transport(secure_sum or "ideal"), "dropout": dropout or 0.0}
-    if cells is not None:
-        made = mechanism.release(points, cells, account=account, **how)
-    else:
+    if cells is None:
         table, planned = cast("Points", points), cast("SumMechanism", mechanism)
         _check_specification(table, spec, planned, places_are_public)
         made = _with_region(table, spec, planned, account, how)
+    elif isinstance(points, Points):
+        with points.held_once() as table:
+            made = mechanism.release(table, cells, account=account, **how)
+    else:
+        made = mechanism.release(points, cells, account=account, **how)
     if column_of_places(spec) is None:
         return made
     assumptions = (*made.guarantee.assumptions, Assumes.PLACES_PUBLIC())
@@ -204,15 +207,16 @@ def _with_region(
     """Find the region with a tenth of the budget, and release with the rest; each is charged when it is needed."""
     from mapveil.mechanisms.private_region import find_region
 
-    charges = mechanism.charges(account, table, spec or DEFAULT_TILING, seeded=how["rng"].seeded)
     part, rest = split_region(mechanism.budget)
-    search, measure = (mechanism.before_reveal(charges, each) for each in (part, rest))
-    with charges:
-        execution = Execution(before_reveal=search, keep=charges.keep, **how)
-        found = find_region(table, mechanism.trust, part, execution)
-        cells = tiling_for(table, spec, found.region, places_are_public=True)  # or refused before
-        execution = execution._replace(before_reveal=measure)
-        made = replace(mechanism, epsilon=rest).execute(table, cells, execution)
+    with table.held_once() as held:
+        charges = mechanism.charges(account, held, spec or DEFAULT_TILING, seeded=how["rng"].seeded)
+        search, measure = (mechanism.before_reveal(charges, each) for each in (part, rest))
+        with charges:
+            execution = Execution(before_reveal=search, keep=charges.keep, **how)
+            found = find_region(held, mechanism.trust, part, execution)
+            cells = tiling_for(table, spec, found.region, places_are_public=True)  # or refused before
+            execution = execution._replace(before_reveal=measure)
+            made = replace(mechanism, epsilon=rest).execute(held, cells, execution)
     guarantee = replace(
         made.guarantee,
         epsilon=part + rest,
