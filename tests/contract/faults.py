@@ -80,7 +80,7 @@ def empty_cells_dropped(answerer: CuratorAnswerer, query: Any, reply: Any) -> An
 
 
 def number_of_rows_told(answerer: CuratorAnswerer, query: Any, reply: Any) -> Any:
-    return reply._replace(devices=int(answerer._sites.sum()) // UNIT)
+    return reply._replace(clients=int(answerer._sites.sum()) // UNIT)
 
 
 def begins(change: Callable[[Any, IntArray], dict[str, Any]]) -> Callable[[Patch], None]:
@@ -99,7 +99,7 @@ def begins(change: Callable[[Any, IntArray], dict[str, Any]]) -> Callable[[Patch
 
 
 def level_from_true_users(given: Any, sums: IntArray) -> dict[str, Any]:
-    return {"setting": given["setting"]._replace(devices=max(int(sums.sum()) // UNIT, 1))}
+    return {"setting": given["setting"]._replace(clients=max(int(sums.sum()) // UNIT, 1))}
 
 
 def noise_seeded_by_the_data(given: Any, sums: IntArray) -> dict[str, Any]:

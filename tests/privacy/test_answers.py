@@ -30,7 +30,7 @@ def parts(reply: object) -> list[object]:
     "reply",
     [
         SUMS,
-        SUMS._replace(values=np.empty(0), devices=300),
+        SUMS._replace(values=np.empty(0), clients=300),
         FeatureSums(np.array([np.pi, -0.0]), float("inf")),
         PrefixTree.of_nodes(2, [0, 1, 2], [0, 3, 12]),
         Tally(np.array([3, 0, -1]), 2),

@@ -1,5 +1,7 @@
 """``mapveil ledger``: what was spent, and the budgets."""
 
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -8,9 +10,13 @@ import click
 
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import ledger_option
+from mapveil.privacy.chain_head import ChainHead, signing_key
 from mapveil.privacy.charges import unwritten
-from mapveil.privacy.ledger import Ledger
+from mapveil.privacy.ledger import Ledger, default_ledger_path
 from mapveil.privacy.ledger_accounts import Balance, Entry, plain
+from mapveil.privacy.ledger_chain import value_at, verify
+from mapveil.privacy.ledger_file import transaction
+from mapveil_client.errors import PromiseError
 
 
 @click.group("ledger", invoke_without_command=True)
@@ -29,6 +35,8 @@ def command(context: click.Context, console: Console, ledger: Path | None, datas
       mapveil ledger budget default 2
       mapveil ledger budget 3f9a1c 5 --owner 'A. Nowak' --reason 'weekly maps of 2026, ticket 481'
       mapveil ledger name 3f9a1c checkins-2026
+      mapveil ledger head > head.json
+      mapveil ledger check --head head.json
     """
     context.obj = ledger
     if context.invoked_subcommand is not None:
@@ -86,6 +94,45 @@ def annul(ledger: Path | None, spend: str, reason: str) -> None:
     """Take back a spend that revealed nothing. The entry stays, with the reason."""
     Ledger(ledger).annul(spend, reason=reason)
     click.echo(f"annulled {spend}")
+
+
+@command.command("head")
+@click.pass_obj
+def head(ledger: Path | None) -> None:
+    """Print the signed head of the ledger's chain: publish it, and a later check shows what was cut or rewritten."""
+    path = ledger or default_ledger_path()
+    with transaction(path) as connection:
+        found = verify(connection)
+    if found.problems:
+        raise PromiseError(f"{path}: no head is signed: {'; '.join(found.problems)}")
+    key = signing_key(_key_path(path), make=True)
+    assert key is not None
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    click.echo(ChainHead.sign(key, "ledger", found.lines, found.head, now).encode().decode())
+
+
+@command.command("check")
+@click.option("--head", type=click.Path(path_type=Path), help="File with a head that was published before.")
+@click.pass_obj
+def check(ledger: Path | None, head: Path | None) -> None:
+    """Compare every line of the ledger with its hash chain, and the chain with a published head."""
+    path = ledger or default_ledger_path()
+    published = None if head is None else ChainHead.read(head)
+    with transaction(path) as connection:
+        found = verify(connection)
+        problems = list(found.problems)
+        if published is not None and not problems:
+            key, value = signing_key(_key_path(path)), partial(value_at, connection)
+            fault = published.fault("ledger", found.lines, value, key)
+            problems += [] if fault is None else [fault]
+    if problems:
+        raise PromiseError(f"{path}: {'; '.join(problems)}")
+    since = "" if published is None else f"; line {published.count} is that of the head of {published.time}"
+    click.echo(f"ok: {found.lines} lines, chain {found.head.hex()}{since}")
+
+
+def _key_path(ledger: Path) -> Path:
+    return ledger.with_name(f"{ledger.name}.key")
 
 
 def _account_line(account: Balance) -> str:

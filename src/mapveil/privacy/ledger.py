@@ -11,10 +11,11 @@ Budgets add up (basic composition): releases that are :math:`(\epsilon_i, \delta
 in all of them. The ledger sums the epsilons, as exact fractions; it does not count the deltas, which each guarantee
 states.
 
-The ledger cannot see another ledger's spending; that its file was deleted or restored to an older state; the same
-people under new ids, or in another raster of counts (give such data one name, and they share one budget); fewer common
-people than :data:`mapveil.privacy.population.SHARED`, who then have a part in two budgets; and, where an account has
-more people than a sketch holds, a table so small that none of its people are in the sample.
+The ledger cannot see another ledger's spending; that its file was deleted or restored to an older state (a published
+head shows it, :mod:`mapveil.privacy.ledger_chain`); the same people under new ids, or in another raster of counts (give
+such data one name, and they share one budget); fewer common people than :data:`mapveil.privacy.population.SHARED`, who
+then have a part in two budgets; and, where an account has more people than a sketch holds, a table so small that none
+of its people are in the sample.
 """
 
 import json

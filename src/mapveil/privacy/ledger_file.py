@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from mapveil.privacy import ledger_chain
 from mapveil_client.errors import InputError, PromiseError
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 _APPLICATION_ID: Final = 0x4D56_4C47  # "MVLG"
 _WAIT_SECONDS: Final = 60.0
 
-_SCHEMA: Final = f"""
+_SCHEMA: Final = f"""{ledger_chain.SCHEMA}
 PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE ledger (key BLOB NOT NULL, default_budget TEXT NOT NULL);
@@ -105,6 +106,7 @@ def create_ledger(path: Path, default_budget: str) -> None:
         with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             connection.executescript(f"PRAGMA synchronous = EXTRA; BEGIN; {_SCHEMA}")
             connection.execute("INSERT INTO ledger VALUES (?, ?)", (secrets.token_bytes(32), default_budget))
+            ledger_chain.seal(connection, 0)
             connection.execute("COMMIT")
         with contextlib.suppress(FileExistsError):  # another process was first: its ledger counts
             os.link(draft, path)
@@ -138,13 +140,24 @@ def transaction(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connecti
     InputError
         The file is not a ledger, is damaged, or has another schema.
     PromiseError
-        The file cannot be locked or written, so nothing may be released.
+        The file cannot be locked or written, or another program changed it, so nothing may be released.
     """
     try:
         with contextlib.closing(_connect(path)) as connection:
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
+                fault, changes = (
+                    ledger_chain.unsealed(connection) if write else None,
+                    connection.total_changes,
+                )
+                if fault is not None:
+                    raise PromiseError(
+                        f"{path}: another program changed the ledger ({fault}), so nothing is released; run mapveil "
+                        "ledger check, and restore the file from a copy"
+                    )
                 yield connection
+                if write:
+                    ledger_chain.seal(connection, changes)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:

@@ -1,0 +1,159 @@
+r"""The ledger's hash chain: a line for every spend, event and statement, and one for each change of anything else.
+
+.. math:: c_i = \operatorname{SHA256}(\text{"mapveil ledger 1"} \,\|\, 0 \,\|\, c_{i-1} \,\|\, \ell_i),
+          \quad c_0 = 0^{32}
+
+where: :math:`\ell_i` is line i as canonical JSON: its number, the table and the row it seals, and the SHA-256 of the
+row; a line of the *rest* seals the schema and every other table (budgets, datasets, names, the key) as they stand. A
+row that another program changed, added or removed no longer fits its line. Whoever makes the whole chain anew, or
+takes lines off its end, is seen by a head that was published before (:mod:`mapveil.privacy.chain_head`).
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from mapveil.privacy.chain_head import START
+from mapveil_client.terms import canonical_json
+
+SEALED_TABLES: Final = ("spends", "events", "other_people")
+"""Tables whose rows have a line each; they are never changed or deleted."""
+
+_REST: Final = "rest"
+_PURPOSE: Final = b"mapveil ledger 1\0"
+
+SCHEMA: Final = """
+CREATE TABLE chain (
+    number INTEGER PRIMARY KEY,
+    source TEXT NOT NULL,
+    row INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    value BLOB NOT NULL
+);
+CREATE TRIGGER chain_stays BEFORE DELETE ON chain
+BEGIN SELECT RAISE(ABORT, 'a line of the chain is never deleted'); END;
+CREATE TRIGGER chain_is_final BEFORE UPDATE ON chain
+BEGIN SELECT RAISE(ABORT, 'a line of the chain is never changed'); END;
+"""
+
+
+class LedgerReport(NamedTuple):
+    """Findings of :func:`verify`."""
+
+    lines: int
+    head: bytes
+    problems: list[str]
+
+
+def seal(connection: sqlite3.Connection, changes: int) -> None:
+    """Add the lines of a transaction at its end; ``changes`` is the connection's count at its beginning.
+
+    Run by: the curator.
+    """
+    last = connection.execute("SELECT number, value FROM chain ORDER BY number DESC LIMIT 1").fetchone()
+    number, value = last or (0, START)
+    new: list[tuple[str, int, bytes]] = []
+    for table in SEALED_TABLES:
+        known = _lines(connection, table)
+        rows = enumerate(_rows(connection, table, known), known + 1)
+        new += [(table, row, digest) for row, digest in rows]
+    if connection.total_changes - changes > len(new):  # more than rows that have lines of their own
+        new.append((_REST, 0, _rest(connection)))
+    for source, row, digest in new:
+        number += 1
+        value = _value(value, number, source, row, digest)
+        connection.execute("INSERT INTO chain VALUES (?, ?, ?, ?, ?)", (number, source, row, digest, value))
+
+
+def unsealed(connection: sqlite3.Connection) -> str | None:
+    """A change that another program made since the last line, found fast; :func:`verify` looks at every row."""
+    for table in SEALED_TABLES:
+        rows, lines = _count(connection, table), _lines(connection, table)
+        if rows != lines:
+            return f"{rows} rows of {table}, {lines} in the chain"
+    if _rest(connection) != _last_rest(connection):
+        return "a budget, a dataset, a name or the schema is not as the chain has it"
+    return None
+
+
+def verify(connection: sqlite3.Connection) -> LedgerReport:
+    """Recompute the whole chain, and compare every row with its line."""
+    problems: list[str] = []
+    value, digests = START, dict[str, list[bytes]]((table, []) for table in (*SEALED_TABLES, _REST))
+    number = 0
+    lines = connection.execute("SELECT number, source, row, digest, value FROM chain ORDER BY number")
+    for number, (found, source, row, digest, kept) in enumerate(lines, 1):
+        value = _value(value, number, source, row, digest)
+        of_source = digests.get(source)
+        if found != number or kept != value or of_source is None:
+            return LedgerReport(
+                number, START, [f"line {number} of the chain does not follow from the one before"]
+            )
+        of_source.append(digest)
+    for table in SEALED_TABLES:
+        rows, told = list(_rows(connection, table, 0)), digests[table]
+        problems += [
+            f"row {at} of {table} is not as it was recorded"
+            for at, (one, other) in enumerate(zip(rows, told, strict=False), 1)
+            if one != other
+        ]
+        if len(rows) != len(told):
+            problems.append(f"{table} has {len(rows)} rows, and {len(told)} lines in the chain")
+    if digests[_REST][-1:] != [_rest(connection)]:
+        problems.append("a budget, a dataset, a name or the schema was changed by another program")
+    return LedgerReport(number, value, problems)
+
+
+def value_at(connection: sqlite3.Connection, number: int) -> bytes:
+    """The chain value of a line that is there, 32 bytes."""
+    return bytes(connection.execute("SELECT value FROM chain WHERE number = ?", (number,)).fetchone()[0])
+
+
+def _value(before: bytes, number: int, source: str, row: int, digest: bytes) -> bytes:
+    line = {"number": number, "source": source, "row": row, "digest": digest.hex()}
+    return hashlib.sha256(_PURPOSE + before + canonical_json(line)).digest()
+
+
+def _rows(connection: sqlite3.Connection, table: str, after: int) -> Iterator[bytes]:
+    """The digest of each row but the first ``after``, in the order in which they were written."""
+    return _digests(connection.execute(f"SELECT * FROM {table} ORDER BY rowid LIMIT -1 OFFSET ?", (after,)))
+
+
+def _digests(found: sqlite3.Cursor) -> Iterator[bytes]:
+    names = [column[0] for column in found.description]
+    for row in found:
+        record = {name: _plain(value) for name, value in zip(names, row, strict=True)}
+        yield hashlib.sha256(canonical_json(record)).digest()
+
+
+def _rest(connection: sqlite3.Connection) -> bytes:
+    """The digest of the schema, and of every table without lines of its own."""
+    made = connection.execute(
+        "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+    ).fetchall()
+    digest = hashlib.sha256()
+    for kind, name, sql in made:
+        digest.update(canonical_json({"kind": kind, "name": name, "sql": sql}))
+        if kind == "table" and name not in (*SEALED_TABLES, "chain"):
+            for row in sorted(_digests(connection.execute(f"SELECT * FROM {name}"))):
+                digest.update(row)
+    return digest.digest()
+
+
+def _plain(value: Any) -> Any:
+    return {"sha256": hashlib.sha256(value).hexdigest()} if isinstance(value, bytes) else value
+
+
+def _count(connection: sqlite3.Connection, table: str) -> int:
+    return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+def _lines(connection: sqlite3.Connection, source: str) -> int:
+    return int(connection.execute("SELECT count(*) FROM chain WHERE source = ?", (source,)).fetchone()[0])
+
+
+def _last_rest(connection: sqlite3.Connection) -> bytes | None:
+    last = "SELECT digest FROM chain WHERE source = ? ORDER BY number DESC LIMIT 1"
+    found = connection.execute(last, (_REST,)).fetchone()
+    return None if found is None else bytes(found[0])

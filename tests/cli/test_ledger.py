@@ -1,0 +1,83 @@
+"""``mapveil ledger head`` and ``ledger check``: a published head, and what is found against it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mapveil as mv
+from mapveil.privacy.ledger import Ledger, SpendId
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "own.sqlite")
+
+
+def spend(ledger: Ledger) -> SpendId:
+    people = ledger.recognise(mv.Points.from_arrays(["ann", "bob"], [-73.9, -74.0], [40.7, 40.8]))
+    return ledger.spend(people, "1/3", method="emd")
+
+
+def test_a_head_is_published_and_checked(mapveil: Call, ledger: Ledger, tmp_path: Path) -> None:
+    given = ("ledger", "--ledger", ledger.path)
+    spend(ledger)
+    published = tmp_path / "head.json"
+    made = mapveil(*given, "head")
+    assert made.code == 0
+    published.write_text(made.out)
+    key = ledger.path.with_name("own.sqlite.key")
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert key.read_text().strip() not in made.out
+    later = spend(ledger)
+    checked = mapveil(*given, "check", "--head", published)
+    assert checked.code == 0
+    record = json.loads(made.out)
+    assert (record["chain"], mapveil(*given, "check").code) == ("ledger", 0)
+    assert f"line {record['count']} is that of the head" in checked.out
+    published.write_text(mapveil(*given, "head").out)
+    count = json.loads(published.read_text())["count"]
+    with closing(sqlite3.connect(ledger.path)) as connection, connection:
+        triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute("DELETE FROM spends WHERE id = ?", (later,))
+        connection.execute("DELETE FROM chain WHERE number = ?", (count,))
+        for _, sql in triggers:
+            connection.execute(sql)
+    assert mapveil(*given, "check").code == 0  # shorter, and whole
+    cut = mapveil(*given, "check", "--head", published)
+    assert cut.code == 1
+    assert "lines were taken off the end" in cut.err
+
+
+def test_a_changed_ledger_has_no_head(mapveil: Call, ledger: Ledger, tmp_path: Path) -> None:
+    spend(ledger)
+    with closing(sqlite3.connect(ledger.path)) as connection, connection:
+        connection.execute("UPDATE accounts SET budget = '100'")
+    for command in ("check", "head"):
+        outcome = mapveil("ledger", "--ledger", ledger.path, command)
+        assert outcome.code == 1
+        assert outcome.out == ""
+        assert "changed by another program" in outcome.err
+    assert not ledger.path.with_name("own.sqlite.key").exists()
+
+
+def test_a_check_makes_no_ledger(mapveil: Call, tmp_path: Path) -> None:
+    for command in ("check", "head"):
+        outcome = mapveil("ledger", "--ledger", tmp_path / "none.sqlite", command)
+        assert outcome.code == 2
+        assert "no such file" in outcome.err
+    assert not (tmp_path / "none.sqlite").exists()
+    outcome = mapveil(
+        "ledger", "--ledger", tmp_path / "none.sqlite", "check", "--head", tmp_path / "none.json"
+    )
+    assert outcome.code == 2
