@@ -12,9 +12,6 @@ HALVES = {
     "mapveil/local/randomizers",
     "mapveil_client/local",
 }  # of one randomizer: the server's and the client's
-SAME = {
-    "methods": {"mapveil/mechanisms", "mapveil_client"},  # the table, and the parameters that terms name
-}
 
 
 def meanings(files: list[PurePosixPath]) -> dict[str, set[str]]:
@@ -22,11 +19,10 @@ def meanings(files: list[PurePosixPath]) -> dict[str, set[str]]:
     rooms: dict[str, set[str]] = defaultdict(set)
     for file in files:
         rooms[file.stem].add(str(file.parent))
-    for name, found in rooms.items():
+    for found in rooms.values():
         found.discard(COMMANDS)
-        for same in (HALVES, SAME.get(name, set())):
-            if found >= same:
-                found -= set(sorted(same)[1:])
+        if found >= HALVES:
+            found -= set(sorted(HALVES)[1:])
     return rooms
 
 
