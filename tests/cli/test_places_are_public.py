@@ -84,7 +84,9 @@ def test_without_its_one_visitor_a_place_is_gone(visits: Path, tmp_path: Path) -
     for table in map(mv.read_points, (visits, less)):
         with pytest.raises(InputError, match="places_are_public=True"):
             mv.release(table, "places:venue", region=REGION, epsilon=1)
-        heat = mv.release(table, "places:venue", region=REGION, epsilon=1, places_are_public=True)
+        heat = mv.release(
+            table, "places:venue", region=REGION, epsilon=1, places_are_public=True, account=None
+        )
         assert Assumes.PLACES_PUBLIC() in heat.guarantee.assumptions
         sizes.append(heat.tiling.size)
     assert sizes == [7, 6]

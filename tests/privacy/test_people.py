@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import re
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import poisson
 
 import mapveil as mv
 from mapveil.privacy import population
@@ -151,10 +154,12 @@ def test_a_person_has_one_id_in_every_format(
     assert ledger.recognise(mv.read_points(path)) == known
 
 
-def test_values_are_hmac_sha256_of_the_ids(ledger: Ledger) -> None:
+def test_values_are_keyed_sha256_of_the_ids() -> None:
     ids = ["ann", "it's|é", "x" * 200]
     key = bytes(range(32))
-    expected = sorted(int.from_bytes(hmac.digest(key, text.encode(), "sha256")[:8], "big") for text in ids)
+    prefix = hmac.digest(key, b"people", "sha256")[:16].hex()
+    digests = [hashlib.sha256(f"{prefix}{text}".encode()).digest() for text in ids]
+    expected = sorted(int.from_bytes(digest[:8], "big") for digest in digests)
     with see(table(ids), key) as seen:
         assert seen.sketch.tolist() == expected
 
@@ -190,6 +195,24 @@ def test_a_small_table_inside_a_large_account_is_seen_as_often_as_stated(
             with see(table(range(first, first + 100)), key) as part:
                 unseen += not part.shares({1: sketch})
     assert 31 <= unseen <= 81
+
+
+def seen_share(account: int, people: int, common: float) -> float:
+    """The probability that ``common`` of the people of a table are seen in an account of many."""
+    sampled = population.SAMPLE / account
+    least = np.ceil(population.SHARED * min(population.SAMPLE, people * sampled))
+    return float(1 - poisson.cdf(max(least, 1) - 1, people * common * sampled))
+
+
+def test_the_table_of_the_documentation_is_computed() -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "budgets.md"
+    rows = re.findall(
+        r"^\| ([\d,]+) \| ([\d,]+) \| (\d+) % \| ([\d.]+) % \|$", page.read_text("utf-8"), re.MULTILINE
+    )
+    assert len(rows) == 6
+    for account, people, common, stated in rows:
+        found = seen_share(int(account.replace(",", "")), int(people.replace(",", "")), int(common) / 100)
+        assert f"{100 * found:.{2 if found > 0.99 else 0}f}" == stated
 
 
 def test_a_small_account_inside_a_large_table_is_always_seen(monkeypatch: pytest.MonkeyPatch) -> None:
