@@ -156,6 +156,26 @@ def test_a_check_says_what_is_wrong_and_changes_nothing(mapveil: Call, store: Pa
     assert "audit log was tampered with" in tampered.out
 
 
+def test_a_charge_that_the_audit_log_lacks_fails_the_check(mapveil: Call, store: Path) -> None:
+    given = ("serve", "--store", store, "--port", free_port())
+    mapveil(*given, "--new-operator", "admin")
+    opened = Store(str(store), clock=SystemClock())
+    with opened.write() as connection:
+        row = "INSERT INTO collections VALUES ('c', 'done', x'00', 1, 1, 1, 'a', NULL, NULL, NULL)"
+        connection.exec_driver_sql(row)
+        connection.exec_driver_sql("INSERT INTO charges VALUES ('c', 1, 'p', '1', 10, 'a')")
+    opened.close()
+    checked = mapveil(*given, "--check", "--json")
+    assert checked.code == 1
+    findings = {each["what"]: each for each in json.loads(checked.out)}
+    assert [name for name, each in findings.items() if each["state"] == "failed"] == ["charges"]
+    assert "not in the audit log" in findings["charges"]["detail"]
+    refused = mapveil(*given, "--head")
+    assert (refused.code, refused.out) == (1, "")
+    assert "no head is signed" in refused.err
+    assert not store.with_name("store.sqlite.key").exists()
+
+
 def test_a_head_is_signed_published_and_checked(mapveil: Call, store: Path, tmp_path: Path) -> None:
     given = ("serve", "--store", store, "--port", free_port())
     mapveil(*given, "--new-operator", "admin")

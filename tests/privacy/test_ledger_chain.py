@@ -168,6 +168,16 @@ def test_forgeries_are_found(ledger, name):
     assert report(ledger).problems
 
 
+def test_housekeeping_of_the_file_changes_nothing(ledger):
+    before = report(ledger)
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
+        connection.execute("VACUUM")
+        connection.execute("ANALYZE")
+    assert report(ledger) == before
+    ledger.set_budget(None, 4)
+    assert report(ledger).problems == []
+
+
 def test_a_trigger_that_is_gone_is_found(ledger):
     with closing(sqlite3.connect(ledger.path)) as connection, connection:
         connection.execute("DROP TRIGGER spends_stay")
