@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from fractions import Fraction
 from pathlib import Path
 
@@ -94,4 +93,3 @@ def test_a_file_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PromiseError, match="nothing is charged"):
         Answers.create(tmp_path / "ledger.sqlite", "ab", "the request")
     assert foreign.exists()
-    assert isinstance(sqlite3.sqlite_version, str)

@@ -34,7 +34,9 @@ class Answers:
     Parameters
     ----------
     path : Path
-        An existing file, made by :meth:`create`.
+        A file made by :meth:`create`.
+    request : str, optional
+        The public request, of a new file.
 
     Raises
     ------
@@ -42,18 +44,26 @@ class Answers:
         Another process holds it, or it is no answers file.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, request: str | None = None) -> None:
         self.path = path
         self._number = 0
         self._connection = sqlite3.connect(path, timeout=0, isolation_level=None)
         try:
-            for setting in ("synchronous = EXTRA", "fullfsync = ON", "locking_mode = EXCLUSIVE"):
+            # The lock is held until the file is closed; a commit appends to the write-ahead log and syncs once.
+            for setting in (
+                "locking_mode = EXCLUSIVE",
+                "journal_mode = WAL",
+                "synchronous = FULL",
+                "fullfsync = ON",
+            ):
                 self._connection.execute(f"PRAGMA {setting}")
-            self._connection.execute("BEGIN EXCLUSIVE")  # held until it is closed
-            self._connection.execute("CREATE TABLE IF NOT EXISTS request (request TEXT)")
-            self._connection.execute(
-                "CREATE TABLE IF NOT EXISTS replies (number INTEGER PRIMARY KEY, purpose TEXT, reply BLOB)"
-            )
+            self._connection.execute("BEGIN EXCLUSIVE")
+            if request is not None:
+                self._connection.execute("CREATE TABLE request (request TEXT)")
+                self._connection.execute("INSERT INTO request VALUES (?)", (request,))
+                self._connection.execute(
+                    "CREATE TABLE replies (number INTEGER PRIMARY KEY, purpose TEXT, reply BLOB)"
+                )
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self.close()
@@ -73,15 +83,13 @@ class Answers:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             made = True
-            answers = cls(path)
-            answers._connection.execute("INSERT INTO request VALUES (?)", (request,))
-        except (OSError, InputError, sqlite3.Error) as error:
+            return cls(path, request)
+        except (OSError, InputError) as error:
             if made:
                 delete_answers(ledger, spend)
             raise PromiseError(
                 f"{path}: answers cannot be kept here ({error}), so nothing is charged or released"
             ) from error
-        return answers
 
     @classmethod
     def of(cls, ledger: Path, spend: str) -> Answers:
@@ -95,9 +103,10 @@ class Answers:
 
     @property
     def request(self) -> str:
-        """The public request, as it was given to :meth:`create`; empty where the process died before."""
-        found = self._connection.execute("SELECT request FROM request").fetchone()
-        return "" if found is None else str(found[0])
+        """The public request; empty where the process died before it was stored."""
+        if self._connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0] == 0:
+            return ""
+        return str(self._connection.execute("SELECT request FROM request").fetchone()[0])
 
     def keep(self, purpose: str, kind: type[T], draw: Callable[[], T]) -> T:
         """The stored reply to the next query; without one, draw a reply and store it durably.
@@ -140,12 +149,9 @@ def answers_files(ledger: Path) -> Iterator[Path]:
 def delete_answers(ledger: Path, spend: str) -> None:
     """Delete the answers file of a release, if there is one."""
     path = _path(ledger, spend)
-    for each in (
-        path.with_name(f"{path.name}-journal"),
-        path,
-    ):  # SQLite leaves the journal of a killed process
+    for suffix in ("-wal", "-journal", ""):  # SQLite leaves the logs of a killed process
         with suppress(OSError):
-            each.unlink()
+            path.with_name(path.name + suffix).unlink()
 
 
 def _path(ledger: Path, spend: str) -> Path:
