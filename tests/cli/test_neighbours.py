@@ -84,6 +84,8 @@ BAD = {
     "a place without latitude": (["--at", "10"], "LON,LAT"),
     "a place that is none": (["--at", "nan,nan"], "outside the map|LON,LAT"),
     "nobody inside": (["--region", "10,50,11,51"], "region"),
+    "more than the users": (["-k", "301"], "k must be at most 300, the users in the region, got 301"),
+    "more than fits": (["-k", "2000000"], "k must be from 1 to 1048576 on 64 cells, got 2000000"),
     "outside refused": (["--region", "-73.99,40.74,-73.95,40.79", "--option", "outside=refuse"], "outside"),
 }
 

@@ -192,40 +192,6 @@ def test_the_source_and_the_order_of_rows_do_not_matter(tmp_path):
     )
 
 
-HOSTILE = {
-    "a sample by chance": "SELECT * FROM visits WHERE random() < 0.1",
-    "a sample of the engine's": "SELECT * FROM visits USING SAMPLE 10% (bernoulli)",
-    "some rows by chance": "SELECT * FROM visits ORDER BY random() LIMIT 4000",
-}
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("sql", HOSTILE.values(), ids=HOSTILE)
-def test_a_source_that_differs_from_reading_to_reading_gives_no_user_more_than_one(tmp_path, sql, weighted):
-    # User u is only ever in column u of the grid, whose sum is therefore the norm of the user.
-    users, rows = 64, 60_000
-    generator = np.random.default_rng(7)
-    user = generator.integers(0, users, rows)
-    west, south, east, north = REGION.bbox
-    frame = {
-        "user_id": user,
-        "lon": west + (user + 0.5) / users * (east - west),
-        "lat": generator.uniform(south + 1e-6, north, rows),
-    }
-    if weighted:
-        frame["weight"] = generator.integers(1, 100, rows)
-    pyarrow.parquet.write_table(pyarrow.table(frame), tmp_path / "visits.parquet")
-    table = mv.read_points(
-        sql.replace("visits", f"'{tmp_path / 'visits.parquet'}'"), weight="weight" if weighted else None
-    )
-    tiling = mv.Grid(REGION, columns=users, rows=200)
-    for _ in range(5):
-        norms = user_sums(table, tiling).sums.reshape(200, users).sum(axis=0)
-        assert norms.max() <= UNIT
-        cells = user_cells(table, tiling)
-        assert all(part.sum() <= UNIT for part in np.split(cells.shares, cells.starts[1:-1]))
-
-
 @pytest.mark.parametrize("rows", [0, 1])
 def test_no_row_inside_gives_sums_of_zero(rows):
     table = mv.Points.from_arrays([1] * rows, [2.35] * rows, [48.85] * rows)

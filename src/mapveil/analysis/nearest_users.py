@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scipy.spatial import cKDTree
 
 _CHUNK_ENTRIES: Final = 1 << 22
+_MOST_ENTRIES: Final = 1 << 26  # of all lists: 1 GiB of cells and distances
 _FIRST_REACH: Final = 32
 
 
@@ -45,6 +46,16 @@ class NearestUsers(NamedTuple):
         return np.where(np.isnan(last), np.inf, last)
 
 
+def check_lists(k: int, places: int) -> None:
+    """Refuse lists of k users that do not fit the memory, for so many places; raise ParameterError."""
+    check(
+        1 <= k <= _MOST_ENTRIES // max(places, 1),
+        "k",
+        f"from 1 to {_MOST_ENTRIES // max(places, 1)} on {places} cells",
+        k,
+    )
+
+
 def nearest_users(
     users: npt.ArrayLike, tiling: Tiling, k: int, *, places: npt.ArrayLike | None = None
 ) -> NearestUsers:
@@ -57,14 +68,14 @@ def nearest_users(
     tiling : Tiling
         The cells; distances are between their centres, in metres.
     k : int
-        How many, at least 1.
+        How many, at least 1; all lists together hold at most 2^26 users.
     places : array_like of int, optional
         The cells of those who ask; all cells by default.
 
     Raises
     ------
     ParameterError
-        k is below 1, the map has another size, or a place is no cell.
+        k is out of range, the map has another size, or a place is no cell.
 
     Examples
     --------
@@ -75,7 +86,7 @@ def nearest_users(
     """
     mass = np.maximum(np.asarray(users, dtype=np.float64), 0.0)
     asking = np.arange(tiling.size) if places is None else np.asarray(places, dtype=np.int64).ravel()
-    check(k >= 1, "k", "at least 1", k)
+    check_lists(k, asking.size)
     if mass.shape != (tiling.size,) or not np.isfinite(mass).all():
         raise ParameterError(f"users have shape {mass.shape}; expected {tiling.size} finite numbers")
     if asking.size and not (asking.min() >= 0 and asking.max() < tiling.size):
@@ -93,7 +104,7 @@ def nearest_users(
     left, reach = np.arange(asking.size), min(_FIRST_REACH, inhabited.size)
     while left.size:
         unsettled = []
-        size = max(1, _CHUNK_ENTRIES // reach)
+        size = max(1, _CHUNK_ENTRIES // max(reach, k))
         for start in range(0, left.size, size):
             part = left[start : start + size]
             settled = _settle(made, part, tree, plane, inhabited, mass, reach)

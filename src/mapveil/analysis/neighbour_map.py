@@ -11,7 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from mapveil.analysis.nearest_users import NearestUsers, nearest_users
+from mapveil.analysis.nearest_users import NearestUsers, check_lists, nearest_users
+from mapveil.engines.contributions import count_users
+from mapveil.geo.parse_tiling import tiling_for
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
@@ -208,14 +210,14 @@ def neighbours(
     tiling : Tiling or str, optional
         The cells, or their specification in ``region``; ``"quadtree:5"`` by default.
     k : int
-        Users in a list, at least 1.
+        Users in a list, at least 1; of a table at most the users in the region, which are public in a collection.
     epsilon, method, options, region, places_are_public, accept_large_epsilon, account, rng, progress
         As for :func:`mapveil.mechanisms.release.release` with trust ``"local"``.
 
     Raises
     ------
     ParameterError
-        k is below 1, or a map is given with parameters of a release.
+        k is out of range, or a map is given with parameters of a release; nothing is charged.
 
     Examples
     --------
@@ -231,10 +233,17 @@ def neighbours(
             raise ParameterError(
                 "a released map brings its own tiling, region, method and guarantee; leave them out"
             )
+        check_lists(k, points.tiling.size)
         return NeighbourMap.of(points, k)
+    chosen = DEFAULT_CELLS if tiling is None else tiling
+    cells = tiling_for(points, chosen, region, places_are_public=places_are_public)
+    check_lists(k, cells.size)
+    with points.held_once() as held:
+        users = count_users(held, cells)
+    check(k <= users, "k", f"at most {users}, the users in the region", k)
     heat = release(
         points,
-        DEFAULT_CELLS if tiling is None else tiling,
+        chosen,
         epsilon=epsilon,
         method=method,
         trust="local",
