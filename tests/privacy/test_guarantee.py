@@ -73,7 +73,13 @@ parameters = st.dictionaries(st.sampled_from(["radius_m", "tolerated", "codes"])
         measured=st.lists(
             st.builds(Measured, st.sampled_from(Quantity), numbers, texts, texts), max_size=2
         ).map(tuple),
-        account=st.none() | st.builds(AccountReference, st.lists(texts, max_size=2).map(tuple)),
+        account=st.none()
+        | st.builds(
+            AccountReference,
+            st.lists(texts, max_size=2).map(tuple),
+            st.none() | texts,
+            *[st.none() | fractions] * 3,
+        ),
         simulated=st.booleans(),
         seeded=st.booleans(),
     )

@@ -29,6 +29,7 @@ from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.maps.flow_map import FlowMap
+from mapveil.maps.provenance import Provenance
 from mapveil.mechanisms.mechanism import check_tiling
 from mapveil.mechanisms.methods import find_method
 from mapveil.privacy.account import OWN, Account
@@ -108,7 +109,8 @@ def flows(
     check_tiling(cells)
     if method is None:
         mechanism = mechanism_of(best_randomizer(Domain(cells).size, budget))
-    return mechanism.release(trips, cells, candidates=candidates, account=account, rng=rng, progress=progress)
+    made = mechanism.release(trips, cells, candidates=candidates, account=account, rng=rng, progress=progress)
+    return replace(made, provenance=Provenance.of("flows", trips.points, candidates=candidates is not None))
 
 
 def _cells(

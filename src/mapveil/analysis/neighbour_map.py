@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any, Final
@@ -255,7 +255,7 @@ def neighbours(
         rng=rng,
         progress=progress,
     )
-    return NeighbourMap.of(heat, k)
+    return NeighbourMap.of(replace(heat, provenance=replace(heat.provenance, function="neighbours")), k)
 
 
 def neighbour_cells(record: bytes) -> IntArray:

@@ -13,6 +13,7 @@ from mapveil.formats.geotiff import METADATA_TAG
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.frame import require_frame
+from mapveil.maps.provenance import Provenance
 from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
@@ -110,5 +111,6 @@ def _map_of(metadata: dict[str, Any], values: FloatArray) -> DensityMap:
         outside=float(metadata["outside"]),
         rounds=tuple(RoundCost(**each) for each in metadata.get("rounds", ())),
         version=metadata["version"],
+        provenance=Provenance(**metadata["provenance"]),
         noise_floor=float(metadata.get("noise_floor_per_km2", 0.0)),
     )

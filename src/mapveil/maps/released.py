@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from mapveil.maps.provenance import Provenance
 from mapveil.maps.scene import Layer, Rows, Scene
 from mapveil_client import __version__
 from mapveil_client.errors import InputError, check
@@ -48,7 +49,8 @@ class ReleasedMap(ABC):
 
     The functions are looked up by name when they are called: a value imports neither its writers nor its pictures.
     Every map has the cells (``tiling``), the ``guarantee``, the name of the ``method`` with its JSON-ready
-    ``parameters``, ``notes`` for readers, such as an estimate that came out empty, and the ``version`` of Mapveil.
+    ``parameters``, ``notes`` for readers, such as an estimate that came out empty, the ``version`` of Mapveil and the
+    ``provenance``.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
@@ -57,6 +59,7 @@ class ReleasedMap(ABC):
     parameters: dict[str, Any] = field(default_factory=dict, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     version: str = field(default=__version__, kw_only=True)
+    provenance: Provenance = field(default_factory=Provenance, kw_only=True)
 
     if TYPE_CHECKING:  # fields of the maps, properties of a map that is made of another
 
@@ -93,6 +96,7 @@ class ReleasedMap(ABC):
         return {
             "software": "mapveil",
             "version": self.version,
+            "provenance": self.provenance.to_dict(),
             "method": self.method,
             "parameters": self.parameters,
             "guarantee": self.guarantee.to_dict(),

@@ -14,6 +14,7 @@ from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
+from mapveil.maps.provenance import Provenance
 from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, charged_to, check_tiling
 from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil.mechanisms.sum_mechanism import SumMechanism
@@ -154,10 +155,10 @@ def release(
             made = mechanism.release(table, cells, account=account, **how)
     else:
         made = mechanism.release(points, cells, account=account, **how)
-    if column_of_places(spec) is None:
-        return made
-    assumptions = (*made.guarantee.assumptions, Assumes.PLACES_PUBLIC())
-    return replace(made, guarantee=replace(made.guarantee, assumptions=assumptions))
+    provenance = Provenance.of("release", points, secure_sum=secure_sum, dropout=dropout)
+    assumptions = (Assumes.PLACES_PUBLIC(),) if column_of_places(spec) else ()
+    guarantee = replace(made.guarantee, assumptions=(*made.guarantee.assumptions, *assumptions))
+    return replace(made, guarantee=guarantee, provenance=provenance)
 
 
 def _mechanism(

@@ -64,6 +64,7 @@ class RouteMap(ReleasedMap):
             raise ParameterError(f"delays must have shape ({self.graph.roads},), got {self.delay_s.shape}")
         object.__setattr__(self, "notes", (*self.traffic.notes, *self.notes))
         object.__setattr__(self, "version", self.traffic.version)
+        object.__setattr__(self, "provenance", self.traffic.provenance)
 
     @property
     def tiling(self) -> Tiling:

@@ -63,6 +63,8 @@ def page_html(released: ReleasedMap, *, title: str | None = None) -> str:
         ("Cells", f"{tiling.spec}, {tiling.size} cells"),
         ("Region", str(tiling.region)),
         *scene.made,
+        *released.provenance.rows(),
+        *((name, text) for name, text in guarantee.promise.rows if name == "account"),
         ("Software", f"Mapveil {released.version}"),
     ]
     parameters = [(name, _text(value)) for name, value in metadata["parameters"].items()]

@@ -163,7 +163,9 @@ def write_words(drawn: ReleasedMap, axes: Axes, title: str | None, *, lead: str 
     )
     for note in drawn.notes:
         lines += textwrap.wrap(f"Note: {note}.", _LINE)
-    lines.append(f"{drawn.tiling.spec}, {drawn.tiling.size} cells. Mapveil {drawn.version}.")
+    lines.append(
+        f"{drawn.tiling.spec}, {drawn.tiling.size} cells. Mapveil {drawn.version}, {drawn.provenance.date}."
+    )
     axes.annotate(
         "\n".join(lines),
         (0.0, 0.0),

@@ -108,11 +108,17 @@ class Charges:
 
     @property
     def reference(self) -> AccountReference | None:
-        """The ledger's entries, by their random names; None before any charge.
+        """The ledger's entries, by their random names, with the budget as it stands; None before any charge.
 
         A dataset's id would tell whether two releases are of one table, which no noise covers.
         """
-        return AccountReference(tuple(self._spends)) if self._spends else None
+        if self._ledger is None or not self._spends:
+            return None
+        balance = self._ledger.account(self._dataset)
+        own = sum(_paid(self._ledger, self._spends[0]).values(), Fraction(0))
+        return AccountReference(
+            tuple(self._spends), balance.name, balance.spent - own, balance.spent, balance.budget
+        )
 
     def __enter__(self) -> Charges:
         return self

@@ -193,6 +193,21 @@ class AccountReference(NamedTuple):
     """The record of the charge."""
 
     entries: tuple[str, ...]  # of the ledger, random names
+    dataset: str | None = None  # the name that its owner gave it
+    before: Fraction | None = None  # spent without this release
+    after: Fraction | None = None  # spent with it
+    budget: Fraction | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready record."""
+        amounts = {name: _text(getattr(self, name)) for name in ("before", "after", "budget")}
+        return {"entries": list(self.entries), "dataset": self.dataset, **amounts}
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> AccountReference:
+        """Read back what :meth:`to_dict` wrote."""
+        amounts = (_fraction(record[name]) for name in ("before", "after", "budget"))
+        return cls(tuple(record["entries"]), record["dataset"], *amounts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,7 +293,7 @@ class Claim:
             "assumptions": [each.to_dict() for each in self.assumptions],
             "shares": [{"purpose": share.purpose, "epsilon": str(share.epsilon)} for share in self.shares],
             "measured": [each._asdict() for each in self.measured],
-            "account": self.account and {"entries": list(self.account.entries)},
+            "account": self.account and self.account.to_dict(),
             "simulated": self.simulated,
             "seeded": self.seeded,
         }
@@ -302,7 +317,7 @@ class Claim:
             measured=tuple(
                 Measured(**{**part, "quantity": Quantity(part["quantity"])}) for part in record["measured"]
             ),
-            account=account and AccountReference(tuple(account["entries"])),
+            account=account and AccountReference.from_dict(account),
             simulated=bool(record["simulated"]),
             seeded=bool(record["seeded"]),
         )

@@ -287,7 +287,13 @@ def _bound(bound: ContributionBound, unit: Unit) -> str:
 def _account(claim: Claim) -> str:
     if claim.epsilon is None:
         return ""
-    return "not accounted" if claim.account is None else f"ledger: {', '.join(claim.account.entries)}"
+    if claim.account is None:
+        return "not accounted"
+    entries, dataset, before, after, budget = claim.account
+    text = f"ledger: {', '.join(entries)}" + (f" of {dataset}" if dataset else "")
+    if before is None or after is None or budget is None:
+        return text
+    return f"{text}; {_share(before)} spent before, {_share(after)} after, of {_share(budget)}"
 
 
 def _disclosure(disclosure: Disclosure) -> tuple[str, str]:
