@@ -19,6 +19,7 @@ SIX = {
     "tiling": "quadtree:2",
     "method": "adaptive-grid",
     "epsilon": "50",
+    "accept_large_epsilon": True,
     "options": {"shard_size": 6, "tolerated_dropout": 0.34, "corrupt": 0},
 }
 LEAVES = {2: (1, "inputs"), 5: (2, "consents")}

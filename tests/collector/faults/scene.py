@@ -214,6 +214,7 @@ class Scene:
             "trust": "distributed",
             "method": "laplace",
             "epsilon": "4000",
+            "accept_large_epsilon": True,
             "region": list(BOX),
             "tiling": f"quadtree:{DEPTH}",
             "devices": 24,

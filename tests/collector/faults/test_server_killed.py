@@ -85,6 +85,7 @@ def test_reports_survive_a_service_that_is_killed(scene: Scene, seed: int) -> No
         "trust": "local",
         "method": "grr",
         "epsilon": "50",
+        "accept_large_epsilon": True,
         "options": {"estimator": "simplex"},
         "devices": 40,
     }
