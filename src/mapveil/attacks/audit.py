@@ -3,26 +3,21 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mapveil.attacks.epsilon_audit import (
-    NO_EPSILON,
-    AuditReport,
-    audit_epsilon,
-    worst_neighbours,
-    worst_replacements,
-)
+from mapveil.attacks.audited_inputs import worst_neighbours, worst_replacements
+from mapveil.attacks.epsilon_audit import AuditReport, audit_epsilon
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
-from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism
-from mapveil.mechanisms.methods import find_method
+from mapveil.local.local_mechanism import LocalMechanism
+from mapveil.mechanisms.mechanism import AnyMechanism
+from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
-from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
 
 
 def audit(
     method: str | AnyMechanism | None = None,
     *,
-    trust: str = "central",
+    trust: str | None = None,
     epsilon: EpsilonLike | None = None,
     options: Mapping[str, Any] | None = None,
     trials: int = 4000,
@@ -36,9 +31,9 @@ def audit(
     method : str or mechanism, optional
         A name from the table of methods, or a mechanism with its parameters; the default method of the trust model
         if left out.
-    trust : str
-        The trust model; for ``"local"`` the inputs are one user in one cell or in another, otherwise the sums with
-        and without one user.
+    trust : str, optional
+        The trust model of a named method; by default the first that has the method with an epsilon. For ``"local"`` the
+        inputs are one user in one cell or in another, otherwise the sums with and without one user.
     epsilon : int, float, str, Decimal or Fraction, optional
         The claim, of a named method; 1 by default.
     options : mapping, optional
@@ -54,12 +49,11 @@ def audit(
     if isinstance(method, AnyMechanism):
         mechanism = method
     else:
-        row = find_method(method, trust)
-        if not row.has_budget:
-            raise ParameterError(NO_EPSILON.format(row.name))
-        mechanism = row.make(as_epsilon(1 if epsilon is None else epsilon), options)
-    if not isinstance(mechanism, Mechanism):
-        raise ParameterError(NO_EPSILON.format(mechanism.name))
+        claiming = (row.trust for row in METHODS if row.name == method and row.has_budget)
+        row = find_method(method, trust or next(claiming, "central"))
+        claim = as_epsilon(1 if epsilon is None else epsilon) if row.has_budget else None
+        mechanism = row.make(claim, options)
     tiling = Quadtree(Region.without_georeference(4, 4), depth=2)
-    pairs = worst_replacements(tiling) if trust == "local" else worst_neighbours(tiling)
+    local = isinstance(mechanism, LocalMechanism)
+    pairs = worst_replacements(tiling) if local else worst_neighbours(tiling)
     return audit_epsilon(mechanism, pairs, trials=trials, confidence=confidence, rng=rng)

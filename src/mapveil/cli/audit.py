@@ -11,16 +11,20 @@ from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 
 @click.command("audit")
 @names_option("--methods", None, "Methods, separated by commas.", shown="that of the trust model")
-@click.option("--trust", default="central", show_default=True, help=f"One of {', '.join(DEFAULT_METHODS)}.")
+@click.option(
+    "--trust", help=f"One of {', '.join(DEFAULT_METHODS)}. [default: the first that has the method]"
+)
 @epsilon_option("Epsilon to test. [default: 1]")
-@click.option("--trials", default=4000, show_default=True, help="Runs on each of two neighbouring inputs.")
+@click.option(
+    "--trials", default=4000, show_default=True, help="Runs on each of two neighbouring inputs, about."
+)
 @click.option(
     "--confidence", default=0.999, show_default=True, help="Probability that an honest method passes."
 )
 @method_options(of="methods")
 @click.option("--seed", "rng", type=int, help="The same seed gives the same audit.")
 @console_options
-def command(console: Console, methods: list[str] | None, trust: str, **parameters: Any) -> int:
+def command(console: Console, methods: list[str] | None, trust: str | None, **parameters: Any) -> int:
     """Test a method's epsilon by running it on worst-case neighbours. Uses invented data only.
 
     A curator's method runs with and without one user; so does a method over secure sums, under the least noise
@@ -33,11 +37,11 @@ def command(console: Console, methods: list[str] | None, trust: str, **parameter
       mapveil audit --methods laplace,emd
       mapveil audit --methods privtree --epsilon 0.5 --trials 20000
       mapveil audit --trust distributed --methods adaptive,uniform
-      mapveil audit --trust local --methods olh-h,grr
+      mapveil audit --methods olh-h,grr,private-fourier-kde
     """
     from mapveil.attacks.audit import audit
 
-    names = methods or [find_method(None, trust).name]
+    names = methods or [find_method(None, trust or "central").name]
     reports = {}
     with console.progress() as progress:
         for done, name in enumerate(names):
