@@ -59,6 +59,7 @@ class _FromExactSums(NamedTuple):
 
     function: Callable
     share: Share
+    kind: type = np.ndarray
 
     def check(self):
         pass

@@ -49,9 +49,9 @@ def released(row: Row, source: Any, tiling: Tiling, record: Record) -> DensityMa
     """One seeded release about the decoy; call it inside :func:`watched`."""
     mechanism = row.method.make(EPSILON, row.options)
     assert isinstance(mechanism, SumMechanism)
-    return mechanism.release(
-        source, tiling, rng=5, secure_sum=_transport(row.method.trust), before_reveal=record.charge
-    )
+    transport = _transport(row.method.trust)
+    execution = Execution(Randomness(5), before_reveal=record.charge, secure_sum=transport)
+    return mechanism.execute(source, tiling, execution)
 
 
 def check_non_interference(row: Row, tiling: Tiling = TILING) -> None:

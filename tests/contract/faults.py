@@ -186,15 +186,15 @@ def map_scaled_to_true_total(patch: Patch) -> None:
 
 
 def notes_quote_a_true_count(patch: Patch) -> None:
-    release = SumMechanism.release
+    execute = SumMechanism.execute
 
-    def quoting(self: SumMechanism, points: Any, *given: Any, **named: Any) -> Any:
-        heat = release(self, points, *given, **named)
+    def quoting(self: SumMechanism, points: Any, *given: Any) -> Any:
+        heat = execute(self, points, *given)
         return dataclasses.replace(
             heat, notes=(*heat.notes, f"{np.count_nonzero(points.sums)} cells with users")
         )
 
-    patch.setattr(SumMechanism, "release", quoting)
+    patch.setattr(SumMechanism, "execute", quoting)
 
 
 def tree_noise_halved(patch: Patch) -> None:

@@ -147,7 +147,7 @@ def _watch_curator(patch: pytest.MonkeyPatch, record: Record, after: AfterAnswer
 def _check_noisy_sums(exact: IntArray, query: Query, reply: Any, record: Record) -> None:
     """The reply is the exact sums with one draw of noise on each, in the query's order, and nothing else."""
     assert [draw.length for draw in record.draws] == [exact.size], "not one draw of noise for every sum"
-    order = slice(None) if query.order is None else query.order
+    order = slice(None) if query.noise_order is None else query.noise_order
     noisy = exact.copy()
     noisy[order] += record.draws[0].noise
     np.testing.assert_array_equal(reply.values, noisy / curator.UNIT, "the reply is not sums and noise")
@@ -191,7 +191,7 @@ def _check_secure_sum(reply: Any, length: int, record: Record) -> None:
 
 def _asked(record: Record, query: Any) -> None:
     said = query.encoding.to_dict() if isinstance(query, Query) else query
-    record.queries.append(public_bytes((query.share, said, getattr(query, "order", None))))
+    record.queries.append(public_bytes((query.share, said, getattr(query, "noise_order", None))))
     record.draws.clear()
     record.vectors.clear()
     record.events.append("ask")

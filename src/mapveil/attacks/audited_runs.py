@@ -123,7 +123,7 @@ def collect(
 
 
 class _Notes:
-    """What an adversary notes of the queries of one run."""
+    """Notes of an adversary on the queries of one run."""
 
     def __init__(self, pair: Neighbours, raster: Raster) -> None:
         self.likelihood = 0.0
