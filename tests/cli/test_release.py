@@ -63,6 +63,46 @@ def test_one_name_means_one_budget(mapveil: Callable, table: Path, tmp_path: Pat
         assert done.code == at, done.err
 
 
+def test_people_of_a_known_account_are_refused_until_one_says_who_they_are(
+    mapveil: Callable, table: Path, tmp_path: Path
+) -> None:
+    half = tmp_path / "half.csv"
+    half.write_text("".join(table.read_text().splitlines(keepends=True)[:400]))
+    release = ("--region", BOX, "--tiling", "quadtree:3", "--epsilon", "2", "-o")
+    assert mapveil("release", table, *release, tmp_path / "whole.tif", "--dataset", "oslo").code == 0
+    ledger = (tmp_path / "ledger.sqlite").read_bytes()
+    refused = mapveil("release", half, *release, tmp_path / "half.tif")
+    assert refused.code == 2
+    assert "has people in common with dataset oslo (about 100%)" in refused.err
+    assert "--other-people REASON" in refused.err
+    assert not (tmp_path / "half.tif").exists()
+    assert (tmp_path / "ledger.sqlite").read_bytes() == ledger
+    joined = mapveil("release", half, *release, tmp_path / "half.tif", "--dataset", "oslo")
+    assert joined.code == 1
+    assert "dataset oslo: epsilon 2 asked, 2 of 3 spent" in joined.err
+    stated = ("--dataset", "bergen", "--other-people", "numbered in each city")
+    assert mapveil("release", half, *release, tmp_path / "half.tif", *stated).code == 0
+    shown = mapveil("ledger", "--dataset", "bergen").out
+    assert "dataset bergen: 2 of 3 spent per user, 1 left" in shown
+    assert "other people than dataset oslo: numbered in each city" in shown
+
+
+def test_an_account_shows_its_owner_its_reason_and_exact_sums(
+    mapveil: Callable, table: Path, tmp_path: Path
+) -> None:
+    assert mapveil("release", table, "--region", BOX, "--tiling", "quadtree:3", "--epsilon", "1/3",
+                   "--dataset", "oslo", "-o", tmp_path / "m.tif").code == 0  # fmt: skip
+    because = ("--owner", "A. Nowak", "--reason", "ticket 481")
+    assert mapveil("ledger", "budget", "oslo", "5", *because).out == "budget of oslo: 5\n"
+    shown = mapveil("ledger").out
+    assert "dataset oslo: 1/3 of 5 spent per user, 14/3 left" in shown
+    assert "owner: A. Nowak" in shown
+    assert "reason for the budget: ticket 481" in shown
+    refused = mapveil("ledger", "budget", "default", "5", *because)
+    assert refused.code == 2
+    assert "default budget: 3\n" in mapveil("ledger").out
+
+
 def test_a_seed_repeats_marks_and_charges_nothing(mapveil: Callable, table: Path, tmp_path: Path) -> None:
     made = []
     for name in ("a.geojson", "b.geojson"):
