@@ -1,6 +1,6 @@
 """The constants of the default mechanism, one at a time: how much the error changes where each is varied.
 
-Run: ``python -m benchmarks.mechanism_constants docs/reference/mechanism-constants.md`` (writes the page; 10 minutes of
+Run: ``python -m benchmarks.mechanism_constants docs/reference/mechanism-constants.md`` (writes the page; 15 minutes of
 one core).
 """
 

@@ -61,6 +61,10 @@ class DevicePolicy(Checked):
         A rule outside its range.
     """
 
+    # Choices for an owner to change, not measurements. The odds of a guess about presence change by e^4 = 55 at most
+    # over all collections, and by e^2 = 7.4 in one. A shard of 20 with a twentieth corrupt is the smallest in which the
+    # noise is provisioned for one corrupt device; a quarter dropping out makes the variance 1 / (1 - 1/4 - 1/20) = 1.43
+    # times as large where none does.
     lifetime_epsilon: Fraction = Fraction(4)
     most_per_collection: Fraction = Fraction(2)
     least_shard: int = 20
@@ -69,8 +73,8 @@ class DevicePolicy(Checked):
     active_only: bool = True
     trusts: tuple[str, ...] = TRUSTS
     smallest_cell_m: float = 0.0
-    most_cells: int = 1 << 22
-    most_length: int = 1 << 22
+    most_cells: int = 1 << 22  # 2,048 x 2,048
+    most_length: int = 1 << 22  # 32 MiB of 64-bit coordinates
     random_features: Policy | None = None
 
     def __post_init__(self) -> None:

@@ -22,8 +22,10 @@ import numpy.typing as npt
 
 from mapveil_client.arrays import FloatArray, IntArray, quotient
 
-_EXPONENTS: Final = np.linspace(0, 5 / 16, 21)
-_USUAL, _SPREAD = 0.2, 0.1  # mean and deviation of the exponent over maps
+_EXPONENTS: Final = np.linspace(0, 5 / 16, 21)  # from an even division to above 1/4, of exponential growth
+# Mean and deviation of the exponent over maps; half or double changes the error by 1.1 % at most
+# (docs/reference/mechanism-constants.md).
+_USUAL, _SPREAD = 0.2, 0.1
 
 
 class Known(NamedTuple):

@@ -31,9 +31,10 @@ import numpy.typing as npt
 
 from mapveil_client.arrays import FloatArray, IntArray
 
-_BEND: Final = 12.0
-_HELD: Final = 4.0
-_RIDGE: Final = 1e-3
+# A quarter to 4 times _HELD, a tenth to 10 times _RIDGE: within the noise (docs/reference/mechanism-constants.md).
+_BEND: Final = 12.0  # Blu and Luisier (2007)
+_HELD: Final = 4.0  # boxes
+_RIDGE: Final = 1e-3  # of a term's mean square
 _FIRST_OCTAVE, _OCTAVES = -3, 40
 _FAR: Final = 50.0  # noise deviations that no noise departs by
 _SURE: Final = 1e-20  # of a parent's square: with less variance a half is as good as known

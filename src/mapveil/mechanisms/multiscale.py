@@ -25,9 +25,13 @@ from mapveil_client.encodings import NodeEncoding
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.morton import PrefixTree, deinterleave
 
-# Constants without a source were chosen on six maps together; docs/reference/mechanism-constants.md varies each.
-_FLOOR = 0.5  # noise deviations of a cell: what its neighbours' differences are measured against
-_DEEPEST = 6  # quarterings of a block: bounds the second vector where one block holds nearly everybody
+# Chosen on six maps together; docs/reference/mechanism-constants.md varies each on others.
+_FLOOR = (
+    0.5  # noise deviations of a cell, against which differences count; 0.25 or 1: 0.5 % of the error at most
+)
+_DEEPEST = (
+    6  # quarterings of a block: bounds the second vector; 4 is as good for maps of 128 x 128 cells, 2 is not
+)
 _BLOCKS, _BLOCKS_OF_CURATOR = 1.6, 0.4  # beta
 
 

@@ -29,7 +29,9 @@ from mapveil.local.estimators.covariance import Covariance
 from mapveil.local.estimators.split_trees import SiteTree, site_tree
 from mapveil_client.arrays import FloatArray
 
-_TREES: Final = 8
+_TREES: Final = (
+    8  # 2: +3.4 % of the error, 16: -0.7 % in twice the time (docs/reference/mechanism-constants.md)
+)
 _MIN_TREES: Final = 2  # of the largest domains; eight up to 65,536 sites
 _MAX_LEAVES: Final = 1 << 19  # sites of all trees together: bounds time and memory
 _GAUSSIAN: Final = 16  # from so many sites on SplitPrior takes the noise of a box for Gaussian
