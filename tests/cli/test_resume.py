@@ -45,7 +45,6 @@ def no_room(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         ("release", ("--region", BOX, "--tiling", "quadtree:4")),
         ("release", ("--region", BOX, "--tiling", "quadtree:4", "--trust", "distributed")),
         ("release", ("--region", BOX, "--tiling", "quadtree:4", "--smooth-m", "100")),
-        ("release", ("--tiling", "grid:8x8")),
         ("neighbours", ("--region", BOX, "--tiling", "grid:8x8")),
     ],
 )
@@ -71,6 +70,9 @@ def test_a_full_disk_costs_nothing(
     shown = mapveil("ledger").out
     assert f"{charged[1]}  " in shown
     assert "unwritten: --resume" in shown
+    refused = mapveil("ledger", "annul", charged[1], "--reason", "no output")
+    assert refused.code == 2
+    assert "--resume instead" in refused.err
     no_room()
     done = mapveil(*asked, "-o", roomy, "--resume")
     assert done.code == 0, done.err

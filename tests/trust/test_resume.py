@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -199,3 +200,58 @@ def test_a_ledger_without_room_for_answers_charges_nothing(
     with pytest.raises(PromiseError, match=r"No space left on device.*nothing is charged"):
         mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger))
     assert ledger.entries() == ()
+
+
+def test_a_full_disk_costs_nothing(ledger: mv.Ledger) -> None:
+    """A real write error: the child may write files of so many bytes only."""
+    large = mv.Quadtree(REGION, depth=7)
+    counts = mv.Counts(np.ones(large.size, dtype=np.int64), large)
+    child = os.fork()
+    if child == 0:
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (110_000, 110_000))
+            mv.release(counts, epsilon=EPSILON, method="laplace", account=mv.Account(ledger=ledger))
+        except PromiseError as error:
+            os._exit(3 if "is charged (spend " in error.__notes__[0] else 4)
+        finally:
+            os._exit(5)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    ended(
+        lambda given: mv.release(counts, epsilon=EPSILON, method="laplace", account=given),
+        mv.Account(ledger=ledger),
+        ledger,
+    )
+
+
+def test_kept_answers_hold_no_people_and_no_exact_sums(ledger: mv.Ledger) -> None:
+    users = [f"person-{at}" for at in range(200)]
+    points = mv.Points.from_arrays(users, np.full(200, -73.951234), np.full(200, 40.751234))
+    mv.release(points, TILING, epsilon=1, account=mv.Account(ledger=ledger, outputs=["map.tif"]))
+    (path,) = ledger.path.parent.glob("*.answers")
+    assert path.stat().st_mode & 0o777 == 0o600
+    held = path.read_bytes()
+    assert b"multiscale" in held
+    assert b"person" not in held
+    for value in (200.0, -73.951234, 40.751234):
+        assert np.float64(value).tobytes() not in held
+    assert np.int64(200 << 28).tobytes() not in held
+
+
+def test_two_processes_do_not_resume_one_release(ledger: mv.Ledger) -> None:
+    made = mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger, outputs=["map.tif"]))
+    assert made.guarantee.account is not None
+    other = Answers.of(ledger.path, made.guarantee.account.entries[0])
+    with pytest.raises(InputError, match="another process writes it"):
+        mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger, resume=True))
+    other.close()
+    assert mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger, resume=True)).values.any()
+
+
+def test_a_search_that_found_no_region_is_an_answer(ledger: mv.Ledger) -> None:
+    alone = mv.Points.from_arrays([1], [-73.95], [40.75])
+    with pytest.raises(PromiseError, match="no region") as stopped:
+        mv.release(alone, "quadtree:4", epsilon=2, account=mv.Account(ledger=ledger, outputs=["map.tif"]))
+    (entry,) = ledger.entries()
+    assert entry.status == "written"
+    assert stopped.value.__notes__ == [f"what was found out cost the epsilon charged as spend {entry.id}"]
+    assert charges.unwritten(ledger) == {}

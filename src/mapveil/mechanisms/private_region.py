@@ -38,6 +38,10 @@ _FALSE_ALARM = 0.01  # probability that an axis without users keeps a bin
 WORLD = (-180.0, -85.0, 180.0, 85.0)
 
 
+class NoRegion(PromiseError):
+    """No region can be found: an answer under noise, which was paid for."""
+
+
 class FoundRegion(NamedTuple):
     """A region found under noise, and what the search cost."""
 
@@ -67,8 +71,10 @@ def find_region(
 
     Raises
     ------
+    NoRegion
+        The users are too few, or too spread out, to be found under this budget.
     PromiseError
-        The users are too few, or too spread out, to be found under this budget; or too many clients drop out.
+        Too many clients drop out.
     """
     curator = isinstance(trust, Curator)
     queries = 2 * _TURNS if curator else _TURNS
@@ -86,7 +92,7 @@ def find_region(
         columns, rows = (_kept_bins(axis.values, axis.threshold) for axis in axes)
         if columns is None or rows is None:
             if turn == 0:
-                raise PromiseError(
+                raise NoRegion(
                     f"no region can be found privately: at most about {axes[0].threshold:.0f} users share any band of "
                     "the world; name one with --region W,S,E,N ('mapveil describe' shows the curator which)"
                 )

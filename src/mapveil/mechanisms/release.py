@@ -207,7 +207,7 @@ def _with_region(
     table: Points, spec: str | None, mechanism: SumMechanism, account: Account | None, how: dict[str, Any]
 ) -> DensityMap:
     """Find the region with a tenth of the budget, and release with the rest; each is charged when it is needed."""
-    from mapveil.mechanisms.private_region import find_region
+    from mapveil.mechanisms.private_region import NoRegion, find_region
 
     part, rest = split_region(mechanism.budget)
     with table.held_once() as held:
@@ -215,7 +215,11 @@ def _with_region(
         search, measure = (mechanism.before_reveal(charges, each) for each in (part, rest))
         with charges:
             execution = Execution(before_reveal=search, keep=charges.keep, **how)
-            found = find_region(held, mechanism.trust, part, execution)
+            try:
+                found = find_region(held, mechanism.trust, part, execution)
+            except NoRegion as error:
+                charges.answered(error)
+                raise
             cells = tiling_for(table, spec, found.region, places_are_public=True)  # or refused before
             execution = execution._replace(before_reveal=measure)
             made = replace(mechanism, epsilon=rest).execute(held, cells, execution)

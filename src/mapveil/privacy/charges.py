@@ -61,6 +61,7 @@ class Charges:
         )
         self._spends: list[SpendId] = []
         self._answers: Answers | None = None
+        self._answered = False
         self._paid: dict[str, Fraction] = {}
         if ledger is not None and resume:
             self._answers = _find(ledger, self._request)
@@ -120,6 +121,12 @@ class Charges:
             tuple(self._spends), balance.name, balance.spent - own, balance.spent, balance.budget
         )
 
+    def answered(self, error: BaseException) -> None:
+        """Note that an error is what the charge bought: it follows from the replies, and would come again."""
+        if self._spends:
+            self._answered = True
+            error.add_note(f"what was found out cost the epsilon charged as spend {self._spends[0]}")
+
     def __enter__(self) -> Charges:
         return self
 
@@ -130,9 +137,9 @@ class Charges:
         charged = _paid(self._ledger, self._answers.spend)
         if not charged:
             delete_answers(self._ledger.path, self._answers.spend)
-        elif error is not None:
+        elif error is not None and not self._answered:
             error.add_note(charged_note(sum(charged.values(), Fraction(0)), self._answers.spend))
-        elif not self._outputs:
+        elif not self._outputs or self._answered:
             written(self._ledger, self._spends)
 
     def _kept(self) -> Answers:
@@ -192,7 +199,7 @@ def _find(ledger: Ledger, request: str) -> Answers:
         + (
             f"unwritten: {'; '.join(lines)}: repeat that command with --resume"
             if lines
-            else "nothing is unwritten"
+            else "nothing is unwritten, or another process writes it"
         )
     )
 
