@@ -24,7 +24,7 @@ def table(users=60, seed=1, *, weighted=False):
     rows = rng.integers(1, 9, users)
     user = np.repeat(rng.permutation(users), rows)
     lon, lat = rng.uniform(-74.06, -73.87, user.size), rng.uniform(40.66, 40.86, user.size)
-    weight = rng.integers(0, 4, user.size).astype(float) if weighted else None
+    weight = rng.integers(1, 4, user.size).astype(float) if weighted else None
     order = rng.permutation(user.size)
     parts = (user[order], lon[order], lat[order])
     return parts, None if weight is None else weight[order]
@@ -34,7 +34,7 @@ def by_hand(parts, weight, region):
     """Places and weights of each user inside the region, one user at a time."""
     user, lon, lat = parts
     weight = np.ones(user.size) if weight is None else weight
-    kept = region.contains(lon, lat) & (weight > 0)
+    kept = region.contains(lon, lat)
     x, y = region.project(lon, lat)
     made = []
     for one in np.unique(user):
