@@ -64,7 +64,7 @@ def page_html(released: ReleasedMap, *, title: str | None = None) -> str:
         ("Region", str(tiling.region)),
         *scene.made,
         *released.provenance.rows(),
-        *((name, text) for name, text in guarantee.promise.rows if name == "account"),
+        *((name.capitalize(), text) for name, text in guarantee.promise.rows if name == "account"),
         ("Software", f"Mapveil {released.version}"),
     ]
     parameters = [(name, _text(value)) for name, value in metadata["parameters"].items()]
