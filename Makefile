@@ -20,7 +20,7 @@ help:
 	@echo "make test            lint, types, layering, tests, the wheel in an empty environment, the documentation"
 	@echo "make coverage        run the tests and measure what they cover (slower)"
 	@echo "make nightly         random Hypothesis seeds, coverage, faults, and every Python from 3.11 to 3.13 found here (hours)"
-	@echo "make faults          kill the collector 20 times in each of 10 collections, and disorder 10 others (minutes)"
+	@echo "make faults          kill the collector 20 times in each of 10 collections, disorder 10 others, and audit every method at length (an hour)"
 	@echo "make bench           measure against peers and limits in one run (makes $(PEERS), $(FLOWER); minutes)"
 	@echo "make docs            build the documentation into docs/_build/html"
 	@echo "make lock            resolve requirements/*.lock anew (needs uv)"
@@ -111,6 +111,7 @@ layers: $(STAMP)
 
 faults: $(STAMP)
 	MAPVEIL_FAULT_SEEDS=10 $(BIN)/python -m pytest -q tests/collector/faults
+	MAPVEIL_LONG_AUDITS=1 $(BIN)/python -m pytest -q -n $(WORKERS) tests/attacks/test_long_audits.py
 
 bench: $(STAMP) $(PEERS)/.installed $(FLOWER)/.installed
 	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --flower $(FLOWER)/bin/python \
