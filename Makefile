@@ -18,7 +18,7 @@ help:
 	@echo "make reproduce       run the experiments of a paper: PAPER=ghazi ARGS=--quick"
 	@echo "make simulate-traffic  run the rush hour under private traffic: ARGS='-o routes.html'"
 	@echo "make test            lint, types, layering, tests, the wheel in an empty environment, the documentation"
-	@echo "make coverage        run the tests and measure what they cover (slower)"
+	@echo "make coverage        run the tests and measure the lines they reach (quick from Python 3.12 on)"
 	@echo "make nightly         random Hypothesis seeds, coverage, faults, and every Python from 3.11 to 3.13 found here (hours)"
 	@echo "make faults          kill the collector 20 times in each of 10 collections, disorder 10 others, and audit every method at length (an hour)"
 	@echo "make bench           measure against peers and limits in one run (makes $(PEERS), $(FLOWER); minutes)"
@@ -84,10 +84,12 @@ wheel: $(STAMP)
 	cd $(WHEEL) && env/bin/mapveil release $(CURDIR)/examples/checkins_nyc.parquet --region -74.03,40.69,-73.90,40.83 \
 	  --epsilon 1 --ledger ledger.sqlite --quiet -o map.parquet -o map.html && test -s map.parquet -a -s map.html
 
-# Below the floor the target fails. Raise it after each measured run; it never goes down.
-COVERAGE_FLOOR := 85
+# Of the lines, 98 % were reached when last measured (Python 3.13, without PyTorch). The floor never goes down.
+COVERAGE_FLOOR := 95
+COVERAGE_CORE = $(shell $(BIN)/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")')
 coverage: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report term:skip-covered --cov-fail-under $(COVERAGE_FLOOR)
+	COVERAGE_CORE=$(COVERAGE_CORE) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov \
+	  --cov-report term:skip-covered --cov-fail-under $(COVERAGE_FLOOR)
 
 nightly: coverage faults pythons
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
