@@ -43,7 +43,7 @@ def traffic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     mechanism = GeneralizedRandomizedResponse(epsilon=4)
     path = tmp_path_factory.mktemp("map") / "now.parquet"
-    mechanism.release(points, mv.Grid(region, rows=3, columns=3)).to_geoparquet(path)
+    mechanism.release(points, mv.Grid(region, rows=3, columns=3), account=None).to_geoparquet(path)
     return path
 
 
