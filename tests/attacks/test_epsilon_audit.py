@@ -180,7 +180,7 @@ def test_neighbours_differ_by_one_user():
             {"neighbours": [Neighbours("none", TILING, np.zeros(16, int), np.zeros(16, int))]},
             "differ by one user",
         ),
-        ({"trials": 10}, "trials must be at least 20 for each pair, got 10"),
+        ({"trials": 10}, "trials must be at least 60, 20 for each of 3 pairs, got 10"),
         ({"confidence": 1.0}, "confidence must be a number between 0 and 1, got 1.0"),
         ({"claimed": 0}, "claimed must be"),
     ],

@@ -119,6 +119,7 @@ def test_every_file_says_where_it_comes_from_and_no_file_says_more(
         done = mapveil(
             command, source, "--region", region, "--tiling", tiling, "--epsilon", "1", "--user", "rider_id", "--lon",
             "x", "--lat", "y", "--dataset", "riders", "--where", "hour < 12", *flags,
+            *(("-k", "5") if command == "neighbours" else ()),
         )  # fmt: skip
         assert done.code == 0, done.err
         for path in paths:

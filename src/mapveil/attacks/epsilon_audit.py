@@ -162,7 +162,10 @@ def audit_epsilon(
         raise ParameterError("neighbours is empty; expected at least one pair")
     for pair in neighbours:
         pair.check(replaced=local)
-    check(trials >= _FEWEST * len(neighbours), "trials", f"at least {_FEWEST} for each pair", trials)
+    least = _FEWEST * len(neighbours)
+    check(
+        trials >= least, "trials", f"at least {least}, {_FEWEST} for each of {len(neighbours)} pairs", trials
+    )
     check(0 < confidence < 1, "confidence", "a number between 0 and 1", confidence)
     error = 0.9 * (1 - confidence)
     stream, names = as_randomness(rng), REPORT if local else STATISTICS
