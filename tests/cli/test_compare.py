@@ -87,7 +87,7 @@ def test_plan_reads_no_data_and_recommends(mapveil: Callable, tmp_path: Path) ->
 
 
 def test_audit_reports_each_method(mapveil: Callable) -> None:
-    done = mapveil("audit", "--methods", "laplace,thresholded", "--trials", "1300", "--seed", "1", "--json")
+    done = mapveil("audit", "--methods", "laplace,thresholded", "--trials", "1320", "--seed", "1", "--json")
     assert done.code == 0, done.err
     assert [record["method"] for record in json.loads(done.out)] == ["laplace", "thresholded"]
 

@@ -91,7 +91,10 @@ def test_reports_may_set_the_region_and_raw_rows_may_not(mapveil, phones: Path, 
     assert south == pytest.approx(35.5, abs=0.005)
     assert north == pytest.approx(35.53, abs=0.005)
     out.unlink()
-    # A CSV file cannot say that it was privatized, and raw rows would tell where the outermost of them lie.
+    # A CSV file says that it was privatized in the file beside it; raw rows would tell where the outermost of them lie.
+    assert mapveil("signal", "map", tmp_path / "p.csv", "--tiling", "grid:5x5", "-o", out).code == 0
+    out.unlink()
+    (tmp_path / "p.csv-metadata.json").unlink()
     for source in (phones, tmp_path / "p.csv"):
         done = mapveil("signal", "map", source, "-o", out)
         assert done.code == 2

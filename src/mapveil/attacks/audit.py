@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mapveil.attacks.audited_inputs import worst_neighbours, worst_replacements
-from mapveil.attacks.epsilon_audit import AuditReport, audit_epsilon
+from mapveil.attacks.epsilon_audit import AuditReport, audit_epsilon, no_claim
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.local.local_mechanism import LocalMechanism
@@ -51,8 +51,9 @@ def audit(
     else:
         claiming = (row.trust for row in METHODS if row.name == method and row.has_budget)
         row = find_method(method, trust or next(claiming, "central"))
-        claim = as_epsilon(1 if epsilon is None else epsilon) if row.has_budget else None
-        mechanism = row.make(claim, options)
+        if not row.has_budget:
+            raise no_claim(row.name)
+        mechanism = row.make(as_epsilon(1 if epsilon is None else epsilon), options)
     tiling = Quadtree(Region.without_georeference(4, 4), depth=2)
     local = isinstance(mechanism, LocalMechanism)
     pairs = worst_replacements(tiling) if local else worst_neighbours(tiling)

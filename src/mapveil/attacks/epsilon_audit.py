@@ -107,6 +107,13 @@ class _Adversary(NamedTuple):
         return int(right[above | below].sum()), int((above | below).sum())
 
 
+def no_claim(name: str) -> ParameterError:
+    """The error of a method without an epsilon."""
+    return ParameterError(
+        f"{name} claims no epsilon: it is not differential privacy, and this audit tests an epsilon"
+    )
+
+
 def audit_epsilon(
     mechanism: AnyMechanism,
     neighbours: Sequence[Neighbours],
@@ -154,9 +161,7 @@ def audit_epsilon(
     True
     """
     if not isinstance(mechanism, Mechanism):
-        raise ParameterError(
-            f"{mechanism.name} claims no epsilon: it is not differential privacy, and this audit tests an epsilon"
-        )
+        raise no_claim(mechanism.name)
     local = isinstance(mechanism, LocalMechanism)
     if not neighbours:
         raise ParameterError("neighbours is empty; expected at least one pair")
