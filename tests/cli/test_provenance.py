@@ -99,6 +99,7 @@ def record_of(path: Path) -> dict[str, Any]:
     return json.loads(mv.read_map(path).metadata_json())
 
 
+FEW = {"release": (), "neighbours": ("-k", "2")}  # neighbours, where few users pass the filter
 SUFFIXES = (".tif", ".parquet", ".geojson", ".csv", ".png", ".html")
 
 
@@ -118,8 +119,7 @@ def test_every_file_says_where_it_comes_from_and_no_file_says_more(
         flags = [part for path in paths for part in ("-o", path)]
         done = mapveil(
             command, source, "--region", region, "--tiling", tiling, "--epsilon", "1", "--user", "rider_id", "--lon",
-            "x", "--lat", "y", "--dataset", "riders", "--where", "hour < 12", *flags,
-            *(("-k", "5") if command == "neighbours" else ()),
+            "x", "--lat", "y", "--dataset", "riders", "--where", "hour < 12", *FEW[command], *flags,
         )  # fmt: skip
         assert done.code == 0, done.err
         for path in paths:
@@ -153,6 +153,34 @@ def test_every_file_says_where_it_comes_from_and_no_file_says_more(
         text = "" if path.suffix == ".json" else json.dumps(record_of(path))
         for secret in secrets:
             assert secret not in path.read_bytes() + text.encode(), (path.name, secret)
+
+
+@pytest.mark.parametrize("command", ["release", "neighbours"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "rider_id <> 'rider-0007-secret'",
+        "hour < 12 AND \"RIDER_ID\" NOT IN ('rider-0007-secret')",
+        "CASE WHEN hour < 30 THEN NOT contains(lower(Rider_Id), 'rider-0007-secret') END",
+    ],
+)
+def test_a_filter_on_the_user_column_leaves_no_id_in_any_file(
+    mapveil: Callable, source: Path, tmp_path: Path, command: str, where: str
+) -> None:
+    paths = [tmp_path / f"map{suffix}" for suffix in SUFFIXES]
+    flags = [part for path in paths for part in ("-o", path)]
+    done = mapveil(
+        command, source, "--tiling", "grid:3x3", "--region", "-74.03,40.69,-73.90,40.83", "--epsilon", "1",
+        "--user", "rider_id", "--lon", "x", "--lat", "y", "--where", where, *FEW[command],
+        *flags,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "rider-0007" not in done.out
+    for path in paths:
+        assert record_of(path)["provenance"]["where"] == "a condition on the user column"
+    for path in tmp_path.glob("map*"):
+        text = "" if path.name.endswith(CSV_METADATA_SUFFIX) else json.dumps(record_of(path))
+        assert b"rider-0007" not in path.read_bytes() + text.encode(), path.name
 
 
 def test_post_processing_keeps_the_provenance() -> None:

@@ -60,6 +60,9 @@ class PointQuery:
     where: str | None = None  # SQL of the rows that count, see :mod:`mapveil.geo.row_filter`
     on_bad_rows: BadRows = "fail"
     held: bool = False  # whether the table is a checked copy, see :meth:`Points.held_once`
+    recorded_where: str | None = (
+        None  # the filter as files record it: not its text where it reads the users' ids
+    )
 
     @property
     def source(self) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _COUNTS: Final = (".npz", ".npy", ".tif", ".tiff")
 _SQL: Final = re.compile(r"\s*(SELECT|WITH|FROM)\s", flags=re.IGNORECASE)
 _BATCH: Final = 1 << 17
+_ON_USERS: Final = "a condition on the user column"
 
 
 def read_points(
@@ -60,7 +61,8 @@ def read_points(
         The region the points belong to, public.
     where : str, optional
         A filter: an SQL condition on the columns of each row, such as ``"hour(time) < 12"``. It belongs to a request,
-        not to the dataset: the ledger recognises the table without it.
+        not to the dataset: the ledger recognises the table without it. Files record its text, unless it reads the
+        column of users.
     on_bad_rows : str
         ``"fail"``: a row that cannot be used is an error; ``"drop"``: such rows are left out, and counted on stderr.
 
@@ -86,10 +88,12 @@ def read_points(
     if lon is None and lat is None:
         table = _with_place(table, types)
     found = find_columns(table.name, types, given, table.place if lon is None and lat is None else None)
-    if where is not None:
-        check_filter(where, table, types)
+    recorded = where
+    if where is not None and found.columns.user.lower() in map(str.lower, check_filter(where, table, types)):
+        recorded = _ON_USERS  # its text can hold an id
     check(on_bad_rows in get_args(BadRows), "on_bad_rows", "fail or drop", on_bad_rows)
-    return Points(table, found.columns, found.expressions, found.written, where, on_bad_rows, region=region)
+    columns = (found.columns, found.expressions, found.written)
+    return Points(table, *columns, where, on_bad_rows, recorded_where=recorded, region=region)
 
 
 def read_source(source: str, **options: Any) -> Points | Counts:

@@ -23,8 +23,8 @@ _PARTS: Final = {
 _ACCEPTED: Final = 'expected one SQL condition on the table\'s columns, such as "hour(time) < 12"'
 
 
-def check_filter(text: str, table: Table, types: Mapping[str, str]) -> None:
-    """Refuse a filter that is not one condition on each row of a table; reads no rows.
+def check_filter(text: str, table: Table, types: Mapping[str, str]) -> list[str]:
+    """The columns that a filter reads; refuse one that is not one condition on each row of a table. Reads no rows.
 
     Parameters
     ----------
@@ -65,6 +65,7 @@ def check_filter(text: str, table: Table, types: Mapping[str, str]) -> None:
                 ) from None
     if held != "BOOLEAN":
         raise InputError(f"filter {text!r}: is of type {held.lower()}; {_ACCEPTED}")
+    return used
 
 
 def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, Any]:

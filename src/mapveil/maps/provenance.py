@@ -28,7 +28,7 @@ class Provenance:
     columns : mapping of str to str
         Name of the table's column for each role, such as user and lon.
     where : str, optional
-        The filter of the table's rows, as it was written (``--where``): it must name nobody.
+        The filter of the table's rows (``--where``): its text, or only that there is one where it reads the users' ids.
     """
 
     date: str = field(default_factory=lambda: datetime.now(UTC).date().isoformat())
@@ -44,7 +44,7 @@ class Provenance:
         if not isinstance(source, Points):
             return cls(function=function, options=given)
         columns = {role: name for role, name in source.columns._asdict().items() if name is not None}
-        return cls(function=function, options=given, columns=columns, where=source.where)
+        return cls(function=function, options=given, columns=columns, where=source.recorded_where)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record."""
