@@ -43,6 +43,24 @@ def test_a_place_is_told_its_neighbours(mapveil: Callable, table: Path, tmp_path
     assert "do not publish" in done.err
 
 
+def test_more_than_the_users_are_listed_short_and_noted(
+    mapveil: Callable, table: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "near.csv"
+    done = mapveil("neighbours", table, "--region", BOX, "--tiling", "grid:8x8", "--epsilon", "2", "-k", "1000",
+                   "--evaluate", "--json", "-o", path)  # fmt: skip
+    assert done.code == 0, done.err
+    assert set(json.loads(done.out)["evaluation"]) == {"normalised_mse", "precision", "recall", "common"}
+    notes = json.loads((tmp_path / "near.csv-metadata.json").read_text())["notes"]
+    assert notes[-2:] == [
+        "300 users reported, once each",
+        "the map has fewer than 1000 users, so every list is shorter",
+    ]
+    ranks = [int(line.split(",")[1]) for line in path.read_text().splitlines()[1:]]
+    assert 290 <= max(ranks) <= 300
+    assert "2 of 3 spent" in mapveil("ledger").out
+
+
 def test_a_released_map_is_asked_for_nothing(mapveil: Callable, table: Path, tmp_path: Path) -> None:
     released = tmp_path / "map.parquet"
     assert (
@@ -84,7 +102,6 @@ BAD = {
     "a place without latitude": (["--at", "10"], "LON,LAT"),
     "a place that is none": (["--at", "nan,nan"], "outside the map|LON,LAT"),
     "nobody inside": (["--region", "10,50,11,51"], "region"),
-    "more than the users": (["-k", "301"], "k must be at most 300, the users in the region, got 301"),
     "more than fits": (["-k", "2000000"], "k must be from 1 to 1048576 on 64 cells, got 2000000"),
     "outside refused": (["--region", "-73.99,40.74,-73.95,40.79", "--option", "outside=refuse"], "outside"),
 }

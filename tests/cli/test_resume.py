@@ -175,6 +175,17 @@ def test_an_exhausted_budget_answers_alike_whether_or_not_anybody_is_there(
     assert [entry["epsilon"] for entry in entries(mapveil) if entry["status"] != "written"] == []
 
 
+@pytest.mark.parametrize("users", ["25", "301", "1000000"])
+def test_an_exhausted_budget_of_neighbours_answers_alike(mapveil: Callable, table: Path, users: str) -> None:
+    asked = ("neighbours", table, "--tiling", "grid:8x8", "--epsilon", "2")
+    assert mapveil(*asked, "--region", BOX).code == 0
+    half, away = "-74.03,40.69,-73.97,40.76", "10.0,50.0,10.1,50.1"
+    full, some, empty = (mapveil(*asked, "-k", users, "--region", box) for box in (BOX, half, away))
+    assert full == some == empty
+    assert full.code == 1
+    assert "2 of 3 spent" in full.err
+
+
 def test_an_exhausted_budget_of_trips_answers_alike(mapveil: Callable, tmp_path: Path) -> None:
     table = tmp_path / "trips.csv"
     rows = [f"u{at},-8.66,41.12,-8.56,41.20" for at in range(300)]

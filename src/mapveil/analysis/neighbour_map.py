@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 
 from mapveil.analysis.nearest_users import NearestUsers, check_lists, nearest_users
-from mapveil.engines.contributions import count_users
 from mapveil.geo.parse_tiling import tiling_for
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
@@ -64,7 +63,9 @@ class NeighbourMap(DensityMap):
 
     @classmethod
     def of(cls, heat: DensityMap, k: int) -> NeighbourMap:
-        """The same map, with its k nearest users. Run by: anybody who holds the map.
+        """The same map, with its k nearest users: fewer, with a note, where the map has fewer users.
+
+        Run by: anybody who holds the map.
 
         Raises
         ------
@@ -72,6 +73,10 @@ class NeighbourMap(DensityMap):
             k is below 1.
         """
         kept = {item.name: getattr(heat, item.name) for item in fields(DensityMap)}
+        check(k >= 1, "k", "at least 1", k)
+        if np.maximum(heat.values, 0).sum() < k - 0.5:
+            note = f"the map has fewer than {k} users, so every list is shorter"
+            kept["notes"] = (*dict.fromkeys((*heat.notes, note)),)
         return cls(**kept, k=k)
 
     @cached_property
@@ -210,7 +215,7 @@ def neighbours(
     tiling : Tiling or str, optional
         The cells, or their specification in ``region``; ``"quadtree:5"`` by default.
     k : int
-        Users in a list, at least 1; of a table at most the users in the region, which are public in a collection.
+        Users in a list, at least 1; fewer, with a note, where the map has fewer users.
     epsilon, method, options, region, places_are_public, accept_large_epsilon, account, rng, progress
         As for :func:`mapveil.mechanisms.release.release` with trust ``"local"``.
 
@@ -238,9 +243,6 @@ def neighbours(
     chosen = DEFAULT_CELLS if tiling is None else tiling
     cells = tiling_for(points, chosen, region, places_are_public=places_are_public)
     check_lists(k, cells.size)
-    with points.held_once() as held:
-        users = count_users(held, cells)
-    check(k <= users, "k", f"at most {users}, the users in the region", k)
     heat = release(
         points,
         chosen,

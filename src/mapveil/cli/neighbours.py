@@ -126,10 +126,10 @@ def command(
                 rng=seed,
                 progress=progress,
             )
-            if evaluate:
-                evaluation = _evaluate(mechanism, points, near)
         with writing(None if epsilon is None else account, near.guarantee):
             save_all(outputs, lambda path: _save(near, path, title), progress)
+        if evaluate:
+            evaluation = _evaluate(mechanism, points, near)
     listed = [near.nearest(*place) for place in places]
     console.answer(
         outputs,
@@ -181,4 +181,4 @@ def _evaluate(mechanism: LocalMechanism, points: Points, near: NeighbourMap) -> 
 
     cells = cells_of_users(points, Domain(near.tiling), mechanism.place, mechanism.outside, Randomness(0))
     truth = np.bincount(cells, minlength=near.tiling.size)
-    return neighbour_quality(truth, near.values, near.tiling, near.k)._asdict()
+    return neighbour_quality(truth, near.values, near.tiling, min(near.k, cells.size - 1))._asdict()
