@@ -146,15 +146,13 @@ def transaction(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connecti
         with contextlib.closing(_connect(path)) as connection:
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
-                fault, changes = (
-                    ledger_chain.unsealed(connection) if write else None,
-                    connection.total_changes,
-                )
-                if fault is not None:
+                problems = ledger_chain.verify(connection).problems if write else []
+                if problems:
                     raise PromiseError(
-                        f"{path}: another program changed the ledger ({fault}), so nothing is released; run mapveil "
-                        "ledger check, and restore the file from a copy"
+                        f"{path}: another program changed the ledger ({problems[0]}), so nothing is released; run "
+                        "mapveil ledger check, and restore the file from a copy"
                     )
+                changes = connection.total_changes
                 yield connection
                 if write:
                     ledger_chain.seal(connection, changes)
