@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,3 +98,24 @@ def test_picture_and_page_show_the_distances_first(heat: mv.DensityMap, tmp_path
 def test_k_below_one_is_refused(heat: mv.DensityMap) -> None:
     with pytest.raises(ParameterError, match="k must be"):
         NeighbourMap.of(heat, k=0)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"tiling": "grid:4x4"},
+        {"epsilon": 1},
+        {"method": "hr"},
+        {"options": {"outside": "drop"}},
+        {"region": mv.Region.parse("10,50,10.1,50.1")},
+        {"places_are_public": True},
+        {"accept_large_epsilon": True},
+        {"account": mv.Account("city")},
+        {"account": None},
+        {"rng": 1},
+    ],
+    ids=str,
+)
+def test_a_released_map_takes_no_parameter_of_a_release(heat: mv.DensityMap, given: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=f"brings its own .*; leave out {next(iter(given))}$"):
+        mv.neighbours(heat, k=5, **given)

@@ -129,12 +129,20 @@ def test_bad_input_is_one_line_and_exit_2_and_writes_nothing(
 
 
 @pytest.mark.parametrize(
-    "flags", [["--region", BOX], ["--tiling", "grid:8x8"], ["--evaluate"], ["--method", "hr"]]
+    "flags",
+    [
+        ["--region", BOX],
+        ["--tiling", "grid:8x8"],
+        ["--evaluate"],
+        ["--method", "hr"],
+        ["--places-are-public"],
+        ["--accept-large-epsilon"],
+    ],
 )
 def test_what_a_released_map_brings_cannot_be_given(mapveil: Callable, table: Path, flags: list[str]) -> None:
     done = mapveil("neighbours", table, *flags)
     assert done.code == 2
-    assert "--epsilon" in done.err
+    assert "without --epsilon, INPUT is a released map" in done.err
 
 
 def test_a_table_is_no_released_map(mapveil: Callable, table: Path) -> None:

@@ -234,9 +234,21 @@ def neighbours(
     """
     check(k >= 1, "k", "at least 1", k)
     if isinstance(points, DensityMap):
-        if any(given is not None for given in (tiling, epsilon, method, region)) or options:
+        given: dict[str, bool] = {
+            "tiling": tiling is not None,
+            "epsilon": epsilon is not None,
+            "method": method is not None,
+            "options": bool(options),
+            "region": region is not None,
+            "places_are_public": places_are_public,
+            "accept_large_epsilon": accept_large_epsilon,
+            "account": account is not OWN,
+            "rng": rng is not None,
+        }
+        if any(given.values()):
             raise ParameterError(
-                "a released map brings its own tiling, region, method and guarantee; leave them out"
+                "a released map brings its own tiling, method and guarantee, and nothing is charged; leave out "
+                + ", ".join(name for name, there in given.items() if there)
             )
         check_lists(k, points.tiling.size)
         return NeighbourMap.of(points, k)

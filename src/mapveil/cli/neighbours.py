@@ -98,10 +98,10 @@ def command(
     evaluation = None
     with console.progress() as progress:
         if epsilon is None:
-            if region or tiling or method or options or evaluate:
+            if region or tiling or method or options or evaluate or places_are_public or accept_large_epsilon:
                 raise ParameterError(
                     "without --epsilon, INPUT is a released map, which brings its own: leave out --region, --tiling, "
-                    "--method, --option and --evaluate, or give --epsilon"
+                    "--places-are-public, --method, --option, --evaluate and --accept-large-epsilon, or give --epsilon"
                 )
             try:
                 heat = read_map(source)
