@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import mapveil as mv
@@ -197,3 +198,35 @@ def test_an_exhausted_budget_of_trips_answers_alike(mapveil: Callable, tmp_path:
         full, empty = (mapveil(*asked, *tiling, "--region", region) for region in (box, away))
         assert full == empty
         assert "2 of 3 spent" in full.err
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "flags"),
+    [
+        ("release", "m.tif", ("--tiling", "h3:7", "--region", BOX)),
+        ("release", "m.tiff", ("--tiling", "h3:7")),
+        ("release", "m.tif", ("--tiling", "places:sites.csv", "--region", BOX, "--trust", "local")),
+        ("neighbours", "m.tif", ("--tiling", "h3:7", "--region", BOX)),
+        ("release", "m.geojson", ("plane.npz",)),
+    ],
+)
+def test_a_format_that_cannot_hold_the_cells_is_refused_before_the_charge(
+    mapveil: Callable,
+    table: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    name: str,
+    flags: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("sites.csv").write_text("lon,lat\n-74.0,40.7\n-73.95,40.8\n")
+    np.savez("plane.npz", np.full((8, 8), 9))
+    given = flags if flags == ("plane.npz",) else (table, *flags)
+    done = mapveil(command, *given, "--epsilon", "1", "-o", "first.parquet", "-o", name)
+    assert done.code == 2
+    said = "GeoJSON holds places on Earth" if name == "m.geojson" else "GeoTIFF holds a raster"
+    assert f"error: {name}: {said}" in done.errors[-1]
+    assert entries(mapveil) == []
+    assert not Path("first.parquet").exists()
+    assert not Path(name).exists()

@@ -30,10 +30,7 @@ def write_geojson(released: ReleasedMap, path: str | PathLike[str], *, skip_empt
         The region has no georeference.
     """
     if not released.tiling.region.georeferenced:
-        raise InputError(
-            "GeoJSON holds places on Earth, and this map has no georeference; "
-            "GeoTIFF (.tif), GeoParquet (.parquet) and CSV (.csv) can do without"
-        )
+        raise no_georeference("GeoJSON")
     left_out = {"empty_cells_left_out": skip_empty} if released.rows() is None else {}
     metadata = {**released.metadata(), **left_out}
     head = json.dumps(metadata, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -45,6 +42,14 @@ def write_geojson(released: ReleasedMap, path: str | PathLike[str], *, skip_empt
                 file.write(separator + features(chunk))
                 separator = ",\n"
         file.write("\n]}\n")
+
+
+def no_georeference(what: str) -> InputError:
+    """The error of a format that holds places on Earth only."""
+    return InputError(
+        f"{what} holds places on Earth, and this map has no georeference; "
+        "GeoTIFF (.tif), GeoParquet (.parquet) and CSV (.csv) can do without"
+    )
 
 
 def features(chunk: Chunk) -> str:

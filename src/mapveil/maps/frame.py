@@ -50,6 +50,13 @@ class RasterFrame(NamedTuple):
         return (x0, (x1 - x0) / self.columns, 0.0, y1, 0.0, (y0 - y1) / self.rows)
 
 
+def is_raster(tiling: Tiling | str) -> bool:
+    """Whether the cells, or those of a specification such as ``"h3:8"`` in any region, are pixels."""
+    if isinstance(tiling, str):
+        return tiling.partition(":")[0] not in ("h3", "places")
+    return isinstance(tiling, WebMercatorTiles) or isinstance(getattr(tiling, "raster", None), Raster)
+
+
 def raster_frame(tiling: Tiling) -> RasterFrame | None:
     """The raster that a tiling is, or None where its cells are no pixels (places, hexagons)."""
     if isinstance(tiling, WebMercatorTiles):
@@ -76,8 +83,13 @@ def require_frame(tiling: Tiling, what: str) -> RasterFrame:
     """The raster that a tiling is, or an :class:`InputError` that names a format for any tiling."""
     frame = raster_frame(tiling)
     if frame is None:
-        raise InputError(
-            f"{what} holds a raster, and the cells of {tiling.spec} are not one; "
-            "GeoParquet (.parquet) and GeoJSON (.geojson) hold cells of any shape"
-        )
+        raise no_raster(tiling.spec, what)
     return frame
+
+
+def no_raster(spec: str, what: str) -> InputError:
+    """The error of a format that holds no cells but pixels."""
+    return InputError(
+        f"{what} holds a raster, and the cells of {spec} are not one; "
+        "GeoParquet (.parquet) and GeoJSON (.geojson) hold cells of any shape"
+    )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
+from mapveil.formats.check_fits import check_fits
 from mapveil.geo.counts import Counts
 from mapveil.geo.parse_tiling import DEFAULT_TILING, column_of_places, tiling_for
 from mapveil.geo.points import Points
@@ -143,6 +144,8 @@ def release(
             f"region (--region) is required under trust {trust}: clients report about its cells, and nobody sees "
             "the locations that it could be found from"
         )
+    for path in () if account is None else account.outputs:
+        check_fits(path, (spec or DEFAULT_TILING) if cells is None else cells)
     tell = progress or (lambda step, done: None)
     how: dict[str, Any] = {"rng": as_randomness(rng), "progress": tell}
     if trust == "distributed":

@@ -1,0 +1,33 @@
+"""Formats that can hold a map's cells, decided before a release is charged."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+
+from mapveil.formats.geojson import no_georeference
+from mapveil.geo.tiling import Tiling
+from mapveil.maps.frame import is_raster, no_raster
+
+
+def check_fits(path: str | PathLike[str], tiling: Tiling | str) -> None:
+    """Refuse a file whose format cannot hold the cells.
+
+    Parameters
+    ----------
+    path : path-like
+        The file; its suffix names the format.
+    tiling : Tiling or str
+        The cells, or their specification where the region is not known yet: a region on Earth.
+
+    Raises
+    ------
+    InputError
+        A GeoTIFF of cells that are no pixels, or GeoJSON of a region without georeference.
+    """
+    suffix = Path(path).suffix.lower()
+    spec, on_earth = (tiling, True) if isinstance(tiling, str) else (tiling.spec, tiling.region.georeferenced)
+    if suffix in (".tif", ".tiff") and not is_raster(tiling):
+        raise no_raster(spec, f"{path}: GeoTIFF")
+    if suffix in (".geojson", ".json") and not on_earth:
+        raise no_georeference(f"{path}: GeoJSON")
