@@ -182,12 +182,35 @@ def test_only_the_same_request_is_resumed(ledger: mv.Ledger) -> None:
     assert [entry.epsilon for entry in ledger.entries()] == [1]
 
 
-def test_what_was_annulled_is_not_resumed(ledger: mv.Ledger) -> None:
-    made = mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger, outputs=["map.tif"]))
-    assert made.guarantee.account is not None
-    ledger.annul(made.guarantee.account.entries[0], reason="a test")
-    with pytest.raises(InputError, match="nothing is unwritten"):
-        mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger, resume=True))
+def test_a_release_that_runs_or_waits_is_not_annulled(
+    ledger: mv.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def annul() -> None:
+        for entry in ledger.entries():
+            refused.append(entry.id)
+            with pytest.raises(InputError, match="kept answer, or is being released now"):
+                ledger.annul(entry.id, reason="a test")
+
+    refused: list[str] = []
+    rounds = RELEASES["rounds of secure sums"]
+    account = mv.Account(ledger=ledger, outputs=["map.tif"])
+    with monkeypatch.context() as watched:
+        at_points(watched, annul)
+        made = mv.release(COUNTS, epsilon=1, account=account, **rounds)
+    assert len(set(refused)) == len(ledger.entries()) > 1
+    annul()
+    assert {entry.status for entry in ledger.entries()} == {"spent"}
+    again = mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger, resume=True), **rounds)
+    assert again.values.tolist() == made.values.tolist()
+
+
+def test_what_was_annulled_is_not_released(ledger: mv.Ledger) -> None:
+    dataset = ledger.recognise(COUNTS)
+    spends = [ledger.spend(dataset, 1, method="laplace") for _ in range(2)]
+    ledger.annul(spends[1], reason="a test")
+    with pytest.raises(PromiseError, match=f"spend {spends[1]} was annulled"):
+        charges.written(ledger, spends)
+    assert [entry.status for entry in ledger.entries()] == ["spent", "annulled"]
 
 
 def test_a_ledger_without_room_for_answers_charges_nothing(

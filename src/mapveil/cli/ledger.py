@@ -16,7 +16,7 @@ from mapveil.privacy.ledger import Ledger, default_ledger_path
 from mapveil.privacy.ledger_accounts import Balance, Entry, plain
 from mapveil.privacy.ledger_chain import value_at, verify
 from mapveil.privacy.ledger_file import transaction
-from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.errors import PromiseError
 
 
 @click.group("ledger", invoke_without_command=True)
@@ -92,10 +92,7 @@ def name(ledger: Path | None, dataset: str, name: str) -> None:
 @click.pass_obj
 def annul(ledger: Path | None, spend: str, reason: str) -> None:
     """Take back a spend that revealed nothing. The entry stays, with the reason."""
-    opened = Ledger(ledger)
-    if spend.partition("-")[0] in unwritten(opened):
-        raise InputError(f"spend {spend} has a kept answer: repeat its command with --resume instead")
-    opened.annul(spend, reason=reason)
+    Ledger(ledger).annul(spend, reason=reason)
     click.echo(f"annulled {spend}")
 
 

@@ -78,7 +78,7 @@ class Answers:
         PromiseError
             It cannot be made, so nothing may be charged.
         """
-        path = _path(ledger, spend)
+        path = answers_path(ledger, spend)
         made = False
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -94,7 +94,7 @@ class Answers:
     @classmethod
     def of(cls, ledger: Path, spend: str) -> Answers:
         """The file of a release that was charged."""
-        return cls(_path(ledger, spend))
+        return cls(answers_path(ledger, spend))
 
     @property
     def spend(self) -> str:
@@ -148,13 +148,14 @@ def answers_files(ledger: Path) -> Iterator[Path]:
 
 def delete_answers(ledger: Path, spend: str) -> None:
     """Delete the answers file of a release, if there is one."""
-    path = _path(ledger, spend)
+    path = answers_path(ledger, spend)
     for suffix in ("-wal", "-journal", ""):  # SQLite leaves the logs of a killed process
         with suppress(OSError):
             path.with_name(path.name + suffix).unlink()
 
 
-def _path(ledger: Path, spend: str) -> Path:
+def answers_path(ledger: Path, spend: str) -> Path:
+    """Path of the answers file of a release, by its first spend."""
     return ledger.with_name(f"{ledger.name}.{spend}{_SUFFIX}")
 
 

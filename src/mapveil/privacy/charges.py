@@ -161,8 +161,18 @@ def written(ledger: Ledger, spends: Sequence[str]) -> None:
     """Note that every output of a release was written, and delete its kept answers.
 
     The first spend is marked last: until then the release can be resumed.
+
+    Raises
+    ------
+    PromiseError
+        A spend was annulled, so nothing may be released.
     """
     status: dict[str, str] = {entry.id: entry.status for entry in ledger.entries()}
+    for spend in spends:
+        if status[spend] == "annulled":
+            raise PromiseError(
+                f"{ledger.path}: spend {spend} was annulled, so nothing may be released for it"
+            )
     for spend in reversed(spends):
         if status[spend] == "spent":
             ledger.written(spend)

@@ -31,6 +31,7 @@ from typing import Any, Final
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
+from mapveil.privacy.answers import answers_path
 from mapveil.privacy.ledger_accounts import (
     Balance,
     Entry,
@@ -238,7 +239,7 @@ class Ledger:
 
         Never annul once noise may have been drawn: a failure that depends on the data is an answer too. The caller is
         the program that spent, when it failed before it began to measure, or the ledger's keeper. A spend whose
-        outputs were written is never taken back.
+        outputs were written, or whose answers are kept or drawn now, is never taken back.
 
         Parameters
         ----------
@@ -250,7 +251,7 @@ class Ledger:
         Raises
         ------
         InputError
-            No such spend, it was written or annulled before, or no reason is given.
+            No such spend, it was written or annulled before, its answers file exists, or no reason is given.
         """
         if not reason.strip():
             raise ParameterError("reason is required: explain why no output was released")
@@ -342,6 +343,12 @@ class Ledger:
             before = connection.execute("SELECT kind FROM events WHERE id = ?", (spend,)).fetchone()
             if before is not None:
                 raise InputError(f"{self.path}: spend {spend} is {before[0]} already and cannot be {kind}")
+            # A release makes the file before it spends, and deletes it after it is written.
+            if kind == "annulled" and answers_path(self.path, spend.partition("-")[0]).exists():
+                raise InputError(
+                    f"{self.path}: spend {spend} has a kept answer, or is being released now, and cannot be annulled; "
+                    "repeat its command with --resume instead"
+                )
             connection.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (spend, kind, now(), reason))
 
     def __repr__(self) -> str:
