@@ -1,4 +1,4 @@
-"""Large epsilons: told in odds above 10, refused above 20 unless accepted expressly, always before any charge."""
+"""Large epsilons: told in odds and delta above 10; above 20, or where delta is above 0.01, refused unless accepted."""
 
 from __future__ import annotations
 
@@ -45,6 +45,44 @@ def test_above_twenty_it_is_refused_and_nothing_is_charged(
     assert "--accept-large-epsilon" in done.err
     assert not out.exists()
     assert "nothing was spent" in mapveil("ledger").out or "0 of 3 spent" in mapveil("ledger").out
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon", "delta"),
+    [("central", "17.6", "0.0103"), ("distributed", "20", "0.113"), ("no region", "17", "0.0113")],
+)
+def test_a_large_delta_is_refused_and_nothing_is_charged(
+    mapveil: Callable, trips: Path, tmp_path: Path, name: str, epsilon: str, delta: str
+) -> None:
+    out, command = tmp_path / "m.parquet", COMMANDS[name]
+    done = mapveil(command[0], trips, *command[1:], "--epsilon", epsilon, "-o", out)
+    assert done.code == 2, done.out
+    assert f"at {epsilon} delta is {delta}" in done.err
+    assert "--accept-large-epsilon" in done.err
+    assert not out.exists()
+    assert "nothing was spent" in mapveil("ledger").out or "0 of 3 spent" in mapveil("ledger").out
+
+
+def test_up_to_a_delta_of_a_hundredth_nothing_need_be_accepted(tmp_path: Path) -> None:
+    account = mv.Account.open("city", budget=100, ledger=tmp_path / "ledger.sqlite")
+    made = mv.release(CITY, GRID, epsilon="17.5", account=account)
+    assert 0.009 < made.guarantee.delta < 0.01
+    assert mv.release(CITY, GRID, epsilon=20, trust="local", account=account).guarantee.delta == 0
+    accepted = mv.release(CITY, GRID, epsilon=20, account=account, accept_large_epsilon=True)
+    assert accepted.guarantee.delta > 0.1
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "told"),
+    [
+        (12, "to 1, leaving delta aside, which adds at most 3.79e-05 to the probability of any outcome."),
+        (22, "leaving delta aside, which adds at most 0.835 to"),
+        (1000, "to 1; delta is 1, so that this guarantee limits nothing."),
+    ],
+)
+def test_the_warning_states_delta(epsilon: int, told: str) -> None:
+    (warning,) = mv.mechanisms.LaplaceHistogram(epsilon=epsilon).guarantee().promise.warnings
+    assert told in warning
 
 
 @pytest.mark.parametrize("name", ["central", "local", "flows"])

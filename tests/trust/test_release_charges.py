@@ -182,6 +182,6 @@ def test_a_search_that_finds_no_region_costs_its_share_only(ledger: mv.Ledger) -
 
 def test_a_budget_that_is_too_small_draws_no_noise(ledger: mv.Ledger, at_each_draw: list[Fraction]) -> None:
     with pytest.raises(BudgetExceeded):
-        mv.release(CITY, TILING, epsilon=19, account=mv.Account(ledger=ledger))
+        mv.release(CITY, TILING, epsilon=16, account=mv.Account(ledger=ledger))
     assert at_each_draw == []
     assert spent(ledger) == 0

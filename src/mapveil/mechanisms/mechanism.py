@@ -112,7 +112,7 @@ class Mechanism(AnyMechanism):
     epsilon : int, float, str, Decimal or Fraction
         The whole privacy budget of one release, above zero; kept exactly.
     accept_large_epsilon : bool
-        Whether a release may have an epsilon above 20.
+        Whether a release may have an epsilon above 20 or a delta above 1/100.
     """
 
     epsilon: EpsilonLike
@@ -127,8 +127,19 @@ class Mechanism(AnyMechanism):
         """The whole budget, exactly."""
         return as_epsilon(self.epsilon)
 
-    def charges(self, account: Account | None, points: Any, cells: Tiling | str, *, seeded: bool) -> Charges:
-        """The charges of one release, its budget checked; see :func:`~mapveil.privacy.account.charges_of`."""
+    def charges(
+        self,
+        account: Account | None,
+        points: Any,
+        cells: Tiling | str,
+        *,
+        delta: Fraction | None = None,
+        seeded: bool,
+    ) -> Charges:
+        """The charges of one release, its budget checked; see :func:`~mapveil.privacy.account.charges_of`.
+
+        The delta is that of :meth:`guarantee` unless it is given.
+        """
         accepted, about = self.accept_large_epsilon, self.parameters()
         return charges_of(
             account,
@@ -137,6 +148,7 @@ class Mechanism(AnyMechanism):
             self.name,
             about,
             cells,
+            delta=self.guarantee().delta if delta is None else delta,
             seeded=seeded,
             accept_large_epsilon=accepted,
         )

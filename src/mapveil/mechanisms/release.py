@@ -89,7 +89,7 @@ def release(
     places_are_public : bool
         States that the list of places of ``tiling="places:COLUMN"`` is public; an assumption of the guarantee.
     accept_large_epsilon : bool
-        Whether epsilon may be above 20.
+        Whether epsilon may be above 20, or delta above 1/100.
     secure_sum : str, optional
         For ``"distributed"``: ``"ideal"`` (the default) adds in the clear; ``"protocol"`` runs secure aggregation
         against an honest-but-curious server, ``"active"`` against a malicious one.
@@ -214,7 +214,10 @@ def _with_region(
 
     part, rest = split_region(mechanism.budget)
     with table.held_once() as held:
-        charges = mechanism.charges(account, held, spec or DEFAULT_TILING, seeded=how["rng"].seeded)
+        delta = sampling_delta(mechanism.budget, 2 * RELEASE)
+        charges = mechanism.charges(
+            account, held, spec or DEFAULT_TILING, delta=delta, seeded=how["rng"].seeded
+        )
         search, measure = (mechanism.before_reveal(charges, each) for each in (part, rest))
         with charges:
             execution = Execution(before_reveal=search, keep=charges.keep, **how)

@@ -200,6 +200,7 @@ def charges_of(
     parameters: Mapping[str, Any],
     cells: Tiling | str,
     *,
+    delta: Fraction = Fraction(0),
     seeded: bool,
     accept_large_epsilon: bool,
 ) -> Charges:
@@ -219,19 +220,21 @@ def charges_of(
         For the record, see :meth:`Ledger.spend`.
     cells : Tiling or str
         The cells, or their specification where the region is not known yet.
+    delta : Fraction
+        Delta of the whole release; it is stated, not charged.
     seeded : bool
         Whether the randomness is repeatable.
     accept_large_epsilon : bool
-        Whether an epsilon above 20 is accepted.
+        Whether an epsilon above 20 and a delta above 1/100 are accepted.
 
     Raises
     ------
     ParameterError
-        Epsilon is above 20 and not accepted, for a run that is not seeded.
+        Epsilon or delta is too large and not accepted, for a run that is not seeded.
     BudgetExceeded
         The account does not allow the epsilon; nothing is charged.
     """
-    check_large_epsilon(epsilon, accepted=accept_large_epsilon or seeded)
+    check_large_epsilon(epsilon, delta, accepted=accept_large_epsilon or seeded)
     if account is None or seeded:
         return Charges()
     about = {

@@ -21,8 +21,18 @@ ACCEPTED_EPSILON: Final = Fraction(20)
 """Largest epsilon that need not be accepted expressly: just above the 19.61 of the 2020 United States census."""
 
 
-def check_large_epsilon(epsilon: Fraction, *, accepted: bool) -> None:
-    """Refuse an epsilon above :data:`ACCEPTED_EPSILON` unless it is accepted expressly; before any charge."""
+ACCEPTED_DELTA: Final = Fraction(1, 100)
+"""Largest delta that need not be accepted expressly: beyond it an outcome that is impossible without a user may have a
+probability of 1 % with the user. A release has it at epsilon 17.5: :func:`mapveil.privacy.sampling.sampling_delta`."""
+
+
+def check_large_epsilon(epsilon: Fraction, delta: Fraction, *, accepted: bool) -> None:
+    """Refuse what is above :data:`ACCEPTED_EPSILON` or :data:`ACCEPTED_DELTA` unless accepted; before any charge."""
+    if epsilon <= ACCEPTED_EPSILON and delta > ACCEPTED_DELTA and not accepted:
+        raise ParameterError(
+            f"epsilon must be smaller: at {float(epsilon):g} delta is {float(delta):g}, and above "
+            f"{float(ACCEPTED_DELTA):g} a release needs --accept-large-epsilon (accept_large_epsilon=True)"
+        )
     if epsilon > ACCEPTED_EPSILON and not accepted:
         raise ParameterError(
             f"epsilon must be at most {ACCEPTED_EPSILON}, above which it protects nobody in practice, got "

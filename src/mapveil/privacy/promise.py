@@ -257,12 +257,15 @@ def _pair(claim: Claim) -> str:
 
 
 def _large(claim: Claim) -> str:
-    """The warning of a large epsilon, in odds."""
+    """The warning of a large epsilon: in odds, and with its delta."""
     assert claim.epsilon is not None
     odds = factor(claim.epsilon) if claim.epsilon < math.log(_MANY) else "more than a million"
+    slack = f", leaving delta aside, which adds at most {_up(claim.delta)} to the probability of any outcome"
+    if claim.delta == 1:
+        slack = "; delta is 1, so that this guarantee limits nothing"
     return (
         f"LARGE EPSILON: little protection. At epsilon = {_epsilon(claim.epsilon)}, even odds between {_pair(claim)} "
-        f"can become {odds} to 1."
+        f"can become {odds} to 1{slack if claim.delta else ''}."
     )
 
 

@@ -108,6 +108,7 @@ WRONG = {
     "true epsilon": {"epsilon": True},
     "large epsilon": {"epsilon": 21},
     "large epsilon of rounds": {"epsilon": "20.5", "trust": "distributed", "method": None, "options": None},
+    "large delta of rounds": {"epsilon": "17.6", "trust": "distributed", "method": None, "options": None},
     "not a number": {"epsilon": float("nan")},
     "no region": {"region": None},
     "three numbers": {"region": [1, 2, 3]},

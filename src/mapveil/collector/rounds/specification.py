@@ -20,6 +20,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.mechanism import AnyMechanism, check_tiling
 from mapveil.mechanisms.methods import Method, find_method
 from mapveil.privacy.claim import check_large_epsilon
+from mapveil.privacy.sampling import sampling_delta
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.random_features.report import write_query
@@ -104,7 +105,9 @@ class CollectionSpec(StrictModel):
     epsilon: _Epsilon | Annotated[float, Field(gt=0, le=10_000)] | None = Field(
         default=None, description="Epsilon that each device is charged in all; exact as text, such as 1/3"
     )
-    accept_large_epsilon: bool = Field(default=False, description="Whether epsilon may be above 20")
+    accept_large_epsilon: bool = Field(
+        default=False, description="Whether epsilon may be above 20 or delta above 0.01"
+    )
     options: dict[Annotated[str, Field(max_length=60)], Option] | None = Field(
         default=None, description="The mechanism's other parameters"
     )
@@ -185,7 +188,8 @@ def read_specification(spec: CollectionSpec | Mapping[str, Any], identifier: str
     method = find_method(spec.method, spec.trust)
     epsilon, options = _epsilon(spec.epsilon, method), _options(spec.options or {}, method)
     if epsilon is not None:
-        check_large_epsilon(epsilon, accepted=spec.accept_large_epsilon)
+        delta = sampling_delta(epsilon) if spec.trust == "distributed" else Fraction(0)
+        check_large_epsilon(epsilon, delta, accepted=spec.accept_large_epsilon)
     tiling = _tiling(spec.tiling, _region(spec.region))
     terms = CollectionTerms(
         identifier=identifier,
