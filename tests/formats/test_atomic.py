@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mapveil.formats.atomic import atomic_path
+from mapveil.maps.density_map import DensityMap
 from mapveil_client.errors import InputError, MapveilError
 
 
@@ -87,3 +90,19 @@ def test_the_file_has_the_permissions_of_any_other(tmp_path: Path) -> None:
     with atomic_path(tmp_path / "map") as place:
         place.touch()
     assert (tmp_path / "map").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.parametrize("name", ["map.tif", "map.parquet", "map.csv", "map.geojson", "map.png", "map.html"])
+def test_a_full_disk_is_named_in_every_format(
+    name: str, make_map: Callable[..., DensityMap], tmp_path: Path
+) -> None:
+    """A real write error: files may have so many bytes only."""
+    heat = make_map("grid")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
+    try:
+        with pytest.raises(MapveilError, match=rf"{name}.*: could not be written \(.*File too large"):
+            heat.save(tmp_path / name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert os.listdir(tmp_path) == []

@@ -58,9 +58,12 @@ def write_geotiff(released: ReleasedMap, path: str | PathLike[str]) -> None:
     }
     with atomic_path(path) as place, warnings.catch_warnings():
         warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
-        with rasterio.open(place, "w", **profile) as file:
-            for band, layer in enumerate(bands, start=1):
-                file.write(frame.image(np.asarray(layer.values, dtype=np.float64)), band)
-                file.set_band_description(band, layer.title)
-                file.set_band_unit(band, layer.unit)
-            file.update_tags(**tags)
+        # Through memory: Python names the reason where the disk is full, GDAL does not.
+        with rasterio.MemoryFile() as memory:
+            with memory.open(**profile) as file:
+                for band, layer in enumerate(bands, start=1):
+                    file.write(frame.image(np.asarray(layer.values, dtype=np.float64)), band)
+                    file.set_band_description(band, layer.title)
+                    file.set_band_unit(band, layer.unit)
+                file.update_tags(**tags)
+            place.write_bytes(memory.getbuffer())
