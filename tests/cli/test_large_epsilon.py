@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import mapveil as mv
 from mapveil.pictures.page import page_html
 from mapveil.pictures.picture import plot
+from mapveil.privacy.claim import ACCEPTED_EPSILON
 from mapveil_client.errors import ParameterError
 
 BOX = "-74.03,40.69,-73.90,40.83"
@@ -43,8 +45,13 @@ def test_above_twenty_it_is_refused_and_nothing_is_charged(
     done = mapveil(command[0], trips, *command[1:], "--epsilon", epsilon, "-o", out)
     assert done.code == 2, done.out
     assert "--accept-large-epsilon" in done.err
+    assert "the proved odds exceed 4.8*10^8 to 1" in done.err
     assert not out.exists()
     assert "nothing was spent" in mapveil("ledger").out or "0 of 3 spent" in mapveil("ledger").out
+
+
+def test_the_odds_that_a_refusal_names_are_those_of_epsilon_twenty() -> None:
+    assert 4.8e8 < math.exp(ACCEPTED_EPSILON) < 4.9e8
 
 
 @pytest.mark.parametrize(

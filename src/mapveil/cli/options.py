@@ -290,7 +290,7 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
         click.option(
             "--accept-large-epsilon",
             is_flag=True,
-            help="Release with an epsilon above 20, which protects nobody in practice.",
+            help="Release with an epsilon above 20 (proved odds above 4.8*10^8 to 1), or a delta above 0.01.",
         ),
     )
 

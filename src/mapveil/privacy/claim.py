@@ -35,7 +35,7 @@ def check_large_epsilon(epsilon: Fraction, delta: Fraction, *, accepted: bool) -
         )
     if epsilon > ACCEPTED_EPSILON and not accepted:
         raise ParameterError(
-            f"epsilon must be at most {ACCEPTED_EPSILON}, above which it protects nobody in practice, got "
+            f"epsilon must be at most {ACCEPTED_EPSILON}, above which the proved odds exceed 4.8*10^8 to 1, got "
             f"{float(epsilon):g}; to release all the same: --accept-large-epsilon (accept_large_epsilon=True)"
         )
 
