@@ -81,3 +81,20 @@ def test_a_check_makes_no_ledger(mapveil: Call, tmp_path: Path) -> None:
         "ledger", "--ledger", tmp_path / "none.sqlite", "check", "--head", tmp_path / "none.json"
     )
     assert outcome.code == 2
+
+
+def test_joining_accounts_says_what_changed(mapveil: Call, ledger: Ledger) -> None:
+    given = ("ledger", "--ledger", ledger.path)
+    for name, budget, owner in (("checkins", 1, "A. Nowak"), ("roomy", 9, "")):
+        ledger.recognise(None, dataset=name)
+        ledger.set_budget(name, budget, owner=owner)
+        ledger.spend(name, "0.1", method="laplace")
+    said = mapveil(*given, "name", "checkins", "roomy").out
+    assert said.splitlines() == [
+        "joined dataset checkins: 0.1 of 1 spent per user, 0.9 left",
+        "    owner: A. Nowak",
+        "joined dataset roomy: 0.1 of 9 spent per user, 8.9 left",
+        "the smaller budget holds for both now, with its reason:",
+        "dataset checkins: 0.2 of 1 spent per user, 0.8 left",
+        "    owner: A. Nowak",
+    ]

@@ -142,6 +142,31 @@ def test_a_second_name_never_opens_a_fresh_budget(ledger, checkins, others):
     assert all(ledger.remaining(name) == 0 for name in ("first", "second", "third"))
 
 
+@pytest.mark.parametrize("towards", ["checkins", "roomy"])
+def test_joined_accounts_have_the_smaller_budget_its_owner_and_reason(ledger, checkins, others, towards):
+    ledger.name(checkins, "checkins")
+    ledger.name(others, "roomy")
+    ledger.set_budget("checkins", 1, owner="A. Nowak", reason="ticket 481")
+    ledger.set_budget("roomy", 9, reason="a test")
+    ledger.spend("checkins", 1, method="laplace")
+    ledger.spend("roomy", "0.1", method="laplace")
+    before = {account.name: account for account in ledger.accounts()}
+    (joining,) = before.keys() - {towards}
+    assert ledger.name(joining, towards) == (before[joining], before[towards])
+    (account,) = ledger.accounts()
+    assert (account.budget, account.owner, account.reason) == (1, "A. Nowak", "ticket 481")
+    assert (account.spent, account.remaining) == (Fraction(11, 10), 0)
+
+
+@pytest.mark.parametrize("own", ["1", "3", "9"])
+def test_a_default_budget_is_joined_as_what_it_is(ledger, checkins, others, own):
+    ledger.name(checkins, "first")
+    ledger.set_budget(others, own, owner="A. Nowak")
+    ledger.name(others, "first")
+    (account,) = ledger.accounts()
+    assert (account.budget, account.owner) == (min(int(own), DEFAULT_BUDGET), "A. Nowak")
+
+
 @pytest.mark.parametrize("name", ["", "  ", "default", "abcdef", "0123456789ab"])
 def test_a_name_that_could_be_taken_for_something_else_is_refused(ledger, name, checkins):
     with pytest.raises(ParameterError, match="name must be"):

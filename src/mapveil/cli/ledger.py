@@ -80,9 +80,13 @@ def budget(ledger: Path | None, dataset: str, epsilon: str, reason: str, owner: 
 @click.argument("name")
 @click.pass_obj
 def name(ledger: Path | None, dataset: str, name: str) -> None:
-    """Call DATASET by NAME; a name that is taken joins both accounts to its budget, for good."""
+    """Call DATASET by NAME; a name that is taken joins both accounts under the smaller budget, for good."""
     opened = Ledger(ledger)
-    opened.name(dataset, name)
+    joined = opened.name(dataset, name)
+    for account in joined:
+        click.echo(f"joined {_account_line(account)}")
+    if joined:
+        click.echo("the smaller budget holds for both now, with its reason:")
     click.echo(_account_line(opened.account(name)))
 
 

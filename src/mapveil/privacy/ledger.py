@@ -317,11 +317,17 @@ class Ledger:
                     (budget, reason, owner, account_of(connection, find_dataset(connection, dataset))),
                 )
 
-    def name(self, dataset: str, name: str) -> None:
+    def name(self, dataset: str, name: str) -> tuple[Balance, ...]:
         """Name a dataset's account; a name that is taken joins the account to that one for good.
 
-        Join accounts of the same people. The joined spend counts against the budget of the name. An account may have
-        several names; none is ever freed, for a freed name would lead to a fresh budget.
+        Join accounts of the same people. The spend of both counts against the smaller budget of the two, which keeps
+        its owner and its reason. An account may have several names; none is ever freed, for a freed name would lead to
+        a fresh budget.
+
+        Returns
+        -------
+        tuple of Balance
+            The accounts that were joined, as they stood before; empty where none were.
 
         Raises
         ------
@@ -334,7 +340,8 @@ class Ledger:
             if taken is None:
                 add_name(connection, account, name)
             elif taken[0] != account:
-                join_account(connection, account, taken[0])
+                return join_account(connection, account, taken[0])
+        return ()
 
     def _mark(self, spend: str, kind: str, reason: str) -> None:
         with transaction(self.path, write=True) as connection:

@@ -151,12 +151,26 @@ def add_name(connection: sqlite3.Connection, account: int, name: str) -> None:
     connection.execute("INSERT INTO names VALUES (?, ?)", (name, account))
 
 
-def join_account(connection: sqlite3.Connection, account: int, other: int) -> None:
-    """Give an account's datasets, names and people to another, whose budget stays."""
+def join_account(connection: sqlite3.Connection, account: int, other: int) -> tuple[Balance, Balance]:
+    """Join an account to another, under the smaller budget with its owner and reason; both as they stood before."""
+    columns = "SELECT budget, owner, reason FROM accounts WHERE account = ?"
+    rows = [connection.execute(columns, (each,)).fetchone() for each in (other, account)]
+    default = default_budget(connection)
+    (budget, owner, reason), (_, second, _) = sorted(
+        rows, key=lambda row: (default if row[0] is None else as_epsilon(row[0]), row[0] is None)
+    )
+    joined, joining = (
+        find_account(connection, _first_dataset(connection, each)) for each in (account, other)
+    )
+    connection.execute(
+        "UPDATE accounts SET budget = ?, owner = ?, reason = ? WHERE account = ?",
+        (budget, owner or second, reason, other),
+    )
     _add_people(connection, other, _sketches(connection)[account])
     connection.execute("UPDATE datasets SET account = ? WHERE account = ?", (other, account))
     connection.execute("UPDATE names SET account = ? WHERE account = ?", (other, account))
     connection.execute("DELETE FROM accounts WHERE account = ?", (account,))
+    return joined, joining
 
 
 def find_account(connection: sqlite3.Connection, dataset: str) -> Balance:
