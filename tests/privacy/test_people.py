@@ -76,6 +76,44 @@ def test_a_filter_of_the_request_does_not_change_the_people(ledger: Ledger) -> N
         assert ledger.recognise(mv.read_points(frame, where=where)) == known
 
 
+def diluted(number: int, **options: Any) -> mv.Points:
+    """The panel among ten times as many people whom this table alone has."""
+    invented = [f"invented-{number}-{at}" for at in range(601)]
+    lat = [40.7] * 60 + [float("nan") if options.get("on_bad_rows") else 40.7] * 601
+    return mv.read_points(pd.DataFrame({"user_id": PANEL + invented, "lon": -74.0, "lat": lat}), **options)
+
+
+@pytest.mark.parametrize("options", [{"where": "user_id LIKE 'p%'"}, {"on_bad_rows": "drop"}], ids=str)
+@pytest.mark.parametrize("sample", [256, population.SAMPLE])
+@pytest.mark.parametrize("first", ["whole", "filtered"])
+def test_people_whose_rows_are_left_out_hide_nobody(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], sample: int, first: str
+) -> None:
+    monkeypatch.setattr(population, "SAMPLE", sample)
+    known = ledger.recognise(diluted(1, **options if first == "filtered" else {}), dataset="panel")
+    assert ledger.recognise(diluted(1, **options)) == known
+    before = ledger.path.read_bytes()
+    for number in range(2, 6):
+        with pytest.raises(InputError, match="in common with dataset panel"):
+            ledger.recognise(diluted(number, **options))
+    assert ledger.path.read_bytes() == before
+
+
+def test_a_table_known_by_its_invented_people_does_not_hide_the_others(ledger: Ledger) -> None:
+    ledger.recognise(diluted(1), dataset="panel")
+    known = ledger.recognise(diluted(2, where="user_id NOT LIKE 'p%'"))
+    assert ledger.account(known).name != "panel"
+    with pytest.raises(InputError, match="in common with dataset panel"):
+        ledger.recognise(diluted(2, where="user_id LIKE 'p%'"))
+
+
+def test_a_table_known_by_some_of_its_people_adds_the_others(ledger: Ledger) -> None:
+    known = ledger.recognise(diluted(1, where="user_id LIKE 'p%'"))
+    assert ledger.recognise(diluted(1)) == known
+    with pytest.raises(InputError, match="in common with"):
+        ledger.recognise(table([f"invented-1-{at}" for at in range(601)]))
+
+
 @pytest.mark.parametrize(
     "changed",
     [PANEL[:30], PANEL[:1], [*PANEL, "somebody else"], [*PANEL[:8], *people(100, 170)], people(54, 600)],

@@ -107,22 +107,26 @@ def recognise(
                 "SELECT account, dataset FROM datasets WHERE digest = ?", (seen.digest,)
             ).fetchall()
         )
-    if named is None and other_people is None and len(alike) == 1:
-        account, known = next(iter(alike.items()))
-        if dataset is not None:
-            add_name(connection, account, dataset)
-        return known
-    if named in alike and other_people is None:
-        return alike[named]
-    stated = {account for account, _ in _statements(connection, named)}
-    shares = {} if seen is None else seen.shares(_sketches(connection))
+    at = next(iter(alike)) if named is None and other_people is None and len(alike) == 1 else named
+    known = alike.get(at) if other_people is None and at is not None else None
+    stated = {account for account, _ in _statements(connection, at)}
+    shares: dict[int, float] = {}
+    if seen is not None and (known is None or seen.filtered):
+        shares = seen.shares(_sketches(connection))
+    if known is None:
+        shares |= dict.fromkeys(alike, 1.0)
     shares = {
         account: share
-        for account, share in sorted({**shares, **dict.fromkeys(alike, 1.0)}.items())
-        if share >= SHARED and account not in stated and account != named
+        for account, share in sorted(shares.items())
+        if share >= SHARED and account not in stated and account != at
     }
     if shares and other_people is None:
         raise _people_in_common(connection, source, shares, named, dataset)
+    if known is not None and at is not None and seen is not None:
+        if named is None and dataset is not None:
+            add_name(connection, at, dataset)
+        _add_people(connection, at, seen.sketch)  # of whom a filter left out others before
+        return known
     home = _open_account(connection, dataset) if named is None else named
     if home in alike:
         identity = alike[home]
@@ -246,8 +250,11 @@ def _sketches(connection: sqlite3.Connection) -> dict[int, Sketch]:
 
 
 def _add_people(connection: sqlite3.Connection, account: int, people: Sketch) -> None:
-    sketch = merge(_sketches(connection)[account], people).astype("<u8").tobytes()
-    connection.execute("UPDATE accounts SET sketch = ? WHERE account = ?", (sketch, account))
+    before = _sketches(connection)[account]
+    after = merge(before, people)
+    if not np.array_equal(before, after):
+        sketch = after.astype("<u8").tobytes()
+        connection.execute("UPDATE accounts SET sketch = ? WHERE account = ?", (sketch, account))
 
 
 def _statements(connection: sqlite3.Connection, account: int | None) -> list[tuple[int, str]]:

@@ -13,7 +13,9 @@ Every person of a table is compared with the sketch of an account, so that only 
 
 where: A is the account's sketch, T the values of all n people of the table, b the fraction of people who are sampled,
 and :math:`\hat{s}` estimates the larger of two shares: of the table's people who are the account's, and of the
-account's people who are the table's.
+account's people who are the table's. Where rows are left out (a filter, bad rows that are dropped), the share is the
+larger of the whole table's and that of the people left, who alone enter the account: people invented to be left out
+hide nobody.
 
 A table of m people, a fraction p of whom are among the N of an account, is taken for others with probability about
 :math:`e^{-p m k / N}` where N is above k, and p well above :data:`SHARED`; never where N is below k.
@@ -53,10 +55,12 @@ _NOBODY: Final = np.empty(0, dtype=np.uint64)
 
 _PEOPLE_SQL: Final = """
 CREATE TEMP TABLE people AS
-SELECT CAST('0x' || left(sha256('{key}' || id), 16) AS UBIGINT) AS value
+SELECT CAST('0x' || left(sha256('{key}' || id), 16) AS UBIGINT) AS value, kept
 FROM (
-    SELECT {text} AS id
-    FROM (SELECT CAST(id AS VARCHAR) AS id FROM ({ids} WHERE id IS NOT NULL GROUP BY ALL) AS ids) AS written
+    SELECT {text} AS id, kept
+    FROM (
+        SELECT CAST(id AS VARCHAR) AS id, {kept} AS kept FROM ({ids} WHERE id IS NOT NULL GROUP BY id) AS ids
+    ) AS written
 ) AS texts
 """
 
@@ -75,17 +79,23 @@ class Seen:
     Parameters
     ----------
     digest : str
-        Keyed hash of the sketch of a table's people, or of a raster's counts.
+        Keyed hash of the sketch of all people of a table, or of a raster's counts.
     sketch : Sketch
-        The table's people; empty for counts, which have no ids.
-    people : int
-        Number of people in the table.
+        The people with a row that counts; empty for counts, which have no ids.
+    people, left : int
+        Number of people in the table, and of those with a row that counts.
     """
 
     digest: str
     sketch: Sketch
     people: int = 0
+    left: int = 0
     _opened: duckdb.DuckDBPyConnection | None = None
+
+    @property
+    def filtered(self) -> bool:
+        """Whether the rows of some people are all left out."""
+        return self.left < self.people
 
     def shares(self, known: Mapping[int, Sketch]) -> dict[int, float]:
         """The estimated share of common people for each account with any, as in the formula above."""
@@ -97,18 +107,23 @@ class Seen:
         self._opened.register(
             "known", pyarrow.table({"account": accounts, "value": np.concatenate(list(known.values()))})
         )
-        common = self._opened.execute(
-            "SELECT account, COUNT(*) FROM known WHERE value IN (SELECT value FROM people) GROUP BY account"
-        ).fetchall()
-        return {
-            account: min(1.0, number / min(known[account].size, self.people * _sampled(known[account])))
-            for account, number in common
-        }
+        shares: dict[int, float] = {}
+        for number, having in ((self.people, "TRUE"), (self.left, "kept")):
+            common = self._opened.execute(
+                f"SELECT account, COUNT(*) FROM known WHERE value IN (SELECT value FROM people WHERE {having}) "
+                "GROUP BY account"
+            ).fetchall()
+            for account, found in common:
+                size, sampled = known[account].size, _sampled(known[account])
+                shares[account] = max(shares.get(account, 0.0), min(1.0, found / min(size, number * sampled)))
+            if not self.filtered:
+                break
+        return shares
 
 
 @contextlib.contextmanager
 def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
-    """Read the ids of all people of a table, whatever its filters, or the counts of a raster. Run by: the curator.
+    """Read the ids of all people of a table and whether a row of theirs counts, or a raster. Run by: the curator.
 
     Raises
     ------
@@ -121,19 +136,37 @@ def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
     with connection() as opened, reading(data.source):
         opened.execute(f"SET perfect_ht_threshold = {_DENSE_BITS}")
         prefix = hmac.digest(key, b"people", "sha256")[:16].hex()
-        ids = f"SELECT id FROM (SELECT {data.expressions.user} AS id FROM {data.table.relation(opened)}) AS rows"
+        counted = data.counted()
+        every = counted == "TRUE"
+        columns = f"{data.expressions.user} AS id" + ("" if every else f", ({counted}) AS kept")
+        ids = f"SELECT * FROM (SELECT {columns} FROM {data.table.relation(opened)}) AS rows"
         whole = opened.execute(f"DESCRIBE {ids}").fetchall()[0][1].endswith("INT")  # needs no other text
-        text = _PEOPLE_SQL.format(key=prefix, text="id" if whole else _TEXT_SQL, ids=ids)
+        grouped = ids.replace("*", "id" if every else "id, COALESCE(bool_or(kept), FALSE) AS kept", 1)
+        text = _PEOPLE_SQL.format(
+            key=prefix, text="id" if whole else _TEXT_SQL, ids=grouped, kept="TRUE" if every else "kept"
+        )
         people = opened.execute(text).fetchall()[0][0]
-        every = 2**64 - 1
-        for bound in (2 * SAMPLE * every // max(people, 2 * SAMPLE), every):  # so that few are sorted
-            found = opened.execute(
-                "SELECT DISTINCT value FROM people WHERE value <= ? ORDER BY value LIMIT ?", [bound, SAMPLE]
-            ).fetchnumpy()
-            sketch = np.ma.filled(found["value"], 0).astype(np.uint64)
-            if sketch.size == SAMPLE:
-                break
-        yield Seen(hmac.digest(key, b"people" + sketch.tobytes(), "sha256").hex(), sketch, people, opened)
+        sketch = _smallest(opened, people, "TRUE")
+        digest = hmac.digest(key, b"people" + sketch.tobytes(), "sha256").hex()
+        left = people
+        if not every:
+            left = opened.execute("SELECT COUNT(*) FROM people WHERE kept").fetchall()[0][0]
+            sketch = _smallest(opened, left, "kept")
+        yield Seen(digest, sketch, people, left, opened)
+
+
+def _smallest(opened: duckdb.DuckDBPyConnection, people: int, having: str) -> Sketch:
+    """The sketch of so many people, those that a condition holds for."""
+    every = 2**64 - 1
+    for bound in (2 * SAMPLE * every // max(people, 2 * SAMPLE), every):  # so that few are sorted
+        found = opened.execute(
+            f"SELECT DISTINCT value FROM people WHERE {having} AND value <= ? ORDER BY value LIMIT ?",
+            [bound, SAMPLE],
+        ).fetchnumpy()
+        sketch = np.ma.filled(found["value"], 0).astype(np.uint64)
+        if sketch.size == SAMPLE:
+            break
+    return sketch
 
 
 def merge(one: Sketch, other: Sketch) -> Sketch:
