@@ -276,5 +276,5 @@ def test_a_search_that_found_no_region_is_an_answer(ledger: mv.Ledger) -> None:
         mv.release(alone, "quadtree:4", epsilon=2, account=mv.Account(ledger=ledger, outputs=["map.tif"]))
     (entry,) = ledger.entries()
     assert entry.status == "written"
-    assert stopped.value.__notes__ == [f"what was found out cost the epsilon charged as spend {entry.id}"]
+    assert stopped.value.__notes__ == [f"epsilon 0.2 is charged (spend {entry.id})"]
     assert charges.unwritten(ledger) == {}

@@ -123,9 +123,10 @@ class Charges:
 
     def answered(self, error: BaseException) -> None:
         """Note that an error is what the charge bought: it follows from the replies, and would come again."""
-        if self._spends:
+        if self._ledger is not None and self._spends:
             self._answered = True
-            error.add_note(f"what was found out cost the epsilon charged as spend {self._spends[0]}")
+            charged = sum(_paid(self._ledger, self._spends[0]).values(), Fraction(0))
+            error.add_note(f"epsilon {float(charged):.6g} is charged (spend {self._spends[0]})")
 
     def __enter__(self) -> Charges:
         return self
