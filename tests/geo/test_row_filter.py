@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ TABLE = pa.table(
         "lat": [40.7, 40.8, 40.7, 40.75],
         "hour_of_day": [9, 15, 11, 23],
         "kind": ["home", "work", "home", None],
+        "day": [datetime.date(2025, 1, at) for at in range(1, 5)],
     }
 )
 CSV = "user_id,lon,lat,visits,time\nann,-73.9,40.7,3,2025-01-01 09:00\nann,-74,40.8,4,2025-01-01 15:00\n"
@@ -40,6 +42,7 @@ def users(points: mv.Points) -> int:
         ("hour_of_day BETWEEN 10 AND 20 AND user_id IN ('ann', 'bob')", 2),
         ("CASE WHEN kind = 'home' THEN lat > 40.6 ELSE FALSE END", 2),
         ("(1) = (1) OR (FALSE", 4),
+        ("day > '2025-01-02' AND lat < '40.72'", 1),
         ("FALSE", 0),
     ],
 )
@@ -73,6 +76,11 @@ REFUSED = {
     "hour_of_day": "is of type bigint; expected one SQL condition",
     "hour(kind) < 12": "'kind' is text in Table: write kind::TIMESTAMP or kind::DOUBLE",
     "no_such_function(lon)": "function no_such_function cannot be used",
+    "lat = 'x'": "Could not convert string 'x' to DOUBLE",
+    "day > 'bad'": 'invalid date field format: "bad"',
+    "kind = 'home' AND hour_of_day IN (1, 'noon')": "Could not convert string 'noon' to INT64",
+    "day BETWEEN '2020-01-01' AND '2020-13-01'": 'date field value out of range: "2020-13-01"',
+    "day > 'bad'::DATE": 'invalid date field format: "bad"',
     "": "is of type tuple; expected one SQL condition",
 }
 

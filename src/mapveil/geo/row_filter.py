@@ -63,9 +63,23 @@ def check_filter(text: str, table: Table, types: Mapping[str, str]) -> list[str]
                     f"{'is' if len(texts) == 1 else 'are'} text in {table.name}: write {texts[0]}::TIMESTAMP or "
                     f"{texts[0]}::DOUBLE"
                 ) from None
+            _check_constants(connection, text, relation)
     if held != "BOOLEAN":
         raise InputError(f"filter {text!r}: is of type {held.lower()}; {_ACCEPTED}")
     return used
+
+
+def _check_constants(connection: duckdb.DuckDBPyConnection, text: str, relation: str) -> None:
+    """Evaluate the expression on one row of nulls, which only its constants can make fail."""
+    import duckdb
+
+    connection.execute(f"CREATE TEMP TABLE nulls AS SELECT * FROM {relation} LIMIT 0")
+    connection.execute("INSERT INTO nulls DEFAULT VALUES; PRAGMA disable_optimizer")
+    try:
+        connection.execute(f"SELECT ({text}\n) FROM nulls").fetchall()
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0].rstrip(".!")
+        raise InputError(f"filter {text!r}: {reason}; {_ACCEPTED}") from None
 
 
 def _parsed(connection: duckdb.DuckDBPyConnection, text: str) -> dict[str, Any]:
