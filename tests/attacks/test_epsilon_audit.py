@@ -144,7 +144,7 @@ def test_the_bound_fails_as_seldom_as_it_says():
     reports = [audit_epsilon(Coin(epsilon=10), [pair], trials=200, confidence=0.8, rng=i) for i in range(150)]
     failures = sum(report.epsilon_lower > np.log(3) for report in reports)
     # Each bound fails with probability 0.1 at most, and both must err together: far below 0.2.
-    assert stats.binomtest(failures, 150, 0.2, alternative="greater").pvalue > 1e-9
+    assert stats.binomtest(failures, 150, 0.2, alternative="greater").pvalue > 1e-3
     assert np.median([report.epsilon_lower for report in reports]) > 0.5
 
 
@@ -207,7 +207,8 @@ BUDGETED = [method for method in METHODS if method.has_budget]
 
 
 @pytest.mark.parametrize("method", BUDGETED, ids=lambda method: f"{method.trust} {method.name}")
-def test_whatever_claims_an_epsilon_is_audited(method):
+def test_smoke_the_audit_runs_on_whatever_claims_an_epsilon(method):
+    """A smoke test: 100 runs on one pair hardly refute anything; faults are caught in test_long_audits."""
     pairs = worst_replacements(TILING) if method.trust == "local" else worst_neighbours(TILING)
     options = {"width": 64, "rows": 2} if method.name == "count-min" else {}
     assert audit_epsilon(method.make(1, options), pairs[:1], trials=100, rng=1).holds

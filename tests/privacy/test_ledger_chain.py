@@ -282,7 +282,12 @@ def test_sealing_is_cheap_among_many_populations(tmp_path):
     started = time.process_time()
     spend = ledger.spend(ours, "1/100", method="emd")
     ledger.written(spend)
-    assert time.process_time() - started < 2.0  # about 0.2 s on a quiet machine
+    took = time.process_time() - started
+    started = time.process_time()
+    for sketch in many:
+        hashlib.sha256(sketch[-1]).digest()
+    hashed = time.process_time() - started
+    assert took < 12 * hashed  # 4 times on a loaded machine; 23 times where sketches are encoded as text
 
 
 def test_a_write_is_fast_among_many_spends(ledger):
