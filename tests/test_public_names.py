@@ -68,6 +68,26 @@ def test_no_docstring_begins_with_a_question_word() -> None:
     assert not found
 
 
+def test_every_reference_of_a_docstring_leads_somewhere() -> None:
+    lost = []
+    for package in (mapveil, mapveil_client):
+        for path in Path(package.__path__[0]).rglob("*.py"):
+            names = re.findall(r":[a-z]+:`~?(mapveil(?:_client)?\.[\w.]+)`", path.read_text(encoding="utf-8"))
+            lost += [f"{path.name}: {name}" for name in names if not _leads_somewhere(name)]
+    assert not lost
+
+
+def _leads_somewhere(name: str) -> bool:
+    if name in MODULES:
+        return True
+    owner, _, last = name.rpartition(".")
+    module = next((known for known in reversed(MODULES) if f"{owner}.".startswith(f"{known}.")), "mapveil")
+    value: object = importlib.import_module(module)
+    for part in owner.removeprefix(module).split(".")[1:]:
+        value = getattr(value, part, None)
+    return hasattr(value, last) or last in getattr(value, "__dataclass_fields__", {})
+
+
 def test_every_name_of_the_top_package_loads() -> None:
     for package in (mapveil, mapveil.mechanisms):
         for name in dir(package):

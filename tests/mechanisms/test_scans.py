@@ -88,3 +88,12 @@ def test_the_copy_tells_ids_apart_as_the_table_does(kind: str, made: str) -> Non
             with see(table, bytes(32)) as seen:
                 digests.append(seen.digest)
         assert digests[0] == digests[1]
+
+
+def test_the_copy_lies_in_a_folder_of_its_owner_and_is_removed() -> None:
+    points = mv.synthetic.city(users=20, seed=1)
+    with points.held_once() as held:
+        (path,) = held.table.paths
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+        assert {each.name for each in path.parent.iterdir()} == {"points.parquet"}
+    assert not path.parent.exists()

@@ -83,7 +83,7 @@ def attack_membership(
         A table, of whose people maps are published in each way; or one released map, with ``members`` and ``others``
         instead of the parameters up to ``window_hours`` (but ``users``).
     tiling, region
-        As for :func:`mapveil.trust.release.release`.
+        As for :func:`mapveil.mechanisms.release.release`.
     methods : sequence of str or Mechanism
         A curator's methods, to compare with raw and suppressed counts: names, each with every one of ``epsilons``, or
         mechanisms with their own.

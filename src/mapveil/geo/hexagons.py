@@ -163,7 +163,7 @@ class Hexagons:
         return scattered(self.region, self.centres(), _SPARE_LEVELS)
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready record from which :func:`mapveil.geo.tiling_from_dict` makes it again."""
+        """A JSON-ready record from which :func:`mapveil.geo.parse_tiling.tiling_from_dict` makes it again."""
         return {"kind": "h3", "region": self.region.to_dict(), "resolution": self.resolution}
 
 

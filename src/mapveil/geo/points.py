@@ -1,4 +1,4 @@
-"""Points: rows of user, longitude and latitude, read as a stream and never held whole."""
+"""Points: rows of user, longitude and latitude, read in streams."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class PointArrays(NamedTuple):
 class Points(PointQuery):
     """Rows of a user at a location. Made by :func:`mapveil.read_points` or :meth:`from_arrays`.
 
-    Nothing is read before it is needed; every query is one streaming pass of DuckDB, whose memory does not grow with
-    the number of rows.
+    Nothing is read before it is needed. Queries stream through DuckDB, whose memory does not grow with the number of
+    rows. A release reads the source once, into a temporary copy (:meth:`held_once`).
 
     Parameters
     ----------
@@ -110,7 +110,8 @@ class Points(PointQuery):
     def held_once(self) -> Iterator[Points]:
         """Read the source once and check it: the same points in a temporary copy, which every further query reads.
 
-        A source that differs from reading to reading is one table thereafter. The copy can be read by its owner only.
+        A source that differs from reading to reading is one table thereafter. The copy lies in a folder that only its
+        owner can open, and that is removed at the end.
         """
         if self.held:
             yield self
