@@ -69,6 +69,12 @@ def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
     return exact
 
 
+def plain(epsilon: Fraction) -> str:
+    """A decimal where it is exact, else the fraction: what is shown can be typed back."""
+    text = f"{float(epsilon):.12g}"
+    return text if Fraction(text) == epsilon else str(epsilon)
+
+
 def split_epsilon(total: Fraction, shares: Sequence[float]) -> tuple[Fraction, ...]:
     r"""Split a budget in proportion to shares; the parts sum to the budget exactly.
 

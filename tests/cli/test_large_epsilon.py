@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,14 @@ def test_a_large_delta_is_refused_and_nothing_is_charged(
     assert "--accept-large-epsilon" in done.err
     assert not out.exists()
     assert "nothing was spent" in mapveil("ledger").out or "0 of 3 spent" in mapveil("ledger").out
+
+
+@pytest.mark.parametrize("epsilon", ["20.0000001", "20.000000000000001", "21"])
+def test_a_refused_epsilon_is_told_exactly(epsilon: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        mv.release(CITY, GRID, epsilon=epsilon, account=None)
+    (told,) = re.findall(r"got (\S+);", str(caught.value))
+    assert Fraction(told) == Fraction(epsilon)
 
 
 def test_up_to_a_delta_of_a_hundredth_nothing_need_be_accepted(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import mapveil as mv
@@ -180,6 +181,17 @@ def test_only_the_same_request_is_resumed(ledger: mv.Ledger) -> None:
     assert [entry.epsilon for entry in ledger.entries()] == [1]
     assert mv.release(COUNTS, epsilon=1, account=resume).guarantee.account is not None
     assert [entry.epsilon for entry in ledger.entries()] == [1]
+
+
+def test_dropped_rows_are_part_of_the_request(ledger: mv.Ledger) -> None:
+    rows = pd.DataFrame({"user_id": range(50), "lon": -74.0, "lat": 40.7})
+    kept, dropping = mv.read_points(rows), mv.read_points(rows, on_bad_rows="drop")
+    given: dict[str, Any] = {"tiling": TILING, "epsilon": 1, "method": "laplace"}
+    mv.release(kept, **given, account=mv.Account(ledger=ledger, outputs=["map.tif"]))
+    resume = mv.Account(ledger=ledger, resume=True)
+    with pytest.raises(InputError, match="no unwritten release of this request"):
+        mv.release(dropping, **given, account=resume)
+    assert mv.release(kept, **given, account=resume).guarantee.account is not None
 
 
 def test_a_release_that_runs_or_waits_is_not_annulled(

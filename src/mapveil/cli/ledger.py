@@ -13,9 +13,10 @@ from mapveil.cli.options import ledger_option
 from mapveil.privacy.chain_head import ChainHead, signing_key
 from mapveil.privacy.charges import unwritten
 from mapveil.privacy.ledger import Ledger, default_ledger_path
-from mapveil.privacy.ledger_accounts import Balance, Entry, plain
+from mapveil.privacy.ledger_accounts import Balance, Entry
 from mapveil.privacy.ledger_chain import value_at, verify
 from mapveil.privacy.ledger_file import transaction
+from mapveil_client.epsilon import plain
 from mapveil_client.errors import PromiseError
 
 

@@ -244,7 +244,7 @@ def charges_of(
         "region": "" if isinstance(cells, str) or isinstance(data, Counts) else str(cells.region),
     }
     exact = None if isinstance(cells, str) else cells.to_dict()
-    table = (data.source, data.columns, data.where) if isinstance(data, Points) else None
+    table = (data.source, data.columns, data.where, data.on_bad_rows) if isinstance(data, Points) else None
     charges = account.charges(data, about, {"cells": exact, "table": table, "version": __version__})
     charges.check(epsilon)
     return charges

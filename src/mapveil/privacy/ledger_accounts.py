@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, NewType
 import numpy as np
 
 from mapveil.privacy.population import SHARED, Seen, Sketch, merge
-from mapveil_client.epsilon import as_epsilon
+from mapveil_client.epsilon import as_epsilon, plain
 from mapveil_client.errors import InputError, ParameterError
 
 _SHOWN: Final = 12  # hexadecimal digits of a dataset's id on display
@@ -325,9 +325,3 @@ def refusal(account: Balance, asked: Fraction) -> str:
         f"{plain(account.budget)} spent, {plain(account.remaining)} left, so nothing is released; "
         f"to allow it, raise the budget: mapveil ledger budget {shlex.quote(known)} {plain(enough)}"
     )
-
-
-def plain(epsilon: Fraction) -> str:
-    """A decimal where it is exact, else the fraction: what is shown can be typed back."""
-    decimal = f"{float(epsilon):.12g}"
-    return decimal if Fraction(decimal) == epsilon else str(epsilon)
