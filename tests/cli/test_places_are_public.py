@@ -49,6 +49,20 @@ def test_a_column_of_places_is_refused_before_anything_is_charged(
     assert "nothing was spent" in mapveil("ledger").out
 
 
+@pytest.mark.parametrize("public", [(), ("--places-are-public",)], ids=str)
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
+def test_a_file_that_does_not_exist_is_named_as_one(
+    mapveil: Callable, visits: Path, tmp_path: Path, command: tuple[str, ...], public: tuple[str, ...]
+) -> None:
+    name, *flags = command
+    done = mapveil(
+        name, visits, *flags, "--tiling", "places:/no/such.csv", *public, "-o", tmp_path / "m.parquet"
+    )
+    assert done.code == 2, done.out
+    assert "places: /no/such.csv: no such file" in done.err
+    assert "nothing was spent" in mapveil("ledger").out
+
+
 @pytest.mark.parametrize("command", [("compare", "--trials", "1"), ("attack", "random-features")], ids=str)
 def test_reports_of_the_truth_refuse_it_too(
     mapveil: Callable, visits: Path, command: tuple[str, ...]

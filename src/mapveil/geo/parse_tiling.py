@@ -106,6 +106,9 @@ def tiling_for(
     column = column_of_places(tiling)
     if column is None:
         return parse_tiling(tiling or DEFAULT_TILING, region)
+    looks_like_a_file = Path(column).name != column or Path(column).suffix
+    if looks_like_a_file and column not in column_types(source.table):
+        raise InputError(f"places: {column}: no such file; {_ACCEPTED}")
     if not places_are_public:
         raise InputError(
             f"tiling 'places:{column}' must be a public list, got a column of the users' own table: a place with one "
