@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.attacks.roc import Roc, largest_auc, largest_tpr, roc
+from mapveil.attacks.attack_membership import MembershipReport
+from mapveil.attacks.roc import Estimate95, Roc, largest_auc, largest_tpr, roc
+from mapveil.evaluation.membership_report import membership_text
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
 from mapveil_client.errors import InputError, ParameterError
@@ -164,6 +166,28 @@ def test_bad_input_is_named() -> None:
         mv.attack_membership(heat, tiling, members=points, others=points)
     with pytest.raises(InputError, match="needs members and others"):
         mv.attack_membership(heat, members=points)
-    far = mv.Points.from_arrays(range(9), [10.0] * 9, [10.0] * 9)
+    far = mv.Points.from_arrays(range(100, 109), [10.0] * 9, [10.0] * 9)
     with pytest.raises(InputError, match="no row lies inside the region"):
         mv.attack_membership(heat, members=points, others=far)
+    some = mv.Points.from_arrays(range(50, 70), [10.0] * 20, [10.0] * 20)
+    with pytest.raises(InputError, match="must be different people, got 10 user ids that are in both"):
+        mv.attack_membership(heat, members=points, others=some)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "said"),
+    [
+        (
+            0.76,
+            0.695,
+            "; no adversary can in more than 73%, which is within this estimate's error (0.695 .. 0.816).",
+        ),
+        (0.70, 0.66, "; no adversary can in more than 73%."),
+        (0.80, 0.75, "; no adversary can in more than 73%."),
+    ],
+)
+def test_a_figure_above_its_bound_states_its_error(value: float, low: float, said: str) -> None:
+    found = Roc(
+        "map", Estimate95(value, low, 0.816, largest_auc(1)), (Estimate95(0.1, 0.0, 0.2),) * 2, (), (1.0, 0.0)
+    )
+    assert said in membership_text(MembershipReport({}, (found,))).replace("\n", " ")

@@ -13,6 +13,7 @@ from mapveil.attacks.membership import (
     Publishing,
     attack_groups,
     attack_map,
+    common_people,
     read_contributions,
 )
 from mapveil.attacks.roc import RATES, Roc
@@ -128,6 +129,10 @@ def attack_membership(
         if members is None or others is None:
             raise InputError(
                 "a released map needs members and others: tables of people who are in it, and not"
+            )
+        if both := common_people(members, others):
+            raise InputError(
+                f"members and others must be different people, got {both} user ids that are in both tables"
             )
         inside, outside = (
             read_contributions(each, source.tiling, users, rng.child(name).generator(), least=4)

@@ -47,6 +47,7 @@ from scipy.sparse import csr_array, vstack
 from mapveil.attacks.roc import Roc, roc
 from mapveil.engines import UNIT, UserSums
 from mapveil.engines.contributions import nobody_inside, user_cells
+from mapveil.geo.tables import connection, reading
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.mechanism import Mechanism
 from mapveil.privacy.claim import Neighbouring
@@ -83,6 +84,14 @@ def relabelled(points: Points, label: str | None) -> Points:
     """The same rows, labelled by an SQL expression or not at all."""
     columns, sql = (each._replace(label=label) for each in (points.columns, points.expressions))
     return dataclasses.replace(points, columns=columns, expressions=sql)
+
+
+def common_people(one: Points, other: Points) -> int:
+    """Number of user ids that are in both tables. Not private."""
+    with connection() as opened, reading(one.source):
+        ids = (f"SELECT CAST(user_id AS VARCHAR) FROM ({each.scan(opened)})" for each in (one, other))
+        found = opened.execute(f"SELECT COUNT(*) FROM ({' INTERSECT '.join(ids)})").fetchall()
+    return int(found[0][0])
 
 
 def read_contributions(

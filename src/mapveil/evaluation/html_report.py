@@ -76,6 +76,11 @@ def png_bytes(figure: Figure, dpi: int = 100) -> bytes:
     return packed.getvalue()
 
 
+def mark_not_private(figure: Figure) -> None:
+    """Write over a figure that it is made from the true data."""
+    figure.suptitle("NOT PRIVATE: made from the true data. Do not publish.", fontsize=10, color="#b00020")
+
+
 def figure_grid(
     panels: int, width: float, height: float, extra: float = 0.0, columns: int = 2
 ) -> tuple[Figure, list[Axes]]:

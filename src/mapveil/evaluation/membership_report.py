@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from mapveil.attacks.roc import RATES, Estimate95, largest_tpr
-from mapveil.evaluation.html_report import COLOURS, figure_grid, png_bytes, text_table, write_atomically
+from mapveil.evaluation.html_report import (
+    COLOURS,
+    figure_grid,
+    mark_not_private,
+    png_bytes,
+    text_table,
+    write_atomically,
+)
 from mapveil.pictures.report_page import html_page, html_picture, html_table
 
 if TYPE_CHECKING:
@@ -91,10 +98,18 @@ def _bound(found: Estimate95, form: str) -> str:
 def _findings(report: MembershipReport) -> list[str]:
     return [
         f"{row.published}: of two people, one in the map and one not, the adversary tells which is which in "
-        f"{row.auc.value:.0%} of the cases"
-        + ("." if row.auc.bound is None else f"; no adversary can in more than {row.auc.bound:.0%}.")
+        f"{row.auc.value:.0%} of the cases{_against_bound(row.auc)}."
         for row in report.memberships
     ]
+
+
+def _against_bound(auc: Estimate95) -> str:
+    if auc.bound is None:
+        return ""
+    text = f"; no adversary can in more than {auc.bound:.0%}"
+    if auc.low <= auc.bound < auc.value:
+        text += f", which is within this estimate's error ({auc.low:.3f} .. {auc.high:.3f})"
+    return text
 
 
 def _picture(report: MembershipReport) -> bytes:
@@ -120,6 +135,7 @@ def _picture(report: MembershipReport) -> bytes:
         names = [row.published for row in report.recoveries]
         _bars(axes[2], names, [row.right for row in report.recoveries], ("#b9b9c2", *COLOURS))
         axes[2].set(title="Trajectories: fraction of windows right", xlim=(0, 1))
+    mark_not_private(figure)
     return png_bytes(figure)
 
 
