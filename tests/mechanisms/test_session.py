@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,6 +54,23 @@ def test_without_a_split_each_release_names_its_epsilon(account: mv.Account) -> 
     with pytest.raises(ParameterError, match="epsilon is required"):
         session.release()
     assert (session.remaining, account.spent) == (Fraction(1, 2), Fraction(3, 2))
+
+
+def test_threads_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every thread has read the budget before any release ends, unless releases wait for each other."""
+    started = threading.Barrier(3)
+
+    def slow(*given: Any, **named: Any) -> mv.DensityMap:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            started.wait(timeout=0.5)
+        return mv.release(*given, **named)
+
+    monkeypatch.setattr("mapveil.mechanisms.session.release", slow)
+    session = mv.Session(COUNTS, epsilon=1, account=None)
+    with ThreadPoolExecutor(3) as pool:
+        runs = [pool.submit(session.release, epsilon=1, method="laplace") for _ in range(3)]
+    assert sorted(type(run.exception()).__name__ for run in runs) == ["BudgetExceeded"] * 2 + ["NoneType"]
+    assert session.remaining == 0
 
 
 def test_a_budget_that_the_account_does_not_allow_is_refused_at_once(account: mv.Account) -> None:

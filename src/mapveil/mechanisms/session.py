@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -76,6 +77,7 @@ class Session:
         self._shares = [self.remaining * weight / sum(weights) for weight in weights]
         self._split = given is not None
         self._points, self._account = points, account
+        self._lock = threading.Lock()  # one release at a time: threads share the budget
         new = None if account is None else dataclasses.replace(account, resume=False)
         charges_of(new, points, self.remaining, "session", {}, "", seeded=False, accept_large_epsilon=True)
 
@@ -103,20 +105,21 @@ class Session:
         BudgetExceeded
             The session's budget does not allow it.
         """
-        share, stream = self._next(epsilon), as_randomness(rng)
-        try:
-            made = release(
-                self._points, tiling, epsilon=share, account=self._account, rng=stream, **parameters
-            )
-        except BaseException as error:
-            # An account notes on the error what it charged; without one only bad input is known to reveal nothing.
-            refused = self._account is not None or isinstance(error, InputError)
-            if not refused or hasattr(error, "__notes__"):
+        with self._lock:
+            share, stream = self._next(epsilon), as_randomness(rng)
+            try:
+                made = release(
+                    self._points, tiling, epsilon=share, account=self._account, rng=stream, **parameters
+                )
+            except BaseException as error:
+                # An account notes on the error what it charged; without one only bad input is known to reveal nothing.
+                refused = self._account is not None or isinstance(error, InputError)
+                if not refused or hasattr(error, "__notes__"):
+                    self._take(share)
+                raise
+            if not stream.seeded:
                 self._take(share)
-            raise
-        if not stream.seeded:
-            self._take(share)
-        return made
+            return made
 
     def _next(self, epsilon: EpsilonLike | None) -> Fraction:
         if self._split:
