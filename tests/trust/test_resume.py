@@ -216,6 +216,26 @@ def test_a_release_that_runs_or_waits_is_not_annulled(
     assert again.values.tolist() == made.values.tolist()
 
 
+def test_a_round_that_was_annulled_is_not_handed_out(ledger: mv.Ledger) -> None:
+    """Its owner moves the answers away, annuls the second spend and puts them back."""
+    rounds = RELEASES["rounds of secure sums"]
+    mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger, outputs=["map.tif"]), **rounds)
+    first, second = (entry.id for entry in ledger.entries())
+    (kept,) = ledger.path.parent.glob("*.answers")
+    kept.rename(kept.with_suffix(".away"))
+    ledger.annul(second, reason="a test")
+    kept.with_suffix(".away").rename(kept)
+    left = ledger.remaining(ledger.recognise(COUNTS))
+    with pytest.raises(PromiseError, match=f"spend {second} is in the ledger already"):
+        mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger, resume=True), **rounds)
+    assert ledger.remaining(ledger.recognise(COUNTS)) == left
+    assert [entry.status for entry in ledger.entries()] == ["spent", "annulled"]
+    resumed = charges.Charges(ledger, ledger.recognise(COUNTS))
+    resumed._spends = [first, second]
+    assert resumed.reference is not None
+    assert resumed.reference.before == 0
+
+
 def test_what_was_annulled_is_not_released(ledger: mv.Ledger) -> None:
     dataset = ledger.recognise(COUNTS)
     spends = [ledger.spend(dataset, 1, method="laplace") for _ in range(2)]

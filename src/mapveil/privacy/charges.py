@@ -221,9 +221,9 @@ def _short(request: str) -> str:
 
 
 def _paid(ledger: Ledger, first: str) -> dict[str, Fraction]:
-    """The spends of a release."""
+    """The spends of a release that count against the budget."""
     return {
         entry.id: entry.epsilon
         for entry in ledger.entries()
-        if entry.id == first or entry.id.startswith(f"{first}-")
+        if (entry.id == first or entry.id.startswith(f"{first}-")) and entry.status != "annulled"
     }

@@ -50,7 +50,7 @@ from mapveil.privacy.ledger_accounts import (
 from mapveil.privacy.ledger_file import create_ledger, transaction
 from mapveil.privacy.population import see
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
-from mapveil_client.errors import BudgetExceeded, InputError, ParameterError
+from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 
 DEFAULT_BUDGET: Final = Fraction(3)
 """Budget of a dataset whose ledger says nothing else.
@@ -190,7 +190,7 @@ class Ledger:
         BudgetExceeded
             The dataset's budget does not allow it: nothing is spent and nothing may be released.
         PromiseError
-            The spend cannot be recorded, so nothing may be released.
+            The spend cannot be recorded or its id is taken, so nothing may be released.
         """
         asked = as_epsilon(epsilon)
         spend = spend or SpendId(secrets.token_hex(8))
@@ -204,6 +204,11 @@ class Ledger:
         )
         with transaction(self.path, write=True) as connection:
             known = find_dataset(connection, dataset)
+            if connection.execute("SELECT 1 FROM spends WHERE id = ?", (spend,)).fetchone():
+                raise PromiseError(
+                    f"{self.path}: spend {spend} is in the ledger already, so nothing is released; if it was annulled, "
+                    "release anew, without --resume"
+                )
             _refuse(connection, known, asked)
             connection.execute(
                 "INSERT INTO spends (id, time, dataset, epsilon, method, parameters, tiling, region,"
