@@ -16,6 +16,7 @@ import pytest
 import mapveil as mv
 from mapveil.privacy import answers, charges
 from mapveil.privacy.answers import Answers
+from mapveil.privacy.ledger_accounts import SpendId
 from mapveil_client.errors import InputError, PromiseError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
@@ -118,6 +119,7 @@ def test_a_release_that_is_killed_anywhere_is_resumed_and_charged_once(
                 ended(release, account, ledger)
             else:
                 assert charges.unwritten(ledger) == {}
+                charges.delete_finished(ledger)
         number += 1
     assert number > 6
     assert list(tmp_path.glob("*.answers*")) == []
@@ -234,6 +236,32 @@ def test_a_round_that_was_annulled_is_not_handed_out(ledger: mv.Ledger) -> None:
     resumed._spends = [first, second]
     assert resumed.reference is not None
     assert resumed.reference.before == 0
+
+
+def test_a_listing_deletes_no_answer(ledger: mv.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The charge comes between the listing's steps: at every one, the process that charged has died since."""
+    dataset = ledger.recognise(COUNTS)
+    entries, files = mv.Ledger.entries, charges.answers_files
+
+    def charge(number: int) -> None:
+        spend = SpendId(f"{number:016x}")
+        Answers.create(ledger.path, spend, "{}").close()
+        ledger.spend(dataset, "1/100", method="laplace", spend=spend)
+
+    def listed(path: Path) -> Any:
+        charge(len(entries(ledger)))
+        return files(path)
+
+    monkeypatch.setattr(charges, "answers_files", listed)
+    for number in range(1, 4):
+        assert len(charges.unwritten(ledger)) == number
+    dead = Answers.create(ledger.path, "f" * 16, "{}")
+    dead.close()
+    charges.unwritten(ledger)
+    assert dead.path.exists()
+    charges.delete_finished(ledger)
+    assert not dead.path.exists()
+    assert len(list(files(ledger.path))) == len(entries(ledger)) == 5
 
 
 def test_what_was_annulled_is_not_released(ledger: mv.Ledger) -> None:

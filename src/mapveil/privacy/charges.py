@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from fractions import Fraction
 from os import PathLike
 from typing import Any, TypeVar
@@ -146,6 +147,7 @@ class Charges:
     def _kept(self) -> Answers:
         if self._answers is None:
             assert self._ledger is not None
+            delete_finished(self._ledger)
             self._answers = Answers.create(self._ledger.path, secrets.token_hex(8), self._request)
         return self._answers
 
@@ -182,20 +184,27 @@ def written(ledger: Ledger, spends: Sequence[str]) -> None:
 
 def unwritten(ledger: Ledger) -> dict[str, str]:
     """The releases that can be resumed: the request of each first spend. One that is running now is left out."""
-    found = {}
-    status = {entry.id: entry.status for entry in ledger.entries()}
+    return {spend: request for spend, request, status in _kept_answers(ledger) if status == "spent"}
+
+
+def delete_finished(ledger: Ledger) -> None:
+    """Delete the answers of releases that ended, or that died before the charge; no running one is touched."""
+    for spend, request, status in _kept_answers(ledger):
+        if request and status != "spent":
+            delete_answers(ledger.path, spend)
+
+
+def _kept_answers(ledger: Ledger) -> Iterator[tuple[str, str, str | None]]:
+    """Spend, request and status of each answers file, whose status is read while no other process holds the file."""
     for path in answers_files(ledger.path):
         try:
             answers = Answers(path)
         except InputError:
             continue
-        spend, request = answers.spend, answers.request
-        answers.close()
-        if status.get(SpendId(spend)) == "spent":
-            found[spend] = request
-        elif request:  # complete, or it died before the charge
-            delete_answers(ledger.path, spend)
-    return found
+        with closing(answers):
+            status = {str(entry.id): entry.status for entry in ledger.entries()}
+            found = answers.spend, answers.request, status.get(answers.spend)
+        yield found
 
 
 def _find(ledger: Ledger, request: str) -> Answers:
