@@ -266,7 +266,10 @@ def test_a_listing_deletes_no_answer(ledger: mv.Ledger, monkeypatch: pytest.Monk
 
 def test_what_was_annulled_is_not_released(ledger: mv.Ledger) -> None:
     dataset = ledger.recognise(COUNTS)
-    spends = [ledger.spend(dataset, 1, method="laplace") for _ in range(2)]
+    spends = [
+        ledger.spend(dataset, 1, method="laplace", spend=SpendId(spend))
+        for spend in ("0" * 16, "0" * 16 + "-2")
+    ]
     ledger.annul(spends[1], reason="a test")
     with pytest.raises(PromiseError, match=f"spend {spends[1]} was annulled"):
         charges.written(ledger, spends)
@@ -338,3 +341,22 @@ def test_a_search_that_found_no_region_is_an_answer(ledger: mv.Ledger) -> None:
     assert entry.status == "written"
     assert stopped.value.__notes__ == [f"epsilon 0.2 is charged (spend {entry.id})"]
     assert charges.unwritten(ledger) == {}
+
+
+def test_no_release_reads_the_whole_ledger(ledger: mv.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own lines are selected by their ids, also where another id begins alike."""
+    dataset = ledger.recognise(COUNTS)
+    spends = [
+        ledger.spend(dataset, "1/100", method="laplace", spend=SpendId(name))
+        for name in ("ab", "ab-2", "abc-2", "ab-10", "ab.1")
+    ]
+    assert [entry.id for entry in ledger.release("ab")] == [spends[0], spends[1], spends[3]]
+    assert ledger.account(dataset).spent == Fraction(1, 20)
+    assert ledger.account(dataset).releases == 5
+    monkeypatch.setattr(mv.Ledger, "entries", lambda *given: pytest.fail("every line was read"))
+    account = mv.Account(ledger=ledger, outputs=["map.tif"])
+    made = mv.release(COUNTS, epsilon=1, account=account)
+    made = mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger, resume=True))
+    balance = account.balance(made.guarantee)
+    assert balance is not None
+    assert balance.spent == Fraction(21, 20)

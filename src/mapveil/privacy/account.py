@@ -155,7 +155,7 @@ class Account:
         if guarantee.account is None:
             return None
         opened, spend = self._opened, guarantee.account.entries[0]
-        return opened.account(next(entry.dataset for entry in opened.entries() if entry.id == spend))
+        return opened.account(opened.release(spend)[0].dataset)
 
     @property
     def _opened(self) -> Ledger:

@@ -170,7 +170,7 @@ def written(ledger: Ledger, spends: Sequence[str]) -> None:
     PromiseError
         A spend was annulled, so nothing may be released.
     """
-    status: dict[str, str] = {entry.id: entry.status for entry in ledger.entries()}
+    status: dict[str, str] = {entry.id: entry.status for entry in ledger.release(spends[0])}
     for spend in spends:
         if status[spend] == "annulled":
             raise PromiseError(
@@ -202,8 +202,8 @@ def _kept_answers(ledger: Ledger) -> Iterator[tuple[str, str, str | None]]:
         except InputError:
             continue
         with closing(answers):
-            status = {str(entry.id): entry.status for entry in ledger.entries()}
-            found = answers.spend, answers.request, status.get(answers.spend)
+            first = next(iter(ledger.release(answers.spend)), None)
+            found = answers.spend, answers.request, first and first.status
         yield found
 
 
@@ -231,8 +231,4 @@ def _short(request: str) -> str:
 
 def _paid(ledger: Ledger, first: str) -> dict[str, Fraction]:
     """The spends of a release that count against the budget."""
-    return {
-        entry.id: entry.epsilon
-        for entry in ledger.entries()
-        if (entry.id == first or entry.id.startswith(f"{first}-")) and entry.status != "annulled"
-    }
+    return {entry.id: entry.epsilon for entry in ledger.release(first) if entry.status != "annulled"}

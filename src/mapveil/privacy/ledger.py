@@ -267,6 +267,11 @@ class Ledger:
         with transaction(self.path) as connection:
             return find_entries(connection, None if dataset is None else find_dataset(connection, dataset))
 
+    def release(self, first: SpendId | str) -> tuple[Entry, ...]:
+        """The lines of one release, oldest first, by the id of its first spend; none where it is unknown."""
+        with transaction(self.path) as connection:
+            return find_entries(connection, None, first)
+
     def accounts(self) -> tuple[Balance, ...]:
         """Every budget the ledger keeps, in the order in which they were opened."""
         with transaction(self.path) as connection:

@@ -188,8 +188,8 @@ def find_account(connection: sqlite3.Connection, dataset: str) -> Balance:
         "SELECT dataset FROM datasets WHERE account = ? ORDER BY rowid", (account,)
     ).fetchall()
     spent = connection.execute(
-        "SELECT epsilon FROM spends JOIN datasets USING (dataset) LEFT JOIN events USING (id)"
-        " WHERE account = ? AND kind IS NOT 'annulled'",
+        "SELECT epsilon, count(*) FROM spends JOIN datasets USING (dataset) LEFT JOIN events USING (id)"
+        " WHERE account = ? AND kind IS NOT 'annulled' GROUP BY epsilon",
         (account,),
     ).fetchall()
     return Balance(
@@ -199,8 +199,8 @@ def find_account(connection: sqlite3.Connection, dataset: str) -> Balance:
         owner,
         reason,
         default_budget(connection) if budget is None else as_epsilon(budget, "budget"),
-        sum((as_epsilon(epsilon) for (epsilon,) in spent), Fraction(0)),
-        len(spent),
+        sum((as_epsilon(epsilon) * number for epsilon, number in spent), Fraction(0)),
+        sum(number for _, number in spent),
         tuple(f"{_called(connection, other)}: {why}" for other, why in _statements(connection, account)),
     )
 
@@ -291,16 +291,22 @@ def _people_in_common(
     )
 
 
-def find_entries(connection: sqlite3.Connection, dataset: str | None) -> tuple[Entry, ...]:
-    """Every line, oldest first; or those that share a dataset's budget."""
+def find_entries(
+    connection: sqlite3.Connection, dataset: str | None, release: str | None = None
+) -> tuple[Entry, ...]:
+    """Every line, oldest first; or those that share a dataset's budget; or those of a release, by its first spend."""
+    given = dataset if release is None else release
+    if release is not None:
+        some = "id = ?1 OR id > ?1 || '-' AND id < ?1 || '.'"
+    else:
+        some = "?1 IS NULL OR account = (SELECT account FROM datasets WHERE dataset = ?1)"
     rows = connection.execute(
         f"SELECT id, spends.time, dataset, {_NAME}, epsilon, method, parameters, tiling, region, outputs,"
         " COALESCE(kind, 'spent'), COALESCE(events.reason, '')"
         " FROM spends JOIN datasets USING (dataset) JOIN accounts USING (account)"
         " LEFT JOIN events USING (id)"
-        " WHERE ?1 IS NULL OR account = (SELECT account FROM datasets WHERE dataset = ?1)"
-        " ORDER BY spend",
-        (dataset,),
+        f" WHERE {some} ORDER BY spend",
+        (given,),
     ).fetchall()
     return tuple(_entry(row) for row in rows)
 
