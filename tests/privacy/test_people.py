@@ -192,6 +192,15 @@ def test_a_person_has_one_id_in_every_format(
     assert ledger.recognise(mv.read_points(path)) == known
 
 
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+def test_integers_are_not_parsed_as_text(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    frame = pd.DataFrame({"user_id": np.array([7, 42, 123], dtype=kind), "lon": -74.0, "lat": 40.7})
+    with see(table([7, 42, 123]), b"key") as known:
+        monkeypatch.setattr(population, "_TEXT_SQL", "error('an integer was parsed as text')")
+        with see(mv.read_points(frame), b"key") as seen:
+            assert seen.digest == known.digest
+
+
 def test_values_are_keyed_sha256_of_the_ids() -> None:
     ids = ["ann", "it's|é", "x" * 200]
     key = bytes(range(32))

@@ -140,7 +140,7 @@ def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
         every = counted == "TRUE"
         columns = f"{data.expressions.user} AS id" + ("" if every else f", ({counted}) AS kept")
         ids = f"SELECT * FROM (SELECT {columns} FROM {data.table.relation(opened)}) AS rows"
-        whole = opened.execute(f"DESCRIBE {ids}").fetchall()[0][1].endswith("INT")  # needs no other text
+        whole = opened.execute(f"DESCRIBE {ids}").fetchall()[0][1].endswith(("INT", "INTEGER"))  # one text
         grouped = ids.replace("*", "id" if every else "id, COALESCE(bool_or(kept), FALSE) AS kept", 1)
         text = _PEOPLE_SQL.format(
             key=prefix, text="id" if whole else _TEXT_SQL, ids=grouped, kept="TRUE" if every else "kept"
