@@ -187,8 +187,8 @@ def _connect(path: Path) -> sqlite3.Connection:
             raise _not_a_ledger(path, "another program's file" if path.stat().st_size else "an empty file")
         if version != SCHEMA_VERSION:
             raise InputError(
-                f"{path}: a ledger of schema {version}; this Mapveil reads and writes schema {SCHEMA_VERSION} only; "
-                "name another file (--ledger or MAPVEIL_LEDGER)"
+                f"{path}: a ledger of schema {version}; this Mapveil reads and writes schema {SCHEMA_VERSION} only, so "
+                "nothing is released; use the Mapveil that wrote it: a new ledger would forget what is spent"
             )
     except BaseException:
         connection.close()
