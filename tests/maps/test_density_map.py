@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+import mapveil as mv
 from mapveil.engines import UNIT
 from mapveil.geo.grid import Grid
 from mapveil.geo.quadtree import Quadtree
@@ -191,3 +192,16 @@ def test_the_repr_shows_the_promise_and_no_data(make_map: MakeMap) -> None:
     text = repr(make_map())
     assert "user-level, add-or-remove, (1/3, 0)-DP" in text
     assert "123456" not in text
+
+
+@pytest.mark.parametrize(
+    ("trust", "said"),
+    [
+        ("local", "in the one cell that their device reported about"),
+        ("central", "divided over the cells they were in"),
+    ],
+)
+def test_the_note_states_what_a_user_counts_for(trust: str, said: str) -> None:
+    city = mv.synthetic.city(users=60, seed=1)
+    heat = mv.release(city, "grid:4x4", region=city.region, epsilon=1, trust=trust, rng=1)
+    assert heat.scene().notes[0] == f"Each user counts 1 in total, {said}; an estimate may be a fraction."

@@ -68,12 +68,12 @@ def find_columns(
     if missing:
         raise InputError(
             f"{source}: no {' and no '.join(missing)} column among {listed(types)}; expected usual "
-            "names (lon, longitude, lat, latitude) or lon=NAME and lat=NAME"
+            "names (lon, longitude, lat, latitude) or --lon NAME and --lat NAME (in Python lon=NAME, lat=NAME)"
         )
     if found["user"] is None:
         raise InputError(
             f"{source}: no column of user ids among {listed(types)}; promises are made to users, so a "
-            "usual name (user_id, uid, device_id) or user=NAME is needed"
+            "usual name (user_id, uid, device_id) or --user NAME (in Python user=NAME) is needed"
         )
     names = {kind: name for kind, name in found.items() if name is not None}
     computed = {kind: _expression(kind, source, name, types) for kind, name in names.items()}

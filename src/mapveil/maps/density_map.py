@@ -13,6 +13,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.maps.released import ReleasedMap, check_shape
 from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
+from mapveil.privacy.claim import TrustModel
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
@@ -211,7 +212,13 @@ class DensityMap(ReleasedMap):
             made=tuple(made if self.outside else ()),
             tables=(("What a device sent", [(each.purpose, each.in_words()) for each in self.rounds]),),
             notes=(
-                "Each user counts 1 in total, divided over the cells they were in; an estimate may be a fraction.",
+                "Each user counts 1 in total, "
+                + (
+                    "in the one cell that their device reported about"
+                    if self.guarantee.model is TrustModel.LOCAL
+                    else "divided over the cells they were in"
+                )
+                + "; an estimate may be a fraction.",
                 *((noise,) if self.measurements else ()),
                 *self.notes,
             ),
