@@ -49,7 +49,7 @@ def test_a_file_that_is_read_back_has_the_same_provenance(
     made: Provenance, account: AccountReference | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     heat = replace(HEAT, provenance=made, guarantee=replace(HEAT.guarantee, account=account))
-    for suffix in (".tif", ".parquet"):
+    for suffix in (".tif", ".parquet", ".geojson", ".csv"):
         path = tmp_path_factory.getbasetemp() / f"provenance{suffix}"
         heat.save(path)
         again = mv.read_map(path)

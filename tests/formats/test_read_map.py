@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from mapveil.formats.read_map import read_map
+from mapveil.formats.read_map import _GEOJSON_HEAD, NotAMap, read_map
 from mapveil.maps.density_map import DensityMap
 from mapveil_client.errors import InputError
 
@@ -21,7 +22,9 @@ RASTERS = ("grid", "quadtree", "polygon", "utm", "degrees", "tiles", "no georefe
 
 @pytest.mark.parametrize(
     ("kind", "suffix"),
-    [(kind, ".tif") for kind in RASTERS] + [(kind, ".parquet") for kind in (*RASTERS, "hexagons", "places")],
+    [(kind, ".tif") for kind in RASTERS]
+    + [(kind, suffix) for kind in (*RASTERS, "hexagons", "places") for suffix in (".parquet", ".csv")]
+    + [(kind, ".geojson") for kind in (*RASTERS[:-1], "hexagons", "places")],
 )
 def test_it_says_the_same(kind: str, suffix: str, make_map: MakeMap, tmp_path: Path) -> None:
     heat = make_map(kind, seeded=True)
@@ -39,9 +42,10 @@ def test_an_unknown_suffix_a_missing_file_and_rubbish_are_named(tmp_path: Path) 
         read_map(tmp_path / "map.tif")
     with pytest.raises(InputError, match=r"\.parquet"):
         read_map(tmp_path / "map.png")
-    for suffix in (".tif", ".parquet"):
+    for suffix in (".tif", ".parquet", ".geojson", ".csv"):
         path = tmp_path / f"map{suffix}"
-        path.write_bytes(b"rubbish")
+        path.write_bytes(_GEOJSON_HEAD if suffix == ".geojson" else b"rubbish")
+        (tmp_path / "map.csv-metadata.json").write_bytes(b"\xff")
         with pytest.raises(InputError, match="not readable") as caught:
             read_map(path)
         assert "\n" not in str(caught.value)
@@ -51,6 +55,29 @@ def test_somebody_elses_table_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "map.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"cell": [0], "users": [1.0]}), path)
     with pytest.raises(InputError, match="not a map that Mapveil wrote"):
+        read_map(path)
+
+
+@pytest.mark.parametrize("suffix", [".geojson", ".json", ".csv"])
+def test_somebody_elses_text_is_no_map(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"map{suffix}"
+    path.write_text("cell,users\n0,1\n" if suffix == ".csv" else '{"type":"FeatureCollection","features":[]}')
+    with pytest.raises(NotAMap, match="not a map that Mapveil wrote"):
+        read_map(path)
+
+
+def test_empty_cells_that_a_geojson_leaves_out_are_zero(make_map: MakeMap, tmp_path: Path) -> None:
+    heat = make_map("grid", seeded=True)
+    heat = replace(heat, values=np.where(np.arange(heat.values.size) % 2, heat.values, 0.0))
+    heat.to_geojson(tmp_path / "map.geojson", skip_empty=True)
+    np.testing.assert_array_equal(read_map(tmp_path / "map.geojson").values, heat.values)
+
+
+def test_a_file_with_too_few_cells_is_refused(make_map: MakeMap, tmp_path: Path) -> None:
+    path = tmp_path / "map.csv"
+    make_map().save(path)
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
+    with pytest.raises(InputError, match="cells where its tiling has"):
         read_map(path)
 
 

@@ -1,13 +1,16 @@
 """Read a released map back from its file."""
 
+from __future__ import annotations
+
 import json
 import warnings
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from mapveil.formats.csv import CSV_METADATA_SUFFIX
 from mapveil.formats.geoparquet import METADATA_KEY
 from mapveil.formats.geotiff import METADATA_TAG
 from mapveil.geo.parse_tiling import tiling_from_dict
@@ -19,13 +22,18 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, require
 
+if TYPE_CHECKING:
+    import pyarrow
+
+_GEOJSON_HEAD: Final = b'{"type":"FeatureCollection","mapveil":'
+
 
 class NotAMap(InputError):
     """A path that is not a map which Mapveil wrote; it may be a table or a raster."""
 
 
 def read_map(path: str | PathLike[str]) -> DensityMap:
-    """Read a map from a GeoTIFF or GeoParquet file that Mapveil wrote. Run by: anybody.
+    """Read a map from a GeoTIFF, GeoParquet, GeoJSON or CSV file that Mapveil wrote. Run by: anybody.
 
     Nothing in the file proves that its guarantee was kept. The map carries no measurements, as no export does; bounds
     stay in the file's own columns.
@@ -33,7 +41,7 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
     Parameters
     ----------
     path : path-like
-        A .tif, .tiff or .parquet file.
+        A .tif, .tiff, .parquet, .geojson or .json file, or a .csv with its metadata beside it.
 
     Raises
     ------
@@ -46,21 +54,26 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
     """
     file = Path(path)
     suffix = file.suffix.lower()
-    if suffix not in {".tif", ".tiff", ".parquet"}:
-        raise NotAMap(f"{path}: maps are read from .tif, .tiff or .parquet files")
+    read = {".parquet": _read_parquet, ".geojson": _read_geojson, ".json": _read_geojson, ".csv": _read_csv}
+    if suffix not in {".tif", ".tiff", *read}:
+        raise NotAMap(f"{path}: maps are read from .tif, .tiff, .parquet, .geojson, .json or .csv files")
     if not file.is_file():
         raise NotAMap(f"{path}: no such file; a map that Mapveil wrote is needed")
-    text, values = _read_parquet(file) if suffix == ".parquet" else _read_geotiff(file)
+    text, values = read.get(suffix, _read_geotiff)(file)
+    if not isinstance(values, np.ndarray):
+        columns = set(values.column_names)
+        if "cell" not in columns or columns.isdisjoint(("users", "rss_dbm")):
+            raise NotAMap(f"{file}: not a map that Mapveil wrote: its cells are missing")
     try:
         metadata = json.loads(text)
         if metadata.get("kind") == "signal":
             raise InputError(f"{path}: must be a map of users, got a map of signal strength")
         return _map_of(metadata, values)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(f"{path}: its metadata is not a map's ({type(error).__name__}: {error})") from error
 
 
-def _read_parquet(file: Path) -> tuple[str, FloatArray]:
+def _read_parquet(file: Path) -> tuple[str, pyarrow.Table]:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -69,14 +82,40 @@ def _read_parquet(file: Path) -> tuple[str, FloatArray]:
         with file.open("rb") as opened:
             source = parquet.ParquetFile(opened)
             text = (source.schema_arrow.metadata or {}).get(METADATA_KEY)
-            values = next((name for name in ("users", "rss_dbm") if name in source.schema_arrow.names), None)
-            if text is None or values is None or "cell" not in source.schema_arrow.names:
+            if text is None:
                 raise NotAMap(f"{file}: not a map that Mapveil wrote: its metadata are missing")
-            table = source.read(["cell", values])
+            return text.decode(), source.read(
+                ["cell", "users", "rss_dbm"]
+            )  # of these the columns that it has
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file}: not readable as Parquet ({str(error).splitlines()[0]})") from error
-    order = np.argsort(table["cell"].to_numpy())
-    return text.decode(), np.asarray(table[values].to_numpy(), dtype=np.float64)[order]
+
+
+def _read_geojson(file: Path) -> tuple[str, pyarrow.Table]:
+    import pyarrow as pa
+
+    try:
+        content = file.read_bytes()
+        if not content.startswith(_GEOJSON_HEAD):
+            raise NotAMap(f"{file}: not a map that Mapveil wrote: its metadata are missing")
+        record = json.loads(content)
+        rows = [each["properties"] for each in record["features"]]
+        return json.dumps(record["mapveil"]), pa.Table.from_pylist(rows)
+    except (ValueError, KeyError, TypeError, OSError, pa.ArrowException) as error:
+        raise InputError(f"{file}: not readable as GeoJSON ({str(error).splitlines()[0]})") from error
+
+
+def _read_csv(file: Path) -> tuple[str, pyarrow.Table]:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    beside = Path(f"{file}{CSV_METADATA_SUFFIX}")
+    if not beside.is_file():
+        raise NotAMap(f"{file}: not a map that Mapveil wrote: {beside.name} is missing")
+    try:
+        return beside.read_text("utf-8"), csv.read_csv(file)
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise InputError(f"{file}: not readable as CSV ({str(error).splitlines()[0]})") from error
 
 
 def _read_geotiff(file: Path) -> tuple[str, FloatArray]:
@@ -94,13 +133,18 @@ def _read_geotiff(file: Path) -> tuple[str, FloatArray]:
     return text, np.asarray(pixels, dtype=np.float64)
 
 
-def _map_of(metadata: dict[str, Any], values: FloatArray) -> DensityMap:
+def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table) -> DensityMap:
     tiling = tiling_from_dict(metadata["tiling"])
-    if values.ndim == 2:
+    if not isinstance(found, np.ndarray):
+        if len(found) != tiling.size and not metadata.get("empty_cells_left_out"):
+            raise ValueError(f"{len(found)} cells where its tiling has {tiling.size}")
+        values = np.zeros(tiling.size)
+        values[found["cell"].to_numpy()] = found["users"].to_numpy()
+    else:
         frame = require_frame(tiling, "GeoTIFF")
-        if values.shape != (frame.rows, frame.columns):
-            raise ValueError(f"{values.shape} pixels where its tiling has {(frame.rows, frame.columns)}")
-        values = frame.cells(values)
+        if found.shape != (frame.rows, frame.columns):
+            raise ValueError(f"{found.shape} pixels where its tiling has {(frame.rows, frame.columns)}")
+        values = frame.cells(found)
     return DensityMap(
         values=values,
         tiling=tiling,
