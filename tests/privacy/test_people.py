@@ -201,6 +201,18 @@ def test_integers_are_not_parsed_as_text(monkeypatch: pytest.MonkeyPatch, kind: 
             assert seen.digest == known.digest
 
 
+@pytest.mark.parametrize(
+    "form",
+    ["+{}", "{}\t", "{}\r", "{}\n", "\n{}", "\ufeff{}", "{}\u200b", "\u00a0{}", "{}\x00", "+0{}"],
+    ids=ascii,
+)
+def test_signs_and_invisible_characters_make_no_other_person(ledger: Ledger, form: str) -> None:
+    known = ledger.recognise(table([*map(str, IDS), "\u00c1nn"]))
+    assert ledger.recognise(table([form.format(user) for user in IDS] + ["A\u0301nn"])) == known
+    wide = [str(user).translate({48 + digit: 0xFF10 + digit for digit in range(10)}) for user in IDS]
+    assert ledger.recognise(table([*wide, "\u00e1nn\u200d"])) == known
+
+
 def test_values_are_keyed_sha256_of_the_ids() -> None:
     ids = ["ann", "it's|é", "x" * 200]
     key = bytes(range(32))

@@ -64,12 +64,15 @@ FROM (
 ) AS texts
 """
 
-_TEXT_SQL: Final = """
-CASE WHEN starts_with(trim(id), '0') OR contains(id, '.0')
-     THEN regexp_replace(lower(trim(id)), '^(-?)0*([0-9]+)([.]0+)?$', '\\1\\2')
-     ELSE lower(trim(id)) END
+_WIDE: Final = "".join(chr(0xFF10 + digit) for digit in range(10))  # full-width digits
+
+_TEXT_SQL: Final = f"""
+CASE WHEN strlen(id) = length(id) AND id >= '1' AND right(id, 1) > ' ' AND NOT contains(id, '.0') THEN lower(id)
+     ELSE regexp_replace(lower(regexp_replace(translate(nfc_normalize(id), '{_WIDE}', '0123456789'),
+              '^[\\s\\p{{Z}}]+|[\\p{{Cf}}\\p{{Cc}}]+|[\\s\\p{{Z}}]+$', '', 'g')),
+          '^[+]?(-?)0*([0-9]+)([.]0+)?$', '\\1\\2') END
 """
-"""An id has one text whatever the file's format: 123, '0123' and 123.0 are one person."""
+"""An id has one text whatever the file's format: 123, '0123', '+123' and 123.0 are one person."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
