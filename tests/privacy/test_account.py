@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,3 +69,22 @@ def test_exact_sums_and_devices_need_a_named_account_or_none(path: Path) -> None
     with pytest.raises(BudgetExceeded):
         LaplaceHistogram(epsilon="1/2").release(sums, TILING, account=account)
     assert mv.Ledger().entries() == ()
+
+
+@pytest.mark.parametrize("account", ["weekly", 0, True])
+def test_what_is_no_account_is_refused(account: Any) -> None:
+    hint = 'mv.Account("NAME")' if account != "weekly" else "mv.Account('weekly')"
+    for attempt in (
+        lambda: mv.release(CITY, TILING, epsilon=1, account=account),
+        lambda: LaplaceHistogram(epsilon=1).release(CITY, TILING, account=account),
+        lambda: mv.Session(CITY, epsilon=1, account=account),
+    ):
+        with pytest.raises(ParameterError, match=re.escape(hint)):
+            attempt()
+
+
+def test_a_path_and_a_region_in_the_wrong_place_are_refused() -> None:
+    with pytest.raises(ParameterError, match=r"mv.read_points\('visits.parquet'\)"):
+        mv.release("visits.parquet", TILING, epsilon=1)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="tiling must be a Tiling"):
+        mv.release(CITY, CITY.region, epsilon=1)  # type: ignore[arg-type]

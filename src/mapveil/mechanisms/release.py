@@ -19,7 +19,7 @@ from mapveil.maps.provenance import Provenance
 from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, charged_to, check_tiling
 from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil.mechanisms.sum_mechanism import SumMechanism
-from mapveil.privacy.account import OWN, Account
+from mapveil.privacy.account import OWN, Account, check_account
 from mapveil.privacy.claim import Assumes
 from mapveil.privacy.sampling import RELEASE, sampling_delta
 from mapveil.trust.queries import Execution, Progress
@@ -125,6 +125,8 @@ def release(
     >>> heat.method, heat.guarantee.epsilon
     ('multiscale', Fraction(1, 1))
     """
+    _check_kinds(points, tiling)
+    check_account(account)
     mechanism, trust = _mechanism(method, trust, epsilon, options)
     if accept_large_epsilon and isinstance(mechanism, Mechanism):
         mechanism = replace(mechanism, accept_large_epsilon=True)
@@ -163,6 +165,19 @@ def release(
     assumptions = (Assumes.PLACES_PUBLIC(),) if column_of_places(spec) else ()
     guarantee = replace(made.guarantee, assumptions=(*made.guarantee.assumptions, *assumptions))
     return replace(made, guarantee=guarantee, provenance=provenance)
+
+
+def _check_kinds(points: object, tiling: object) -> None:
+    """Refuse a path in the place of the data, and a region in the place of the tiling."""
+    if isinstance(points, str | os.PathLike):
+        path = os.fspath(points)
+        raise ParameterError(
+            f"points must be Points or Counts, got a path; read it: mv.read_points({path!r})"
+        )
+    if isinstance(tiling, Region):
+        raise ParameterError(
+            'tiling must be a Tiling, or a specification such as "quadtree:8" with region=..., got a Region'
+        )
 
 
 def _mechanism(

@@ -13,7 +13,7 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.release import release
-from mapveil.privacy.account import OWN, Account, charges_of
+from mapveil.privacy.account import OWN, Account, charges_of, check_account
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, check, is_whole
 from mapveil_client.randomness.random import Randomness, as_randomness
@@ -78,6 +78,7 @@ class Session:
         self._split = given is not None
         self._points, self._account = points, account
         self._lock = threading.Lock()  # one release at a time: threads share the budget
+        check_account(account)
         new = None if account is None else dataclasses.replace(account, resume=False)
         charges_of(new, points, self.remaining, "session", {}, "", seeded=False, accept_large_epsilon=True)
 

@@ -192,6 +192,13 @@ OWN: Final = Account()
 """The user's own ledger, which recognises the people of the data: what a release is charged to by default."""
 
 
+def check_account(account: object) -> None:
+    """Refuse what is neither an account nor None, such as an account's name."""
+    if account is not None and not isinstance(account, Account):
+        hint = f"mv.Account({account!r})" if isinstance(account, str) else 'such as mv.Account("NAME")'
+        raise ParameterError(f"account must be an Account ({hint}), or None (not accounted), got {account!r}")
+
+
 def charges_of(
     account: Account | None,
     data: Any,
@@ -230,10 +237,11 @@ def charges_of(
     Raises
     ------
     ParameterError
-        Epsilon or delta is too large and not accepted, for a run that is not seeded.
+        The account is none, or epsilon or delta is too large and not accepted, for a run that is not seeded.
     BudgetExceeded
         The account does not allow the epsilon; nothing is charged.
     """
+    check_account(account)
     check_large_epsilon(epsilon, delta, accepted=accept_large_epsilon or seeded)
     if account is None or seeded:
         return Charges()
