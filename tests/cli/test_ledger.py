@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import mapveil as mv
-from mapveil.privacy.ledger import Ledger, SpendId
+from mapveil.privacy.ledger import Ledger, SpendId, default_ledger_path
 
 Call = Callable[..., Any]
 
@@ -98,3 +98,13 @@ def test_joining_accounts_says_what_changed(mapveil: Call, ledger: Ledger) -> No
         "dataset checkins: 0.2 of 1 spent per user, 0.8 left",
         "    owner: A. Nowak",
     ]
+
+
+def test_a_read_makes_no_ledger(mapveil: Call, tmp_path: Path) -> None:
+    outcome = mapveil("ledger", "--ledger", tmp_path / "folder" / "none.sqlite")
+    assert outcome.code == 2
+    assert "there is no ledger at this path" in outcome.err
+    assert not (tmp_path / "folder").exists()
+    shown = mapveil("ledger", "--json")
+    assert (shown.code, json.loads(shown.out)["entries"]) == (0, [])
+    assert not default_ledger_path().exists()

@@ -12,12 +12,12 @@ from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import ledger_option
 from mapveil.privacy.chain_head import ChainHead, signing_key
 from mapveil.privacy.charges import unwritten
-from mapveil.privacy.ledger import Ledger, default_ledger_path
+from mapveil.privacy.ledger import DEFAULT_BUDGET, Ledger, default_ledger_path
 from mapveil.privacy.ledger_accounts import Balance, Entry
 from mapveil.privacy.ledger_chain import value_at, verify
 from mapveil.privacy.ledger_file import transaction
 from mapveil_client.epsilon import plain
-from mapveil_client.errors import PromiseError
+from mapveil_client.errors import InputError, PromiseError
 
 
 @click.group("ledger", invoke_without_command=True)
@@ -42,7 +42,13 @@ def command(context: click.Context, console: Console, ledger: Path | None, datas
     context.obj = ledger
     if context.invoked_subcommand is not None:
         return
-    opened = Ledger(ledger)
+    if ledger is None and not default_ledger_path().exists():
+        path = str(default_ledger_path())
+        empty: dict[str, Any] = {"accounts": [], "entries": []}
+        said = f"{path}: there is no ledger at this path, nothing was spent yet"
+        console.result(said, {"ledger": path, "default_budget": str(DEFAULT_BUDGET), **empty})
+        return
+    opened = _existing(ledger)
     accounts = (opened.account(dataset),) if dataset else opened.accounts()
     entries = opened.entries(dataset)
     waiting = unwritten(opened)
@@ -134,6 +140,15 @@ def check(ledger: Path | None, head: Path | None) -> None:
         raise PromiseError(f"{path}: {'; '.join(problems)}")
     since = "" if published is None else f"; line {published.count} is that of the head of {published.time}"
     click.echo(f"ok: {found.lines} lines, chain {found.head.hex()}{since}")
+
+
+def _existing(ledger: Path | None) -> Ledger:
+    """The ledger of a command that reads, and must not make one where a path was given."""
+    if ledger is not None and not ledger.exists():
+        raise InputError(
+            f"{ledger}: there is no ledger at this path; the first release charged to it makes one"
+        )
+    return Ledger(ledger)
 
 
 def _key_path(ledger: Path) -> Path:
