@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -85,6 +85,6 @@ def test_what_is_no_account_is_refused(account: Any) -> None:
 
 def test_a_path_and_a_region_in_the_wrong_place_are_refused() -> None:
     with pytest.raises(ParameterError, match=r"mv.read_points\('visits.parquet'\)"):
-        mv.release("visits.parquet", TILING, epsilon=1)  # type: ignore[arg-type]
+        mv.release(cast("Any", "visits.parquet"), TILING, epsilon=1)
     with pytest.raises(ParameterError, match="tiling must be a Tiling"):
-        mv.release(CITY, CITY.region, epsilon=1)  # type: ignore[arg-type]
+        mv.release(CITY, cast("Any", CITY.region), epsilon=1)
