@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mapveil as mv
+from mapveil.privacy.charges import Charges
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 
 TILING = mv.Quadtree(mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83), depth=3)
@@ -95,6 +97,42 @@ def test_a_release_that_fails_after_its_charge_takes_its_share(account: mv.Accou
         session.release("quadtree:4")
     assert session.remaining == 1
     assert 0 < account.spent < Fraction(1, 5)
+
+
+def test_an_error_with_a_note_of_somebody_else_leaves_the_share(
+    account: mv.Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: object, epsilon: Fraction) -> None:
+        error = OSError("the disk is away")
+        error.add_note("plug it in")
+        raise error
+
+    session = mv.Session(COUNTS, epsilon=2, account=account, split_evenly_over=2)
+    with monkeypatch.context() as patched:
+        patched.setattr(Charges, "check", fail)
+        with pytest.raises(OSError, match="away"):
+            session.release()
+    assert (session.remaining, account.spent) == (2, 0)
+    assert session.release().guarantee.epsilon == 1
+
+
+def test_a_session_resumes_its_first_release_only(account: mv.Account) -> None:
+    first = mv.release(COUNTS, epsilon="1/2", account=replace(account, outputs=["map.tif"]))
+    again = mv.Session(COUNTS, epsilon=1, account=replace(account, resume=True), split_evenly_over=2)
+    assert again.release().values.tolist() == first.values.tolist()
+    assert account.spent == Fraction(1, 2)
+    assert again.release().values.tolist() != first.values.tolist()
+    assert (again.remaining, account.spent) == (0, 1)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_large_total_is_accepted_expressly(account: mv.Account, named: bool) -> None:
+    own = account if named else None
+    with pytest.raises(ParameterError, match="accept_large_epsilon"):
+        mv.Session(COUNTS, epsilon=1000, account=own, split_evenly_over=1000)
+    assert account.entries == ()
+    session = mv.Session(COUNTS, epsilon=60, account=None, split_evenly_over=2, accept_large_epsilon=True)
+    assert session.release(method="laplace").guarantee.epsilon == 30
 
 
 @pytest.mark.parametrize(

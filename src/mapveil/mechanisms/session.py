@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,9 +14,21 @@ from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.release import release
 from mapveil.privacy.account import OWN, Account, charges_of, check_account
+from mapveil.privacy.charges import Charges
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, check, is_whole
 from mapveil_client.randomness.random import Randomness, as_randomness
+
+
+@dataclass(frozen=True)
+class _Watched(Account):
+    """An account that keeps the charges made to it."""
+
+    made: list[Charges] = field(default_factory=list)
+
+    def charges(self, data: Any, about: Mapping[str, Any], request: Mapping[str, Any]) -> Charges:
+        self.made.append(super().charges(data, about, request))
+        return self.made[-1]
 
 
 class Session:
@@ -40,9 +52,13 @@ class Session:
         Number of releases with equal shares.
     split_by_weights : sequence of int, float, str, Decimal or Fraction, optional
         Weights of the releases, above 0. Without a split each release names its ``epsilon``.
+    accept_large_epsilon : bool
+        Whether ``epsilon`` may be above 20, in the session and in each release.
 
     Raises
     ------
+    ParameterError
+        Epsilon is above 20 and not accepted.
     BudgetExceeded
         The account does not allow the epsilon.
 
@@ -63,6 +79,7 @@ class Session:
         account: Account | None = OWN,
         split_evenly_over: int | None = None,
         split_by_weights: Sequence[EpsilonLike] | None = None,
+        accept_large_epsilon: bool = False,
     ) -> None:
         if split_evenly_over is not None and split_by_weights is not None:
             raise ParameterError("split_evenly_over and split_by_weights exclude each other, got both")
@@ -77,10 +94,20 @@ class Session:
         self._shares = [self.remaining * weight / sum(weights) for weight in weights]
         self._split = given is not None
         self._points, self._account = points, account
+        self._large = accept_large_epsilon
         self._lock = threading.Lock()  # one release at a time: threads share the budget
         check_account(account)
-        new = None if account is None else dataclasses.replace(account, resume=False)
-        charges_of(new, points, self.remaining, "session", {}, "", seeded=False, accept_large_epsilon=True)
+        new = None if account is None else replace(account, resume=False)
+        charges_of(
+            new,
+            points,
+            self.remaining,
+            "session",
+            {},
+            "",
+            seeded=False,
+            accept_large_epsilon=accept_large_epsilon,
+        )
 
     def release(
         self,
@@ -108,14 +135,16 @@ class Session:
         """
         with self._lock:
             share, stream = self._next(epsilon), as_randomness(rng)
+            own = self._account
+            copied = {each.name: getattr(own, each.name) for each in fields(Account)} if own else {}
+            watched = _Watched(**copied) if own else None
+            parameters = {"accept_large_epsilon": self._large, **parameters}
             try:
-                made = release(
-                    self._points, tiling, epsilon=share, account=self._account, rng=stream, **parameters
-                )
+                made = release(self._points, tiling, epsilon=share, account=watched, rng=stream, **parameters)
             except BaseException as error:
-                # An account notes on the error what it charged; without one only bad input is known to reveal nothing.
-                refused = self._account is not None or isinstance(error, InputError)
-                if not refused or hasattr(error, "__notes__"):
+                # Without an account only bad input is known to reveal nothing.
+                revealed = not isinstance(error, InputError)
+                if revealed if watched is None else any(charges.charged for charges in watched.made):
                     self._take(share)
                 raise
             if not stream.seeded:
@@ -141,3 +170,5 @@ class Session:
     def _take(self, share: Fraction) -> None:
         self.remaining -= share
         self._shares = self._shares[1:]
+        if self._account is not None:
+            self._account = replace(self._account, resume=False)  # what was cut short is one release

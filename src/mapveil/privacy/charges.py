@@ -89,6 +89,11 @@ class Charges:
             raise PromiseError(f"spend {spend} is of epsilon {self._paid[spend]}, but {epsilon} is needed")
         self._spends.append(spend)
 
+    @property
+    def charged(self) -> bool:
+        """Whether the release was charged, now or before it was resumed."""
+        return bool(self._spends or self._paid)
+
     def each(self, share: Share) -> None:
         """Charge the share of one round, before its sums are revealed."""
         self.spend(share.epsilon, share.purpose)
