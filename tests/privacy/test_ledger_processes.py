@@ -107,3 +107,32 @@ def test_killed_at_any_moment_the_ledger_stays_whole(tmp_path):
     # Whoever was told "spent" is in the ledger; the last of each run may be there untold.
     assert told <= Ledger(path).account("checkins").spent <= told + 3
     assert Ledger(path).spend("checkins", 1, method="laplace")
+
+
+def test_processes_that_open_one_population_at_once_open_one_account(tmp_path):
+    program = """
+        import sys
+        import mapveil as mv
+        from mapveil.privacy.ledger import Ledger
+        city = mv.synthetic.city(users=200, seed=1)
+        ledger = Ledger(sys.argv[1])
+        print("ready", flush=True)
+        sys.stdin.readline()
+        print(ledger.recognise(city))
+    """
+    path = tmp_path / "ledger.sqlite"
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(program), str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    ids = {worker.communicate("go\n", timeout=600)[0] for worker in workers}
+    assert len(ids) == 1
+    assert len(Ledger(path).accounts()) == 1

@@ -6,9 +6,6 @@ import hashlib
 import hmac
 import re
 import sqlite3
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -376,32 +373,3 @@ def test_rasters_of_counts_are_known_by_their_content(ledger: Ledger) -> None:
     ledger.recognise(ones, dataset="city")
     later = ledger.recognise(mv.Counts(np.full(16, 3, dtype=np.int64), tiling), dataset="city")
     assert ledger.account(later) == ledger.account(known)
-
-
-def test_processes_that_open_one_population_at_once_open_one_account(tmp_path: Path) -> None:
-    program = """
-        import sys
-        import mapveil as mv
-        from mapveil.privacy.ledger import Ledger
-        city = mv.synthetic.city(users=200, seed=1)
-        ledger = Ledger(sys.argv[1])
-        print("ready", flush=True)
-        sys.stdin.readline()
-        print(ledger.recognise(city))
-    """
-    path = tmp_path / "ledger.sqlite"
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(program), str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(3)
-    ]
-    for worker in workers:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == "ready\n"
-    ids = {worker.communicate("go\n", timeout=600)[0] for worker in workers}
-    assert len(ids) == 1
-    assert len(Ledger(path).accounts()) == 1

@@ -165,15 +165,9 @@ def render(claim: Claim) -> Promise:
         sentences += [f"Each report: {reveals}.", f"Hidden: {hidden}."]
     if measured:
         sentences.append(f"Measured: {'; '.join(measured)}.")
+    called = "not differentially private" if claim.epsilon is None else f"epsilon {_epsilon(claim.epsilon)}"
     return Promise(
-        label=", ".join(
-            (
-                "not differentially private"
-                if claim.epsilon is None
-                else f"epsilon {_epsilon(claim.epsilon)}",
-                *marks,
-            )
-        ),
+        label=", ".join((called, *marks)),
         title=", ".join((f"{claim.unit}-level", *filter(None, (claim.neighbours,)), parameters, *marks)),
         headline="Not differential privacy"
         if claim.epsilon is None
