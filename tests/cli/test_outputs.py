@@ -111,7 +111,7 @@ def test_a_folder_that_cannot_be_written_is_seen_before_the_charge(
     assert done.code == 2
     assert "/proc/x.html: cannot be written" in done.err
     assert "nothing was spent" in mapveil("ledger").out
-    assert sorted(os.listdir(tmp_path)) == ["ledger.sqlite", "s2.csv"]
+    assert sorted(os.listdir(tmp_path)) == ["s2.csv"]
 
 
 def test_a_failed_write_leaves_no_output(
