@@ -1,4 +1,4 @@
-"""What an account adds to a release, in a process of its own: seconds to recognise the people of a table."""
+"""Cost of an account to a release, in a process of its own: seconds to recognise the people of a table."""
 
 import json
 import sys

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,13 +113,14 @@ def test_a_killed_command_is_resumed(
     output = tmp_path / "map.tif"
     asked = ["release", str(table), *RELEASE, "-o", str(output)]
     script = (
-        "import sys, time\n"
+        "import signal, sys, time\n"
         "from mapveil.cli.app import run\n"
         "from mapveil.maps.density_map import DensityMap\n"
         "def wait(*given):\n"
         "    print('writing', flush=True)\n"
-        "    time.sleep(60)\n"
+        "    time.sleep(3600)\n"
         "DensityMap.save = wait\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it\n"
         "run(sys.argv[1:])\n"
     )
     running = subprocess.Popen(
@@ -128,9 +128,8 @@ def test_a_killed_command_is_resumed(
     )
     assert running.stdout is not None
     assert running.stdout.readline() == "writing\n"
-    time.sleep(0.1)
     running.send_signal(number)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=600)
     assert running.returncode == code, said
     if number == signal.SIGINT:
         assert "interrupted; nothing more was written; epsilon 2 is charged" in said

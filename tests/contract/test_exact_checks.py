@@ -50,5 +50,5 @@ def test_a_local_map_depends_on_reports_alone(method: Method, monkeypatch: pytes
     for cell in (0, tiling.size // 2):
         users = np.zeros(tiling.size, dtype=np.int64)
         users[cell], users[-1] = 239, 1
-        said.append(output_bytes(method.make(1).release(Counts(users, tiling), rng=5)))  # type: ignore[arg-type]
+        said.append(output_bytes(method.make(1).release(Counts(users, tiling), rng=5)))
     assert said[0] == said[1]

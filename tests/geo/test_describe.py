@@ -1,4 +1,4 @@
-"""What a curator is told about a table, and that it says it is not private."""
+"""Descriptions of a table for its curator, which say that they are not private."""
 
 from __future__ import annotations
 

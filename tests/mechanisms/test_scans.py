@@ -1,4 +1,4 @@
-"""How often a release reads its table, and that all of it reads the same rows."""
+"""The number of readings of a table in a release, all of the same rows."""
 
 from __future__ import annotations
 

@@ -14,6 +14,27 @@ from mapveil.privacy.ledger import Ledger
 from mapveil_client.errors import BudgetExceeded
 
 
+def at_once(number, program, path):
+    """Run a program so often at one moment: each says that it is ready, and all are told to go. Their answers."""
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(program), str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(number)
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    return [worker.communicate(timeout=600)[0] for worker in workers]
+
+
 def test_processes_that_spend_at_once_never_exceed_the_budget(tmp_path):
     path = tmp_path / "ledger.sqlite"
     program = """
@@ -32,23 +53,7 @@ def test_processes_that_spend_at_once_never_exceed_the_budget(tmp_path):
         except BudgetExceeded:
             print(granted)
     """
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(program), str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(6)
-    ]
-    for worker in workers:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == "ready\n"
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write("go\n")
-        worker.stdin.flush()
-    granted = [int(worker.communicate(timeout=600)[0]) for worker in workers]
+    granted = [int(said) for said in at_once(6, program, path)]
     assert sum(granted) == 30
     assert Ledger(path).account("checkins").spent == 3
 
@@ -121,18 +126,6 @@ def test_processes_that_open_one_population_at_once_open_one_account(tmp_path):
         print(ledger.recognise(city))
     """
     path = tmp_path / "ledger.sqlite"
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(program), str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(3)
-    ]
-    for worker in workers:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == "ready\n"
-    ids = {worker.communicate("go\n", timeout=600)[0] for worker in workers}
+    ids = set(at_once(3, program, path))
     assert len(ids) == 1
     assert len(Ledger(path).accounts()) == 1

@@ -45,7 +45,7 @@ def ids(engine, store, clock, crowd_of, opened, make_spec):
 
 
 def free(connection):
-    """What somebody with all rights over the database would do first."""
+    """Drop the triggers, as somebody with all rights over the database would do first."""
     for table in ("audit", "charges"):
         if connection.dialect.name == "sqlite":
             made = text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = :t")

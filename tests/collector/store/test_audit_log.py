@@ -37,7 +37,7 @@ def values(store, **options) -> list[int]:
 
 
 def free(connection) -> None:
-    """What somebody with all rights over the database would do first."""
+    """Drop the triggers, as somebody with all rights over the database would do first."""
     if connection.dialect.name == "sqlite":
         for name in ("audit_stays_update", "audit_stays_delete", "audit_goes_on"):
             connection.execute(text(f"DROP TRIGGER {name}"))
