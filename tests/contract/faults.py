@@ -50,6 +50,28 @@ def noise(factor: Fraction, copies_less: int = 0) -> Callable[[Patch], None]:
     return plant
 
 
+def noise_of(purpose: str, factor: Fraction) -> Callable[[Patch], None]:
+    """The noise of one query as for ``factor`` times its epsilon, a curator's or the clients'."""
+
+    def plant(patch: Patch) -> None:
+        answer, draw = CuratorAnswerer._noisy, contribution.client_noise
+
+        def weak(self: CuratorAnswerer, query: Query) -> Any:
+            with Patch.context() as inner:
+                if query.purpose == purpose:
+                    noise(factor)(inner)
+                return answer(self, query)
+
+        def weak_client(clients: int, query: Any, *given: Any) -> Any:
+            epsilon = query.epsilon * (factor if query.purpose == purpose else 1)
+            return draw(clients, dataclasses.replace(query, epsilon=epsilon), *given)
+
+        patch.setattr(CuratorAnswerer, "_noisy", weak)
+        patch.setattr(contribution, "client_noise", weak_client)
+
+    return plant
+
+
 def exact_where(told: Callable[[int, IntArray], bool]) -> Callable[[Patch], None]:
     """No noise on some queries, given their number and their sums."""
 
@@ -197,9 +219,9 @@ def notes_quote_a_true_count(patch: Patch) -> None:
     patch.setattr(SumMechanism, "execute", quoting)
 
 
-def tree_noise_halved(patch: Patch) -> None:
+def tree_noise(factor: Fraction) -> Callable[[Patch], None]:
     rate: Any = TreeQuery._rate
-    patch.setattr(TreeQuery, "_rate", property(lambda self: 2 * rate.fget(self)))
+    return lambda patch: patch.setattr(TreeQuery, "_rate", property(lambda self: factor * rate.fget(self)))
 
 
 def tree_noise_of_the_leaves(patch: Patch) -> None:
@@ -232,13 +254,13 @@ def theta_from_the_data(patch: Patch) -> None:
     )
 
 
-def features_noise_small(patch: Patch) -> None:
+def features_noise(factor: Fraction) -> Callable[[Patch], None]:
     reply = FeatureQuery.reply
 
     def cheap(self: FeatureQuery, *given: Any) -> Any:
-        return reply(dataclasses.replace(self, epsilon=self.epsilon * SMALL), *given)
+        return reply(dataclasses.replace(self, epsilon=self.epsilon * factor), *given)
 
-    patch.setattr(FeatureQuery, "reply", cheap)
+    return lambda patch: patch.setattr(FeatureQuery, "reply", cheap)
 
 
 def region_is_the_bounding_box(patch: Patch) -> None:
@@ -325,13 +347,25 @@ def sampler_tables(patch: Patch) -> None:
     )
 
 
-def local_epsilon_doubled(patch: Patch) -> None:
+def local_epsilon(factor: Fraction) -> Callable[[Patch], None]:
     on = LocalMethod.on
 
-    def doubled(self: Any, domain: Any) -> Any:
-        return on(dataclasses.replace(self, epsilon=2 * self.budget), domain)
+    def larger(self: Any, domain: Any) -> Any:
+        return on(dataclasses.replace(self, epsilon=factor * self.budget), domain)
 
-    patch.setattr(LocalMethod, "on", doubled)
+    return lambda patch: patch.setattr(LocalMethod, "on", larger)
+
+
+def local_draws(factor: Fraction) -> Callable[[Patch], None]:
+    """Reports drawn as for ``factor`` times the epsilon, by randomizers that state the right one."""
+    on = LocalMethod.on
+
+    def careless(self: Any, domain: Any) -> Any:
+        stated, drawn = on(self, domain), on(dataclasses.replace(self, epsilon=factor * self.budget), domain)
+        stated._draw = drawn._draw
+        return stated
+
+    return lambda patch: patch.setattr(LocalMethod, "on", careless)
 
 
 def hash_seed_from_the_data(patch: Patch) -> None:

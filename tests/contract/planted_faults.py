@@ -122,7 +122,7 @@ FAULTS = (
         "central",
         "follows the table",
     ),
-    Fault("tree noise halved", plant.tree_noise_halved, "accounting", "central privtree", "the tree"),
+    Fault("tree noise halved", plant.tree_noise(plant.HALF), "accounting", "central privtree", "the tree"),
     Fault(
         "tree noise of one decision",
         plant.tree_noise_of_the_leaves,
@@ -136,7 +136,7 @@ FAULTS = (
     ),
     Fault(
         "noise of features 15 % small",
-        plant.features_noise_small,
+        plant.features_noise(plant.SMALL),
         "accounting",
         "central private-fourier-kde",
         "charged",
@@ -231,7 +231,7 @@ FAULTS = (
         "tell",
     ),
     Fault("sampler's tables 15 % small", plant.sampler_tables, "sampler law", "curator", "0.0665"),
-    Fault("local epsilon doubled", plant.local_epsilon_doubled, "local ratio", "grr", "power"),
+    Fault("local epsilon doubled", plant.local_epsilon(plant.HALF), "local ratio", "grr", "power"),
     Fault(
         "hash function from the location",
         plant.hash_seed_from_the_data,

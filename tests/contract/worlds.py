@@ -113,6 +113,7 @@ def adversarial_users(tiling: mv.Quadtree) -> dict[str, Rows]:
         "three cells: shares that leave a remainder": (lon[:3], lat[:3], ones[:3]),
         "weights with equal remainders": (lon[ties], lat[ties], ties + 1.0),
         "a millionth beside a million": (lon[[2, 9]], lat[[2, 9]], np.array([1e-6, 1e6])),
+        "shares just above whole units": (lon, lat, np.append(np.full(tiling.size - 1, 3.000001), 258.999745)),
         "on the borders of cells": (*border, np.ones(border[0].size)),
         "half outside": (np.append(lon[:8], np.full(8, 10.0)), np.append(lat[:8], np.full(8, 50.0)), np.ones(16)),
         "outside": (np.full(4, 10.0), np.full(4, 50.0), np.ones(4)),
@@ -137,7 +138,9 @@ def adversarial_pairs(tiling: mv.Quadtree) -> list[Pair]:
         for name, rows in users.items()
     ]  # fmt: skip
     corners = np.array([0, tiling.size // 4, tiling.size // 2, 3 * tiling.size // 4])
-    for crowd in (0, 1, 3, 6, 7, 12, 13, 19, 20, 26, 33, 100):
+    # PrivTree's tree costs most at a crowd some biases, 7 ln 4 / (3 epsilon), above the threshold (20 in one variant):
+    # 55 users are one bias at a tree's epsilon of 1/17 and two at 2/17, which is noise 15 % small for 1/20 and 1/10.
+    for crowd in (0, 1, 3, 6, 7, 12, 13, 19, 20, 26, 33, 55, 75, 100):
         sums = np.zeros(tiling.size, dtype=np.int64)
         sums[tiling.size // 3] = crowd * UNIT
         for name, cells in (("beside them", np.array([tiling.size // 3])), ("divided over the map", corners)):
