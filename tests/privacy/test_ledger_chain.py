@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 
 import mapveil as mv
+from mapveil.privacy import ledger_chain
 from mapveil.privacy.chain_head import ChainHead
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_chain import SCHEMA, SEALED_TABLES, _digests, _value, value_at, verify
@@ -96,7 +97,7 @@ def columns_of(ledger):
     """Every column of every row of every table."""
     with closing(sqlite3.connect(ledger.path)) as connection:
         tables = connection.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name <> 'checkpoint'"
         ).fetchall()
         for (name,) in tables:
             columns = [row[1] for row in connection.execute(f"PRAGMA table_info({name})")]
@@ -200,6 +201,36 @@ def test_a_changed_ledger_is_never_sealed_again(ledger, name):
     assert ledger.path.read_bytes() == before
 
 
+def test_an_untouched_file_is_not_verified_again_and_a_forged_checkpoint_is_found(ledger, monkeypatch):
+    ours = ledger.recognise(table("ann", "bob"))
+
+    def spend():
+        ledger.spend(ours, "1/100", method="emd")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger_chain, "verify", pytest.fail)
+        spend()
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as connection:
+        connection.execute(
+            "VACUUM"
+        )  # other bytes, the same rows: the chain is recomputed, and a checkpoint made
+    spend()
+    monkeypatch.setattr(ledger_chain, "verify", pytest.fail)
+    spend()
+    monkeypatch.undo()
+    for forged in (b"", bytes(32), "text", 7):
+        tamper(ledger, ("UPDATE checkpoint SET digest = ?", (forged,)))
+        spend()
+    tamper(ledger, *FORGERIES["a spend set to 1/100"])
+    with pytest.raises(PromiseError, match="another program changed the ledger"):
+        spend()
+    with closing(sqlite3.connect(ledger.path)) as connection, connection:
+        digest = ledger_chain._file_digest(connection)
+        connection.execute("UPDATE checkpoint SET digest = ?", (digest,))
+    spend()  # as where the whole chain is made anew by its rules, which are public
+    assert report(ledger).problems
+
+
 def test_a_published_head_shows_what_was_cut_or_made_anew(ledger):
     found = report(ledger)
     published = ChainHead.sign(KEY, "ledger", found.lines, found.head, "t")
@@ -284,10 +315,10 @@ def test_sealing_is_cheap_among_many_populations(tmp_path):
     ledger.written(spend)
     took = time.process_time() - started
     started = time.process_time()
-    for sketch in many:
-        hashlib.sha256(sketch[-1]).digest()
+    for _ in range(4):  # two writes hash the file before and after
+        hashlib.sha256(ledger.path.read_bytes()).digest()
     hashed = time.process_time() - started
-    assert took < 12 * hashed  # 4 times on a loaded machine; 23 times where sketches are encoded as text
+    assert took < 8 * hashed  # 3 to 4 times on a loaded machine
 
 
 def test_a_write_is_fast_among_many_spends(ledger):
@@ -300,4 +331,6 @@ def test_a_write_is_fast_among_many_spends(ledger):
         )
     started = time.process_time()
     ledger.spend(ours, "1/100", method="emd")
-    assert time.process_time() - started < 3.0  # about 0.4 s on a quiet machine
+    assert (
+        time.process_time() - started < 0.2
+    )  # about 0.03 s on a quiet machine, 0.3 s where the chain is recomputed

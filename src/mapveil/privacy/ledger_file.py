@@ -17,7 +17,7 @@ from typing import Final
 from mapveil.privacy import ledger_chain
 from mapveil_client.errors import InputError, PromiseError
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 _APPLICATION_ID: Final = 0x4D56_4C47  # "MVLG"
 _WAIT_SECONDS: Final = 60.0
 
@@ -146,7 +146,7 @@ def transaction(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connecti
         with contextlib.closing(_connect(path)) as connection:
             connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
-                problems = ledger_chain.verify(connection).problems if write else []
+                problems = ledger_chain.problems_before(connection) if write else []
                 if problems:
                     raise PromiseError(
                         f"{path}: another program changed the ledger ({problems[0]}), so nothing is released; run "
