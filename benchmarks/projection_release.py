@@ -16,7 +16,7 @@ if most:
     values = np.random.default_rng(0).multinomial(most, counts.values / counts.values.sum())
     counts = mv.Counts(values, counts.tiling)
 start = time.perf_counter()
-FourierKde(bandwidth_m=4).release(counts)
+FourierKde(bandwidth_m=4).release(counts, account=None)
 seconds = time.perf_counter() - start
 side = round(counts.tiling.size**0.5)
 print(json.dumps({"seconds": seconds, "peak_mb": peak_mb(), "users": int(counts.values.sum()), "side": side}))
