@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.secure_sum.server_unmask import Collected, unmask
+from mapveil.secure_sum.server_unmask import Collected, Fault, recover, unmask
 from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum import messages
 from mapveil_client.secure_sum.graph import Ring, make_ring
@@ -95,6 +95,7 @@ class Server:
         self._graph_seed = graph_seed
         self._enrolled = enrolled
         self._ring: Ring = make_ring(n, k, graph_seed)
+        self.faults: list[Fault] = []  # clients that contradict others, known once the answers are closed
         self._state = ServerState.KEYS
         self._asked: BoolArray = np.ones(n, dtype=np.bool_)
         self._arrived: BoolArray = np.zeros(n, dtype=np.bool_)
@@ -237,19 +238,17 @@ class Server:
         if state is ServerState.CONSENTS:
             agreed = self._arrived & (self._left() >= self.parameters.threshold)
             return Outbox(agreed, self._confirmations(self._arrived))
-        self._sum = unmask(
-            self.parameters,
-            self._ring,
-            self._sum,
-            Collected(
-                keys=self._keys,
-                commitments=self._commitments,
-                sharing=self._sharing,
-                included=self._included,
-                given=self._given,
-                shares=self._shares,
-            ),
+        collected = Collected(
+            keys=self._keys,
+            commitments=self._commitments,
+            sharing=self._sharing,
+            included=self._included,
+            given=self._given,
+            shares=self._shares,
         )
+        recovered = recover(self.parameters, self._ring, collected)
+        self.faults = recovered.faults
+        self._sum = unmask(self.parameters, self._ring, self._sum, collected, recovered)
         return Outbox(np.zeros(n, dtype=np.bool_), self._roster)
 
     def _left(self) -> npt.NDArray[np.int64]:

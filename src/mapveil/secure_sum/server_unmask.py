@@ -1,4 +1,4 @@
-r"""Unmasking: reconstruct secrets from shares, check them, and take the masks off the sum.
+r"""Unmasking: decode secrets from shares, name clients whose shares are wrong, and take the masks off the sum.
 
 .. math:: \sum_{i \in A} x_i = \sum_{i \in A} y_i - \sum_{i \in A} \mathrm{PRG}(b_i)
     - \sum_{i \in A} \sum_{j \in N(i) \cap D} \pm\, \mathrm{PRG}(s_{ij}) \pmod{2^b}
@@ -10,19 +10,22 @@ is reconstructed for D only), and :math:`N(i)` the neighbours.
 Source: Bell et al. (2020), algorithm 2, the server's last step.
 """
 
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from mapveil.secure_sum.share_decoding import decode_shares
 from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum.graph import Ring
 from mapveil_client.secure_sum.keys import pair_key, pair_mask_sign, seed_commitment, self_mask_seed
 from mapveil_client.secure_sum.masks import Purpose, add_masks
 from mapveil_client.secure_sum.messages import MASK_KEY
 from mapveil_client.secure_sum.round_parameters import RoundParameters
-from mapveil_client.secure_sum.shamir import DIGITS, reconstruct_secrets
-from mapveil_client.secure_sum.states import Abort, PeerFault
+from mapveil_client.secure_sum.shamir import DIGITS
+from mapveil_client.secure_sum.states import Abort
 
 ByteArray = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.unsignedinteger]
@@ -39,74 +42,116 @@ class Collected(NamedTuple):
     shares: ByteArray  # of those slots, shape (n, k, 34)
 
 
-def unmask(parameters: RoundParameters, ring: Ring, masked: Words, collected: Collected) -> Words:
+class Fault(NamedTuple):
+    """A client whose messages contradict those of others."""
+
+    client: int
+    kind: str  # "shares" that it dealt | "answers" that it gave | "commitment" | "key"
+    against: int  # neighbours that must have lied if this client did not
+
+    def proven(self, parameters: RoundParameters) -> bool:
+        """Whether they are t or more: fewer could be corrupt together, and blame an honest client."""
+        return self.against >= parameters.threshold
+
+
+class Recovered(NamedTuple):
+    """The secrets that the answers give back."""
+
+    seeds: dict[int, bytes]  # of the self-masks, by client in the sum
+    private_keys: dict[int, bytes]  # mask keys, by client that dropped out after it sent shares
+    faults: list[Fault]
+    missing: Abort | None  # why the masks cannot be taken off
+
+
+def recover(parameters: RoundParameters, ring: Ring, collected: Collected) -> Recovered:
+    """Decode the secrets of all clients, and name those whose shares are wrong. Run by: the server."""
+    dropped = collected.sharing & ~collected.included & collected.included[ring.neighbours].any(axis=1)
+    seeds: dict[int, bytes] = {}
+    private_keys: dict[int, bytes] = {}
+    faults: list[Fault] = []
+    failures: list[Abort] = []
+    pairs: set[tuple[int, int]] = set()  # of owner and holder who contradict each other
+    threshold, mirror = parameters.threshold, np.arange(parameters.neighbours)[::-1]
+    for clients, secrets, kind in ((dropped, private_keys, "key"), (collected.included, seeds, "commitment")):
+        owners = np.flatnonzero(clients)
+        holders = ring.neighbours[owners]
+        given = collected.given[holders, mirror]
+        shares = collected.shares[holders, mirror].view("<u2").reshape(*holders.shape, DIGITS)
+        found = decode_shares(given, shares, threshold)
+        # Whoever answered and gave no share of an owner could not open the owner's box, or says so.
+        answered: BoolArray = np.any(collected.given, axis=1)
+        unopened = answered[holders] & ~given
+        contradicted: BoolArray = found.wrong | unopened
+        rows, columns = np.nonzero(contradicted)
+        pairs.update(zip(owners[rows].tolist(), holders[rows, columns].tolist(), strict=True))
+        came, wrong = (np.count_nonzero(each, axis=1).tolist() for each in (given, found.wrong))
+        for owner, secret, count, errors in zip(owners.tolist(), found.secrets, came, wrong, strict=True):
+            spare = count - errors - threshold
+            if count < threshold:
+                reason = f"{count} neighbours of client {owner} gave their share; {threshold} are needed"
+            elif secret is None:
+                faults.append(Fault(owner, "shares", spare // 2 + 1))
+                reason = f"the shares of client {owner} give back no secret"
+            else:
+                secrets[owner] = secret
+                if _bound(parameters, collected, owner, secret, kind):
+                    continue
+                faults.append(Fault(owner, kind, spare + 1))
+                if kind == "commitment" and spare:  # more than t shares agree: the commitment was altered
+                    continue
+                reason = f"the shares of client {owner} do not give back the secret it is bound to"
+            failures.append(Abort(reason, owner))
+    return Recovered(seeds, private_keys, faults + _blamed(pairs), next(iter(failures), None))
+
+
+def unmask(
+    parameters: RoundParameters, ring: Ring, masked: Words, collected: Collected, recovered: Recovered
+) -> Words:
     """Take every mask off ``masked``, a sum of masked vectors; the sum modulo 2^b, shape (length,). Run by: the server.
 
     Raises
     ------
     Abort
-        There are too few shares of a client, or shares that do not reconstruct the secret of its commitment.
+        There are too few shares of a client, or shares that do not reconstruct the secret it is bound to.
     """
-    dropped = collected.sharing & ~collected.included & collected.included[ring.neighbours].any(axis=1)
-    lost = np.flatnonzero(dropped)
-    private_keys = _rebuild(parameters, ring, collected, lost)
-    alive = np.flatnonzero(collected.included)
-    seeds = _rebuild(parameters, ring, collected, alive)
+    if recovered.missing is not None:
+        raise recovered.missing
     total = masked.copy()
-    own = []
-    for client, row in zip(alive.tolist(), seeds, strict=True):
-        seed = row.tobytes()
-        if seed_commitment(parameters, client, seed) != collected.commitments[client].tobytes():
-            raise _wrong(client)
-        own.append(self_mask_seed(parameters, client, seed))
+    own = [self_mask_seed(parameters, client, seed) for client, seed in recovered.seeds.items()]
     add_masks(total, own, [-1] * len(own), parameters.cipher)
-    for client, row in zip(lost.tolist(), private_keys, strict=True):
-        _take_pair_masks_off(parameters, ring, collected, total, client, row.tobytes())
+    for client, private in recovered.private_keys.items():
+        _take_pair_masks_off(parameters, ring, collected, total, client, private)
     total &= total.dtype.type((1 << parameters.bits) - 1)
     return total
 
 
-def _wrong(client: int) -> Abort:
-    return Abort(f"the shares of client {client} do not give back the secret it is bound to", client)
+def _bound(parameters: RoundParameters, collected: Collected, client: int, secret: bytes, kind: str) -> bool:
+    """Whether a secret is the one that its client committed to, or the private half of the key it advertised."""
+    if kind == "commitment":
+        own, told = seed_commitment(parameters, client, secret), collected.commitments[client]
+    else:
+        own = X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+        told = collected.keys[client, MASK_KEY]
+    return own == bytes(told)
 
 
-def _rebuild(
-    parameters: RoundParameters, ring: Ring, collected: Collected, owners: npt.NDArray[np.int64]
-) -> ByteArray:
-    """One secret for each of ``owners``, shape (owners, 32), from the first t shares by slot."""
-    threshold, mirror = parameters.threshold, np.arange(parameters.neighbours)[::-1]
-    holders = ring.neighbours[owners]
-    given = collected.given[holders, mirror]
-    left = np.count_nonzero(given, axis=1)
-    if left.size and left.min() < threshold:
-        worst = int(np.argmin(left))
-        raise Abort(
-            f"{left[worst]} neighbours of client {owners[worst]} gave their share; {threshold} are needed",
-            int(owners[worst]),
-        )
-    columns = np.argsort(~given, axis=1, kind="stable")[:, :threshold]
-    rows = np.take_along_axis(holders, columns, axis=1)
-    shares = collected.shares[rows, mirror[columns]].view("<u2").reshape(*columns.shape, DIGITS)
-    try:
-        return reconstruct_secrets(columns + 1, shares)
-    except PeerFault:
-        for owner, slots, share in zip(owners.tolist(), columns + 1, shares, strict=True):
-            try:
-                reconstruct_secrets(slots[None], share[None])
-            except PeerFault:
-                raise _wrong(owner) from None
-        raise
+def _blamed(pairs: set[tuple[int, int]]) -> list[Fault]:
+    """The fewest clients that explain all contradictions of (owner, holder), greedily, the most contradicted first."""
+    faults = []
+    while pairs:
+        against = Counter((owner, "shares") for owner, _ in pairs)
+        against += Counter((holder, "answers") for _, holder in pairs)
+        client, kind = max(against, key=lambda each: (against[each], each[1] == "answers", -each[0]))
+        faults.append(Fault(client, kind, against[client, kind]))
+        pairs = {pair for pair in pairs if pair[kind == "answers"] != client}
+    return faults
 
 
 def _take_pair_masks_off(
     parameters: RoundParameters, ring: Ring, collected: Collected, total: Words, client: int, private: bytes
 ) -> None:
     """Take off the pair masks of the neighbours of a client that dropped out."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
     key = X25519PrivateKey.from_private_bytes(private)
-    if key.public_key().public_bytes_raw() != collected.keys[client, MASK_KEY].tobytes():
-        raise _wrong(client)
     neighbours = ring.neighbours[client]
     left = neighbours[collected.included[neighbours]].tolist()
     seeds = [

@@ -72,7 +72,7 @@ def _powers(shares: int, threshold: int) -> npt.NDArray[np.float64]:
 
 
 @functools.lru_cache(maxsize=1)
-def _logarithms() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def logarithms() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Discrete logarithms of 0 .. PRIME - 1 (of 0: 0, never used), and the powers they belong to."""
     powers = np.ones(1, dtype=np.int64)
     while powers.size < PRIME - 1:
@@ -130,17 +130,17 @@ def split_secrets(
 
 def _weights(slots: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Lagrange's weights at zero of each row's slots, shape (m, t)."""
-    logarithms, powers = _logarithms()
+    logs, powers = logarithms()
     largest = int(slots.max())
     present = np.zeros((len(slots), largest))
     np.put_along_axis(present, slots - 1, 1.0, axis=1)
     if np.any(present.sum(axis=1) != slots.shape[1]):
         raise ParameterError("a slot is given twice for one secret; expected distinct slots")
     x = np.arange(1, largest + 1)
-    numerators = present @ logarithms[x]
+    numerators = present @ logs[x]
     # Column i: sums over the slots j present of log(x_j - x_i); the diagonal adds log 0 = 0.
-    denominators = present @ logarithms[(x[:, None] - x[None, :]) % PRIME]
-    exponents = numerators[:, None] - logarithms[slots] - np.take_along_axis(denominators, slots - 1, axis=1)
+    denominators = present @ logs[(x[:, None] - x[None, :]) % PRIME]
+    exponents = numerators[:, None] - logs[slots] - np.take_along_axis(denominators, slots - 1, axis=1)
     weights: npt.NDArray[np.float64] = powers[np.remainder(exponents, PRIME - 1).astype(np.int64)]
     return weights
 
