@@ -25,6 +25,7 @@ from mapveil.secure_sum.drivers import IdealSum
 from mapveil.trust.curator import Curator, CuratorAnswerer
 from mapveil.trust.queries import Execution, Query
 from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil.trust.secure_aggregation.simulation import Simulation
 from mapveil_client import contribution
 from mapveil_client.arrays import IntArray
 from mapveil_client.randomness.noise_shares import exact_fraction, promised_survivors
@@ -77,25 +78,21 @@ def check_accounting(row: Row, epsilon: Fraction = EPSILON) -> tuple[Any, ...]:
     loss bounds the log-ratio of the probabilities of every reply. See :func:`tree_loss` for the one reply that is no
     noisy sum. Returns the queries.
     """
-    losses: list[list[Fraction]] = []
+    lost: list[list[Fraction]] = []
     queries: list[Any] = []
     curated = row.method.trust == "central"
 
     def after(answerer: Any, query: Any, reply: Any) -> None:
         queries.append(query)
-        losses.append(
-            _losses_of_pairs(answerer, query, record)
-            if curated
-            else _losses_of_clients(answerer, query, record)
-        )
+        lost.append(losses(answerer, query, record))
 
-    source = tables_of_a_curator(TILING)["scattered"] if curated else adversarial_clients(TILING)
+    source = tables_of_a_curator(TILING)["scattered"] if curated else _clients(TILING)
     with watched(after) as record:
         heat = released(row, source, TILING, record, epsilon)
-    assert len(record.charged) == len(losses), "a query without a charge of its own"
-    for share, each in zip(record.charged, losses, strict=True):
+    assert len(record.charged) == len(lost), "a query without a charge of its own"
+    for share, each in zip(record.charged, lost, strict=True):
         assert max(each) <= share.epsilon, f"{share.purpose}: loses {max(each)}, charged {share.epsilon}"
-    for neighbour in zip(*losses, strict=True):
+    for neighbour in zip(*lost, strict=True):
         assert sum(neighbour) <= heat.guarantee.epsilon, "the queries together lose more than the claim"
     assert tuple(record.charged) == heat.guarantee.shares, (
         "the guarantee names other shares than were charged"
@@ -103,7 +100,7 @@ def check_accounting(row: Row, epsilon: Fraction = EPSILON) -> tuple[Any, ...]:
     assert sum(share.epsilon for share in record.charged) <= heat.guarantee.epsilon == epsilon
     _check_order(record.events)
     # An accounting in which nobody loses anything could not see a fault.
-    assert max(sum(neighbour) for neighbour in zip(*losses, strict=True)) > epsilon / 4
+    assert max(sum(neighbour) for neighbour in zip(*lost, strict=True)) > epsilon / 4
     return tuple(queries)
 
 
@@ -116,12 +113,26 @@ def _check_order(events: list[str]) -> None:
         assert "reveal" in happened
 
 
-_pairs = cache(adversarial_pairs)
+_pairs, _clients = cache(adversarial_pairs), cache(adversarial_clients)
 
 
-def _losses_of_pairs(answerer: CuratorAnswerer, query: Any, record: Record) -> list[Fraction]:
-    """Exact loss of a curator's reply, for each neighbour."""
-    return [_loss(answerer, query, pair, record) for pair in _pairs(TILING)]
+def losses(answerer: Any, query: Any, record: Record) -> list[Fraction]:
+    """Exact loss of a reply, for each neighbour; call it from ``after`` of :func:`watched`."""
+    if isinstance(answerer, Simulation):
+        return _losses_of_clients(answerer, query, record)
+    sites = answerer.raster.site.size
+    pairs = _pairs(TILING) if sites == TILING.size else _pairs_of_axes(sites)
+    return [_loss(answerer, query, pair, record) for pair in pairs]
+
+
+def _pairs_of_axes(sites: int) -> list[Pair]:
+    """One user more in one cell, or divided over the diagonal of 64 x 64 cells: where a region is searched for."""
+    sums, across, pairs = np.arange(sites) % 7 * UNIT, np.arange(0, sites, 65), []
+    for cells in (across[:1], across):
+        more = sums.copy()
+        more[cells] += UNIT // cells.size
+        pairs.append(Pair("", sums, more))
+    return pairs
 
 
 def _loss(answerer: Any, query: Any, pair: Pair, record: Record) -> Fraction:
@@ -164,7 +175,7 @@ CURATOR_LOSSES: dict[type, Callable[..., Fraction]] = {TreeQuery: _tree_loss, Fe
 
 
 def _losses_of_clients(answerer: Any, query: Query, record: Record) -> list[Fraction]:
-    """Exact loss of a round, for each client whose contribution is replaced by zero."""
+    """Exact loss of a round, for each adversarial client whose contribution is replaced by zero."""
     model, setting = answerer._model, answerer.setting
     lost, corrupt = (exact_fraction(part, "part") for part in (model.tolerated_dropout, model.corrupt))
     for size in np.unique(answerer._sizes).tolist():
@@ -179,7 +190,7 @@ def _losses_of_clients(answerer: Any, query: Query, record: Record) -> list[Frac
         # Stochastic rounding at its worst: every remainder is rounded up.
         patch.setattr(contribution, "uniform_below_each", lambda bounds, rng: np.zeros_like(bounds))
         vectors = contribution.encode_places(
-            answerer._devices, query.encoding, setting.scale, setting.rounding, Randomness(3)
+            _clients(TILING), query.encoding, setting.scale, setting.rounding, Randomness(3)
         )
     norms = np.zeros(vectors.clients, dtype=np.int64)
     np.add.at(norms, vectors.client, np.abs(vectors.value))
@@ -188,18 +199,10 @@ def _losses_of_clients(answerer: Any, query: Query, record: Record) -> list[Frac
 
 def check_region(trust: str) -> None:
     """A release without a region finds one in replies alone, for what it says that costs."""
-    losses: list[list[Fraction]] = []
+    lost: list[list[Fraction]] = []
 
     def after(answerer: Any, query: Query, reply: Any) -> None:
-        if trust == "distributed":
-            losses.append(_losses_of_clients(answerer, query, record))
-            return
-        sums = np.arange(answerer.raster.site.size) % 7 * UNIT
-        across = np.arange(0, sums.size, 65)  # the diagonal of 64 x 64 cells
-        for cells in (across[:1], across):
-            more = sums.copy()
-            more[cells[cells < sums.size]] += UNIT // cells.size
-            losses.append([_loss(answerer, query, Pair("", sums, more), record)])
+        lost.append(losses(answerer, query, record))
 
     model = Curator() if trust == "central" else SecureAggregation()
     said = []
@@ -207,7 +210,7 @@ def check_region(trust: str) -> None:
         generator = np.random.default_rng(3)
         lon, lat = (centre + 0.05 * generator.normal(size=3 * users) for centre in place)
         table = mv.Points.from_arrays(np.arange(3 * users) % users, lon, lat)
-        losses.clear()
+        lost.clear()
         with watched(after) as record:
             execution = Execution(Randomness(5), before_reveal=record.charge, secure_sum=_transport(trust))
             found = private_region.find_region(table, model, Fraction(2), execution)
@@ -216,8 +219,8 @@ def check_region(trust: str) -> None:
     assert said[0][1] == said[1][1], "the region follows the table"
     assert said[0] == said[1]
     assert len(found.shares) == 3 * (1 + (trust == "central"))
-    each = len(losses) // len(found.shares)
-    for share, rows in zip(found.shares, zip(*[iter(losses)] * each, strict=True), strict=True):
+    each = len(lost) // len(found.shares)
+    for share, rows in zip(found.shares, zip(*[iter(lost)] * each, strict=True), strict=True):
         worst = max(max(row) for row in rows)
         assert worst <= share.epsilon, f"{share.purpose}: loses {worst}, charged {share.epsilon}"
 

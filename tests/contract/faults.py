@@ -347,6 +347,15 @@ def sampler_tables(patch: Patch) -> None:
     )
 
 
+def clients_sampler(patch: Patch) -> None:
+    room = importlib.import_module("mapveil_client.randomness.noise_shares")  # its function has the same name
+    mean, sizes = room._mean_events, room.signed_logarithmic
+    patch.setattr(
+        room, "_mean_events", lambda length, alpha, epsilon, *on: mean(length, alpha, epsilon * SMALL, *on)
+    )
+    patch.setattr(room, "signed_logarithmic", lambda count, epsilon, *on: sizes(count, epsilon * SMALL, *on))
+
+
 def local_epsilon(factor: Fraction) -> Callable[[Patch], None]:
     on = LocalMethod.on
 

@@ -15,6 +15,7 @@ from mapveil_client.encodings import MarginsEncoding
 from mapveil_client.level_encoding import LevelEncoding, SketchEncoding
 from mapveil_client.randomness.noise_shares import share_shape
 
+from . import account_faults as account
 from . import faults as plant
 
 
@@ -230,8 +231,64 @@ FAULTS = (
         "distributed multiscale",
         "tell",
     ),
+    Fault(
+        "curator charged 9/10 of what it answered",
+        account.spends(Fraction(9, 10)),
+        "front door",
+        "central multiscale",
+        "cost",
+    ),
+    Fault(
+        "charged when all is answered", account.charged_at_the_end, "front door", "central laplace", "cost"
+    ),
+    Fault(
+        "later rounds of secure sums not charged",
+        account.later_rounds_not_charged,
+        "front door",
+        "distributed adaptive-grid",
+        "cost",
+    ),
+    Fault(
+        "search for a region not charged",
+        account.search_not_charged,
+        "front door",
+        "without a region, central",
+        "cost",
+    ),
+    Fault(
+        "search over secure sums not charged",
+        account.search_not_charged,
+        "front door",
+        "without a region, distributed",
+        "cost",
+    ),
+    Fault(
+        "second release of a session not charged",
+        account.second_of_a_session_not_charged,
+        "front door",
+        "session, central",
+        "cost",
+    ),
+    Fault("reports charged half", account.spends(Fraction(1, 2)), "front door", "local olh-h", "cost"),
+    Fault("one end of each trip charged", account.spends(Fraction(1, 2)), "front door", "flows", "cost"),
+    Fault("neighbours not charged", account.neighbours_not_charged, "front door", "neighbours", "cost"),
+    Fault(
+        "budget not checked before the first round",
+        account.budget_not_checked_first,
+        "refusal",
+        "distributed adaptive-grid",
+        "charged before the refusal",
+    ),
     Fault("sampler's tables 15 % small", plant.sampler_tables, "sampler law", "curator", "0.0665"),
-    Fault("local epsilon doubled", plant.local_epsilon(plant.HALF), "local ratio", "grr", "power"),
+    Fault("clients' sampler 15 % small", plant.clients_sampler, "share law", "secure sums", "fits"),
+    Fault(
+        "noise shares 15 % small",
+        plant.shape(lambda *given: share_shape(*given) / plant.SMALL),
+        "accounting",
+        "distributed adaptive-grid",
+        "less than one noise",
+    ),
+    Fault("local epsilon doubled", plant.local_epsilon(plant.HALF), "local ratio", "grr", "e\\^epsilon"),
     Fault(
         "hash function from the location",
         plant.hash_seed_from_the_data,

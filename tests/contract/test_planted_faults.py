@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
-import mapveil as mv
-from mapveil_client.epsilon import power
-from mapveil_client.local.domain import Domain
-
+from ..client.randomness import test_noise_shares as shares
 from ..client.randomness.conftest import _units
 from ..local import test_randomizer as local
 from ..privacy import test_discrete_laplace as noise
 from . import exact_checks
+from .claims import check_local_ratio
 from .exact_checks import check_accounting, check_non_interference, check_region
+from .front_door import check_front_door, check_refusal
 from .planted_faults import FAULTS, Fault, table
-from .worlds import REGION, ROWS
+from .worlds import ROWS
 
 OF_ROW = {str(row): row for row in ROWS}
 
@@ -27,19 +26,15 @@ def _check_sampler(about: str) -> None:
     noise.test_the_tables_are_within_2_to_the_minus_60_of_the_law(_units, Fraction(1), 1)
 
 
-def _check_local_ratio(method: str) -> None:
-    domain = Domain(mv.Grid(REGION, rows=2, columns=3))
-    assert local.make(method, domain, Fraction(1)).worst_ratio() <= power(Fraction(1)), (
-        "the ratio is above e^epsilon"
-    )
-
-
 CHECKS: Mapping[str, Callable[[str], None]] = {
     "non-interference": lambda row: check_non_interference(OF_ROW[row]),
     "accounting": lambda row: check_accounting(OF_ROW[row]),
     "region": check_region,
+    "front door": check_front_door,
+    "refusal": check_refusal,
     "sampler law": _check_sampler,
-    "local ratio": _check_local_ratio,
+    "share law": lambda about: shares.test_coordinates_follow_the_law_and_the_test_has_power(*shares.LAWS[0]),
+    "local ratio": check_local_ratio,
     "local law": local.test_reports_follow_their_law_and_no_other,
 }
 

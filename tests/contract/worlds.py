@@ -150,11 +150,16 @@ def adversarial_pairs(tiling: mv.Quadtree) -> list[Pair]:
     return pairs
 
 
-def adversarial_clients(tiling: mv.Quadtree) -> Devices:
-    """Every adversarial user as a client, and others; labels where a method asks for them."""
+def adversarial_table(tiling: mv.Quadtree) -> mv.Points:
+    """Every adversarial user, and others; labels where a method asks for them."""
     users = adversarial_users(tiling)
     others = {f"user {i}": users["one row"] for i in range(CLIENTS - len(users))}
-    return devices_of(_table(users | others, label=True), tiling)
+    return _table(users | others, label=True)
+
+
+def adversarial_clients(tiling: mv.Quadtree) -> Devices:
+    """The users of :func:`adversarial_table` as clients."""
+    return devices_of(adversarial_table(tiling), tiling)
 
 
 def _table(users: Mapping[str, Rows], *, label: bool = False) -> mv.Points:
