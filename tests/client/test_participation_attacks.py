@@ -168,15 +168,14 @@ class Forger:
 
     def confirmations(self, client: int) -> bytes:
         from mapveil_client.secure_sum import messages
-        from mapveil_client.secure_sum.graph import make_ring
         from mapveil_client.secure_sum.states import Message
 
         server: Server = self.shard.server
-        ring = make_ring(self.parameters.clients, self.parameters.neighbours, server._graph_seed)
-        signers = np.array([int(peer) not in (1,) for peer in ring.neighbours[client]])
+        slots = server._ring.neighbours[client]
+        signers = np.array([int(peer) not in (1,) for peer in slots])
         rows = b"".join(
             server._signatures[int(peer)].tobytes()
-            for peer, told in zip(ring.neighbours[client], signers, strict=True)
+            for peer, told in zip(slots, signers, strict=True)
             if told
         )
         return messages.encode(self.parameters, Message.CONFIRMATIONS, client, write_set(signers), rows)

@@ -18,7 +18,7 @@ from mapveil.secure_sum.server import Server
 from mapveil_client.canonical_cbor import decode, encode
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.graph import make_ring
+from mapveil_client.secure_sum.graph import Ring
 from mapveil_client.secure_sum.keys import (
     Identity,
     pair_key,
@@ -83,7 +83,6 @@ def make_round(name: str) -> dict:
     parameters = parameters_of(vector)
     rng = Randomness(len(name))
     seed = rng.words(32, np.uint8).tobytes()
-    ring = make_ring(parameters.clients, parameters.neighbours, seed)
     tapes = [Tape(1000 + i) for i in range(parameters.clients)]
     identities = [rng.words(32, np.uint8).tobytes() if parameters.signed else b"" for _ in tapes]
     numbers = rng.words(parameters.clients * parameters.length, np.uint64) >> np.uint64(64 - parameters.bits)
@@ -109,37 +108,40 @@ def make_round(name: str) -> dict:
             if arrive[i] > phase:
                 written[i] = clients[i].receive(data)
                 events.append({"to": i, "message": data.hex()})
+    ring = server._ring
     return {
         **vector,
         "digest": parameters.digest.hex(),
-        "graph_seed": seed.hex(),
+        "server_seed": seed.hex(),
+        "graph_seed": ring.seed.hex(),
         "order": ring.order.tolist(),
         "neighbours": ring.neighbours.tolist(),
         "clients": [
             {"vector": rows[i].tolist(), "identity": identities[i].hex(), "tape": tape.tape.hex()}
             for i, tape in enumerate(tapes)
         ],
-        "derived": derived(parameters, [tape.tape for tape in tapes], ring.neighbours.tolist()),
+        "derived": derived(parameters, [tape.tape for tape in tapes], ring),
         "events": events,
         "included": np.flatnonzero(server.included).tolist(),
         "total": server.total.tolist(),
     }
 
 
-def derived(parameters: RoundParameters, tapes: list[bytes], neighbours: list[list[int]]) -> dict:
+def derived(parameters: RoundParameters, tapes: list[bytes], ring: Ring) -> dict:
     """Every seed, key and hash that the first client derives."""
     keys = [
         [X25519PrivateKey.from_private_bytes(t[at : at + KEY_BYTES]) for at in (0, KEY_BYTES)] for t in tapes
     ]
     seed = tapes[0][2 * KEY_BYTES : 3 * KEY_BYTES]
     pairs = []
-    for other in neighbours[0]:
+    for other in ring.neighbours[0].tolist():
         mask, sealing = (key.public_key().public_bytes_raw() for key in keys[other])
-        pair = pair_key(parameters, Purpose.SEALING, keys[0][1], sealing, 0, other)
+        pair = pair_key(parameters, Purpose.SEALING, ring.seed, keys[0][1], sealing, 0, other)
+        mask_seed = pair_key(parameters, Purpose.PAIR_MASK, ring.seed, keys[0][0], mask, 0, other)
         pairs.append(
             {
                 "other": other,
-                "mask_seed": pair_key(parameters, Purpose.PAIR_MASK, keys[0][0], mask, 0, other).hex(),
+                "mask_seed": mask_seed.hex(),
                 "sealing_key_out": sealing_key(pair, 0, other).hex(),
                 "sealing_key_in": sealing_key(pair, other, 0).hex(),
             }
@@ -155,6 +157,12 @@ def derived(parameters: RoundParameters, tapes: list[bytes], neighbours: list[li
 # What must be refused -----------------------------------------------------------------------------
 
 Change = Callable[[list], list]
+
+SMALL_ORDERS = [  # 0, 1, -1 and points of order 8
+    *(number.to_bytes(32, "little") for number in (0, 1, 2**255 - 20)),
+    bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),
+    bytes.fromhex("5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157"),
+]
 
 
 def put(at: int, value: int | bytes) -> Change:
@@ -243,7 +251,12 @@ def refused(vectors: dict[str, dict]) -> list[dict]:
         case("the phase before", plain, "from", 1, M.SHARES, first, "kind ADVERTISE"),
         case("the same again", plain, "from", 2, M.ADVERTISE, first, "once more", **{"as": 1}),
         case("a replay for another", plain, "from", 2, M.ADVERTISE, first, "another client"),
-        case("a small order", plain, "from", 0, M.ADVERTISE, turn(4, lambda x: bytes(32) + x[32:]), "no shared secret"),
+        *(case(f"a {name} of small order", plain, "from", 0, M.ADVERTISE, turn(4, lambda x, at=at, low=low:
+               x[:at] + low + x[at + 32 :]), "no shared secret")
+          for name, at in (("mask key", 0), ("seal key", 32)) for low in SMALL_ORDERS),
+        *(case(f"a neighbour's {name} of small order", plain, "to", 0, M.ROSTER, turn(6, lambda x, at=at, low=low:
+               x[:at] + low + x[at + 32 :]), "that is no key")
+          for name, at in (("mask key", 0), ("seal key", 32)) for low in SMALL_ORDERS),
         case("another's keys", active, "from", 0, M.ADVERTISE, put(4, foreign_keys), "not signed"),
         case("a wrong key signature", active, "from", 0, M.ADVERTISE, turn(4, lambda x: flip(x, -1)), "not signed"),
         case("a box missing", plain, "from", 0, M.SHARES, turn(4, lambda x: x[BOX_BYTES:]), "boxes of"),
@@ -261,6 +274,10 @@ def refused(vectors: dict[str, dict]) -> list[dict]:
         case("a roster with padding", plain, "to", 0, M.ROSTER, turn(5, lambda x: bytes([x[0] | 16])), "members past"),
         case("too few keys", plain, "to", 0, M.ROSTER, keep(5, 2, 64), "advertised keys; 3 are", **abort),
         case("a forged key", active, "to", 0, M.ROSTER, turn(6, lambda x: flip(x, 63)), "not signed by its identity"),
+        case("another seed", active, "to", 0, M.ROSTER, turn(4, lambda x: flip(x, 0)), "other keys of client"),
+        case("another key listed", active, "to", 0, M.ROSTER, turn(4, lambda x: flip(x, -1)), "other keys of client"),
+        case("one listed twice", active, "to", 0, M.ROSTER, turn(4, lambda x: x[:-32] + x[-64:-48] + x[-16:]), "twice"),
+        case("a list cut short", active, "to", 0, M.ROSTER, turn(4, lambda x: x[:-32]), "graph of 160 bytes"),
         case("too few boxes", plain, "to", 0, M.INBOX, keep(4, 2, BOX_BYTES), "sent shares; 3 are", **abort),
         case("a box of nobody", lost, "to", near_3, M.INBOX, claim(4, b"\x0f", BOX_BYTES), "advertised no keys"),
         case("without this one", plain, "to", 0, M.SURVIVORS, put(4, b"\x1e"), "not in"),

@@ -175,7 +175,7 @@ def test_what_is_no_longer_needed_is_forgotten(local_round, make_parameters):
 
     assert kept() == {"seed", "mask", "seal", "vector"}
     made.until(ServerState.SHARES)
-    assert kept() == {"seed", "mask", "vector"}
+    assert kept() == {"seed", "vector"}
     made.until(ServerState.INPUTS)
     assert kept() == set()
     other = local_round(make_parameters(), VECTORS).until(ServerState.SHARES).clients[0]
@@ -189,7 +189,7 @@ def test_secrets_never_show_and_never_travel(local_round, make_parameters):
     client = made.clients[0]
     memory = client._memory
     for shown in (repr(client), str(client), repr(memory), repr(client._steps)):
-        for secret in (memory.seed, memory.mask_private, memory.opening_keys[:32]):
+        for secret in (memory.seed, memory.pair_seeds[:32], memory.opening_keys[:32]):
             assert secret.hex() not in shown
             assert repr(secret)[2:-1] not in shown
     assert repr(client) == "Client(0 of 6, SHARED)"

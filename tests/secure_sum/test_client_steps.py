@@ -8,6 +8,8 @@ import pytest
 from mapveil_client.canonical_cbor import decode as decode_values
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.graph import make_ring
+from mapveil_client.secure_sum.keys import draw_graph_seed
 from mapveil_client.secure_sum.messages import BOX_BYTES, SHARE_BYTES, encode, read_set, write_set
 from mapveil_client.secure_sum.states import Abort, ClientState, Message, PeerFault, ServerState
 
@@ -43,22 +45,56 @@ def test_a_roster_must_make_sense(local_round, make_parameters):
     refuses(client, with_fields(p, data, seed, present, keys[:-64]), "256 bytes for 5 slots")
     refuses(client, with_fields(p, data, seed, b"\xff", keys), "members past 4")
     peer = int(made.server._ring.neighbours[0, 0])
-    no_seal_key = keys[:32] + bytes(32) + keys[64:]
-    refuses(client, with_fields(p, data, seed, present, no_seal_key), f"key of client {peer} that is no key")
+    for at in (0, 32):  # mask key, seal key
+        no_key = keys[:at] + bytes(32) + keys[at + 32 :]
+        refuses(client, with_fields(p, data, seed, present, no_key), f"key of client {peer} that is no key")
 
 
-def test_a_mask_key_that_is_no_key_shows_when_it_is_used(local_round, make_parameters):
-    p = make_parameters()
-    made = local_round(p, VECTORS).until(ServerState.KEYS)
+def test_the_roster_of_an_active_round_is_every_clients_own(local_round, active):
+    made = local_round(active, VECTORS, stays=[9, 9, 9, 9, 0, 9]).until(ServerState.KEYS)
     made.deliver()
     made.close()
-    seed, present, keys = fields(made.outbox[0])
-    made.outbox[0] = with_fields(p, made.outbox[0], seed, present, bytes(32) + keys[32:])
+    client, data = made.clients[0], made.outbox[0]
+    graph, present, keys = fields(data)
+    assert graph[32 + 4 * 32 : 32 + 5 * 32] == bytes(32)
+
+    def lists(entry: int, part: bytes, at: int = 0) -> bytes:
+        start = 32 + entry * 32 + at
+        return with_fields(active, data, graph[:start] + part + graph[start + len(part) :], present, keys)
+
+    for at in (0, 16):
+        refuses(client, lists(0, bytes(16), at), "other keys of client 0 than")
+        refuses(client, lists(2, bytes(16), at), "other keys of client")
+    refuses(client, lists(4, bytes(31) + b"\x01"), "other keys of client")
+    refuses(client, lists(2, graph[32 + 3 * 32 :][:16]), "lists one identity twice")
+    refuses(client, with_fields(active, data, graph[:-32], present, keys), "graph of 192 bytes")
+    few = write_set(np.array([1, 1, 1, 0, 0], dtype=np.bool_))
+    refuses(client, with_fields(active, data, graph, few, keys[: 3 * 160]), "other keys of client")
+
+
+def test_clients_that_were_shown_different_graphs_share_nothing(local_round, active):
+    made = local_round(active, VECTORS).until(ServerState.KEYS)
+    made.deliver()
+    made.close()
+    graph, *rest = fields(made.outbox[0])
+    # The server's own bytes: every order of these six is a complete graph, so that the slots are the same set.
+    made.outbox[0] = with_fields(active, made.outbox[0], bytes(32) + graph[32:], *rest)
+    with pytest.raises(PeerFault, match="other keys of client"):
+        made.answer()
+    rng = Randomness(3)
+    while True:  # another seed that leaves this client's slots as they were
+        other = rng.words(32, np.uint8).tobytes() + graph[32:]
+        ring = make_ring(6, 5, draw_graph_seed(active, other))
+        if ring.neighbours[0].tolist() == made.server._ring.neighbours[0].tolist():
+            break
+    made.outbox[0] = with_fields(active, made.outbox[0], other, *rest)
     made.answer()
     made.deliver()
     made.close()
-    peer = int(made.server._ring.neighbours[0, 0])
-    refuses(made.clients[0], made.outbox[0], f"key of client {peer} that is no key")
+    made.answer()
+    assert not any(read_set(made.clients[0]._memory.readable, 5))
+    for client in made.clients[1:]:
+        assert int(read_set(client._memory.readable, 5).sum()) == 4
 
 
 def test_too_few_neighbours_end_it(local_round, make_parameters):

@@ -22,23 +22,33 @@ from mapveil_client.secure_sum.states import PeerFault
 
 A, B = (X25519PrivateKey.from_private_bytes(bytes([i]) * 32) for i in (1, 2))
 PAIRS = (Purpose.PAIR_MASK, Purpose.SEALING)
+SEED = bytes(32)
+SMALL_ORDERS = [
+    *(number.to_bytes(32, "little") for number in (0, 1, 2**255 - 20, 2**255 - 19, 2**255 - 18)),
+    bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),
+    bytes.fromhex("5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157"),
+]
 PUBLIC_A, PUBLIC_B = (key.public_key().public_bytes_raw() for key in (A, B))
+SAME_AS_B = PUBLIC_B[:31] + bytes([PUBLIC_B[31] | 128])  # X25519 ignores the highest bit: the same secret
 
 
 def test_both_ends_derive_the_same(make_parameters):
     p = make_parameters()
     for purpose in PAIRS:
-        assert pair_key(p, purpose, A, PUBLIC_B, 3, 5) == pair_key(p, purpose, B, PUBLIC_A, 5, 3)
+        assert pair_key(p, purpose, SEED, A, PUBLIC_B, 3, 5) == pair_key(p, purpose, SEED, B, PUBLIC_A, 5, 3)
 
 
 def test_a_known_answer_made_without_this_code(make_parameters):
     p = make_parameters()
     shared = A.exchange(X25519PrivateKey.from_private_bytes(bytes([2]) * 32).public_key())
     name = b"mapveil secure sum\x00\x01\x00\x01" + b"\x00\x00\x00\x05round" + b"\x00\x00\x00\x20" + p.digest
-    name += b"\x00\x00\x00\x04\x00\x00\x00\x03" + b"\x00\x00\x00\x04\x00\x00\x00\x05"
-    assert name == info(Purpose.PAIR_MASK, b"round", p.digest, bytes([0, 0, 0, 3]), bytes([0, 0, 0, 5]))
+    name += b"\x00\x00\x00\x20" + SEED
+    name += b"\x00\x00\x00\x04\x00\x00\x00\x03" + b"\x00\x00\x00\x20" + PUBLIC_A
+    name += b"\x00\x00\x00\x04\x00\x00\x00\x05" + b"\x00\x00\x00\x20" + PUBLIC_B
+    ends = bytes([0, 0, 0, 3]), PUBLIC_A, bytes([0, 0, 0, 5]), PUBLIC_B
+    assert name == info(Purpose.PAIR_MASK, b"round", p.digest, SEED, *ends)
     wanted = HKDF(algorithm=SHA256(), length=32, salt=None, info=name).derive(shared)
-    assert pair_key(p, Purpose.PAIR_MASK, A, PUBLIC_B, 3, 5) == wanted
+    assert pair_key(p, Purpose.PAIR_MASK, SEED, A, PUBLIC_B, 3, 5) == wanted
 
 
 def test_everything_derived_differs(make_parameters):
@@ -47,10 +57,15 @@ def test_everything_derived_differs(make_parameters):
     for p in (make_parameters(), make_parameters(round_id=b"other"), make_parameters(context=b"other")):
         for client in (3, 4):
             made += [
-                *(pair_key(p, purpose, A, PUBLIC_B, client, 5) for purpose in PAIRS),
+                *(
+                    pair_key(p, purpose, graph, A, public, client, 5)
+                    for purpose in PAIRS
+                    for graph in (SEED, seed)
+                    for public in (PUBLIC_B, SAME_AS_B)
+                ),
                 *(self_mask_seed(p, client, seed), seed_commitment(p, client, seed)),
             ]
-        pair = pair_key(p, Purpose.SEALING, A, PUBLIC_B, 1, 2)
+        pair = pair_key(p, Purpose.SEALING, SEED, A, PUBLIC_B, 1, 2)
         made += [pair, sealing_key(pair, 1, 2), sealing_key(pair, 2, 1)]
     assert len(set(made)) == len(made)
     assert {len(key) for key in made} == {32}
@@ -69,8 +84,10 @@ def test_one_of_a_pair_adds_and_the_other_subtracts():
     assert pair_mask_sign(5, 3) == -1
 
 
-@pytest.mark.parametrize("public", [bytes(32), b"\x01" + bytes(31)])
+@pytest.mark.parametrize("public", SMALL_ORDERS, ids=lambda public: public.hex()[:8])
 def test_keys_of_small_order_are_refused(make_parameters, public):
     for purpose in PAIRS:
         with pytest.raises(PeerFault, match="no shared secret"):
-            pair_key(make_parameters(), purpose, A, public, 1, 2)
+            pair_key(make_parameters(), purpose, SEED, A, public, 1, 2)
+        with pytest.raises(PeerFault, match="no shared secret"):
+            pair_key(make_parameters(), purpose, SEED, A, public[:31] + bytes([public[31] | 128]), 1, 2)

@@ -7,6 +7,8 @@ import pytest
 
 from mapveil.secure_sum.server import Outbox, Server
 from mapveil_client.canonical_cbor import decode as decode_values
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.messages import BOX_BYTES, SHARE_BYTES, encode, largest, read_set, write_set
 from mapveil_client.secure_sum.states import Abort, Message, OwnFault, PeerFault, ServerState
 
@@ -87,6 +89,15 @@ def test_keys_must_be_signed_by_an_enrolled_device(local_round, make_parameters)
     server = Server(p, made.graph_seed, enrolled=lambda client, public: publics.get(client) == public)
     refuses(server, 2, made.pending[2], "not enrolled")
     server.receive(3, made.pending[3])
+
+
+def test_an_identity_takes_part_once_in_an_active_round(local_round, active):
+    made = local_round(active, VECTORS)
+    made.start()
+    made.server.receive(2, made.pending[2])
+    again = Client(active, 3, VECTORS[3], Randomness(5), identity=made.identities[2]).advertise()
+    refuses(made.server, 3, again, "an identity that another client advertised")
+    made.server.receive(3, made.pending[3])
 
 
 def test_boxes_inputs_and_answers_must_fit(local_round, make_parameters):

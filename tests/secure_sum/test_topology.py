@@ -75,11 +75,11 @@ def test_each_share_is_held_by_the_right_neighbour(toy_round):
 
 
 def test_neighbours_know_each_other_and_nobody_else(toy_round):
+    toy_round.until(ServerState.SHARES)
     graph = toy_round.server._ring.neighbours
     for client in range(0, 600, 37):
         for slot, peer in enumerate(graph[client].tolist()):
             assert graph[peer].tolist().index(client) == 15 - slot
-    toy_round.until(ServerState.SHARES)
     present = toy_round.stays >= 1
     for client in np.flatnonzero(present)[::50].tolist():
         seed, there, keys_given = decode(toy_round.outbox[client])[4:]

@@ -11,9 +11,10 @@ import pytest
 
 import mapveil_client.secure_sum.states
 from mapveil.secure_sum.server import Server
+from mapveil_client.canonical_cbor import decode
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.graph import harary_graph, permutation
-from mapveil_client.secure_sum.keys import Identity
+from mapveil_client.secure_sum.keys import Identity, draw_graph_seed
 from mapveil_client.secure_sum.states import ClientState, ServerState
 
 HERE = Path(__file__).resolve().parent
@@ -37,7 +38,7 @@ class Playback:
 
     def __init__(self, vector: dict) -> None:
         self.parameters = GENERATOR.parameters_of(vector)
-        self.server = Server(self.parameters, bytes.fromhex(vector["graph_seed"]))
+        self.server = Server(self.parameters, bytes.fromhex(vector["server_seed"]))
         self.clients = [
             Client(
                 self.parameters,
@@ -93,7 +94,13 @@ def test_the_total_is_the_sum_and_the_graph_that_of_the_seed(name):
     settings = vector["parameters"]
     rows = [vector["clients"][i]["vector"] for i in vector["included"]]
     assert vector["total"] == [sum(column) % 2 ** settings["bits"] for column in zip(*rows, strict=True)]
-    order = permutation(settings["clients"], bytes.fromhex(vector["graph_seed"]))
+    roster = next(event for event in vector["events"] if "to" in event)
+    graph = decode(bytes.fromhex(roster["message"]))[4]
+    assert graph[:32].hex() == vector["server_seed"]
+    seed = draw_graph_seed(GENERATOR.parameters_of(vector), graph)
+    assert (graph == seed) is not settings["active"]
+    assert vector["graph_seed"] == seed.hex()
+    order = permutation(settings["clients"], seed)
     assert vector["order"] == order.tolist()
     assert vector["neighbours"] == harary_graph(settings["clients"], settings["neighbours"], order).tolist()
 

@@ -24,7 +24,13 @@ from mapveil.secure_sum.server_unmask import Collected, Fault, recover, unmask
 from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum import messages
 from mapveil_client.secure_sum.graph import Ring, make_ring
-from mapveil_client.secure_sum.keys import Enrolled, key_statement, signed_by, survivor_statement
+from mapveil_client.secure_sum.keys import (
+    Enrolled,
+    draw_graph_seed,
+    key_statement,
+    signed_by,
+    survivor_statement,
+)
 from mapveil_client.secure_sum.masks import agree, word_type
 from mapveil_client.secure_sum.messages import write_set
 from mapveil_client.secure_sum.round_parameters import RoundParameters
@@ -82,7 +88,7 @@ class Server:
     parameters : RoundParameters
         Parameters of the round.
     graph_seed : bytes
-        32 uniform bytes, drawn for this round only.
+        32 uniform bytes, drawn for this round only. In an active round the graph also follows from everybody's keys.
     enrolled : callable (int, bytes) -> bool, optional
         Whether an identity belongs to the device enrolled as that client; every identity by default.
     """
@@ -94,7 +100,8 @@ class Server:
         self.parameters = parameters
         self._graph_seed = graph_seed
         self._enrolled = enrolled
-        self._ring: Ring = make_ring(n, k, graph_seed)
+        self._graph = b""  # as the roster says it
+        self._ring: Ring  # drawn when all keys are in
         self.faults: list[Fault] = []  # clients that contradict others, known once the answers are closed
         self._state = ServerState.KEYS
         self._asked: BoolArray = np.ones(n, dtype=np.bool_)
@@ -163,10 +170,12 @@ class Server:
 
     def _keeper(self, message: Message, client: int, fields: list[bytes]) -> Callable[[], None]:
         p = self.parameters
-        slots = self._ring.neighbours[client]
         if message is Message.ADVERTISE:
             keys = _check_keys(p, client, fields[0], self._enrolled)
+            if p.active and np.any(np.all(self._keys[:, messages.PRINT] == keys[messages.PRINT], axis=1)):
+                raise PeerFault("an identity that another client advertised; expected one client per device")
             return partial(setitem, self._keys, client, keys)
+        slots = self._ring.neighbours[client]
         if message is Message.SHARES:
             boxes = messages.rows_by_slot(fields[0], self._present[slots], messages.BOX_BYTES, "boxes")
             return partial(setitem, self._boxes, client, boxes)
@@ -179,7 +188,7 @@ class Server:
 
             return add
         if message is Message.CONSENT:
-            statement = survivor_statement(p, self._graph_seed, self._included)
+            statement = survivor_statement(p, self._ring.seed, self._included)
             signature = _check_consent(self._keys[client], fields[0], statement)
             return partial(setitem, self._signatures, client, signature)
         given, shares = _check_answer(fields[0], fields[1], self._sharing[slots])
@@ -215,6 +224,10 @@ class Server:
     def _close(self) -> Outbox:
         state, n = self._state, self.parameters.clients
         if state is ServerState.KEYS:
+            listed = messages.commit_roster(self._keys).tobytes() if self.parameters.active else b""
+            self._graph = self._graph_seed + listed
+            seed = draw_graph_seed(self.parameters, self._graph)
+            self._ring = make_ring(n, self.parameters.neighbours, seed)
             self._check_left("advertised keys", self._arrived)
             self._present = self._arrived
             self._boxes = np.zeros((*self._ring.neighbours.shape, messages.BOX_BYTES), dtype=np.uint8)
@@ -276,7 +289,7 @@ class Server:
         slots = self._ring.neighbours[client]
         there = self._present[slots]
         keys = self._keys[slots[there]].tobytes()
-        return self._write(Message.ROSTER, client, self._graph_seed, write_set(there), keys)
+        return self._write(Message.ROSTER, client, self._graph, write_set(there), keys)
 
     def _inbox(self, boxes: ByteArray) -> Callable[[int], bytes]:
         mirror = np.arange(self.parameters.neighbours)[::-1]  # this client's slot in its neighbours'

@@ -155,7 +155,15 @@ def _take_pair_masks_off(
     neighbours = ring.neighbours[client]
     left = neighbours[collected.included[neighbours]].tolist()
     seeds = [
-        pair_key(parameters, Purpose.PAIR_MASK, key, collected.keys[other, MASK_KEY].tobytes(), client, other)
+        pair_key(
+            parameters,
+            Purpose.PAIR_MASK,
+            ring.seed,
+            key,
+            collected.keys[other, MASK_KEY].tobytes(),
+            client,
+            other,
+        )
         for other in left
     ]
     signs = [-pair_mask_sign(other, client) for other in left]

@@ -7,7 +7,8 @@ Deviation: the consistency check signs the whole set of survivors, as Bonawitz e
 instead of each neighbour's presence; a bit per client is cheap at the size of a shard, and every
 client can then count the survivors and check that their graph is connected.
 
-Deviation: the server draws the graph, as in algorithm 2, in an active round too.
+Deviation: in an active round the graph is that of algorithm 2 too, from a hash of everybody's keys; clients do not
+choose their neighbours, as in algorithm 3.
 """
 
 from __future__ import annotations

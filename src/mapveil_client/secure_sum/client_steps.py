@@ -20,6 +20,7 @@ from mapveil_client.secure_sum.graph import make_ring
 from mapveil_client.secure_sum.keys import (
     Enrolled,
     Identity,
+    draw_graph_seed,
     key_statement,
     pair_key,
     pair_mask_sign,
@@ -40,6 +41,8 @@ from mapveil_client.secure_sum.messages import (
     SHARE_BYTES,
     SIGNATURE,
     SIGNATURE_BYTES,
+    commit_roster,
+    read_roster,
     read_set,
     roster_entry_bytes,
     rows_by_slot,
@@ -81,11 +84,11 @@ class Memory(Secret):
     # Packed.
     vector: bytes = _held(lambda p: packed_size(p.length, p.bits), _C.FRESH, _C.ADVERTISED, _C.SHARED)
     seed: bytes = _held(_key, _C.ADVERTISED, _C.SHARED)  # of the mask that the client adds alone
-    mask_private: bytes = _held(_key, _C.ADVERTISED, _C.SHARED)
+    mask_private: bytes = _held(_key, _C.ADVERTISED)
     seal_private: bytes = _held(_key, _C.ADVERTISED)
     graph_seed: bytes = _held(_key, _C.SHARED, _C.MASKED, _C.CONSENTED)
     present: bytes = _held(_slot_set, _C.SHARED)  # slots whose neighbour advertised
-    mask_keys: bytes = _held(_slots(KEY_BYTES), _C.SHARED)  # public, by slot
+    pair_seeds: bytes = _held(_slots(KEY_BYTES), _C.SHARED)  # of the mask with each slot
     opening_keys: bytes = _held(_slots(KEY_BYTES), _C.SHARED)  # of the box from each slot
     # Public, by slot.
     identities: bytes = _held(
@@ -176,51 +179,72 @@ class ClientSteps:
             _read_private(key).public_key().public_bytes_raw() for key in (mask_private, seal_private)
         )
         if self.identity is not None:
-            keys += self.identity.public + self._sign(key_statement(self.parameters, self.client, keys))
+            keys += self.identity.public + self.identity.sign(
+                key_statement(self.parameters, self.client, keys)
+            )
         seed = drawn[2 * KEY_BYTES :]
         return Outcome(Memory(mask_private=mask_private, seal_private=seal_private, seed=seed), (keys,))
 
-    def share(self, memory: Memory, graph_seed: bytes, present: bytes, keys: bytes) -> Outcome:
+    def share(self, memory: Memory, graph: bytes, present: bytes, keys: bytes) -> Outcome:
         """Seal to each neighbour its shares of the seed and of the mask key."""
         p = self.parameters
         there = read_set(present, p.neighbours)
         entries = rows_by_slot(keys, there, roster_entry_bytes(p), "keys")
         self._enough(there, "advertised keys")
+        graph_seed = draw_graph_seed(p, graph)
         peers = self._neighbours(graph_seed)
         slots = [int(slot) for slot in np.flatnonzero(there)]
+        private = [_read_private(key) for key in (memory.mask_private, memory.seal_private)]
+        if p.active:
+            self._check_roster(graph, private[0].public_key().public_bytes_raw(), peers, entries)
         if p.signed:
             for slot in slots:
                 self._check_keys(peers[slot], entries[slot].tobytes())
-        private = _read_private(memory.seal_private)
-        pair_keys = {
-            slot: self._pair_key(Purpose.SEALING, private, entries[slot, SEAL_KEY].tobytes(), peers[slot])
-            for slot in slots
-        }
+
+        def agree(purpose: Purpose, private: X25519PrivateKey, part: slice, slot: int) -> bytes:
+            public, peer = entries[slot, part].tobytes(), peers[slot]
+            try:
+                return pair_key(p, purpose, graph_seed, private, public, self.client, peer)
+            except PeerFault:
+                raise PeerFault(f"the server gave a key of client {peer} that is no key") from None
+
         secrets = np.frombuffer(memory.seed + memory.mask_private, dtype=np.uint8).reshape(2, KEY_BYTES)
         shares = split_secrets(secrets, p.neighbours, p.threshold, self.rng).astype("<u2")
         plain = np.ascontiguousarray(shares.transpose(1, 0, 2))
         boxes = []
-        opening = bytearray(KEY_BYTES * p.neighbours)
-        for slot, pair in pair_keys.items():
+        opening, pair_seeds = bytearray(KEY_BYTES * p.neighbours), bytearray(KEY_BYTES * p.neighbours)
+        for slot in slots:
+            part = slice(slot * KEY_BYTES, (slot + 1) * KEY_BYTES)
+            pair_seeds[part] = agree(Purpose.PAIR_MASK, private[0], MASK_KEY, slot)
+            pair = agree(Purpose.SEALING, private[1], SEAL_KEY, slot)
             key = sealing_key(pair, self.client, peers[slot])
             boxes.append(seal(key, plain[slot].tobytes(), p.digest, p.cipher))
-            opening[slot * KEY_BYTES : (slot + 1) * KEY_BYTES] = sealing_key(pair, peers[slot], self.client)
+            opening[part] = sealing_key(pair, peers[slot], self.client)
         kept = Memory(
             seed=memory.seed,
-            mask_private=memory.mask_private,
             graph_seed=graph_seed,
             present=present,
-            mask_keys=entries[:, MASK_KEY].tobytes(),
+            pair_seeds=bytes(pair_seeds),
             opening_keys=bytes(opening),
             identities=entries[:, IDENTITY].tobytes() if p.signed else b"",
         )
         return Outcome(kept, (b"".join(boxes),))
 
-    def _pair_key(self, purpose: Purpose, private: X25519PrivateKey, public: bytes, peer: int) -> bytes:
-        try:
-            return pair_key(self.parameters, purpose, private, public, self.client, peer)
-        except PeerFault:
-            raise PeerFault(f"the server gave a key of client {peer} that is no key") from None
+    def _check_roster(
+        self, graph: bytes, mask_key: bytes, peers: list[int], entries: npt.NDArray[np.uint8]
+    ) -> None:
+        """Refuse a roster whose hash this device did not help to fix, or other neighbours' keys than it lists."""
+        listed, advertised = read_roster(graph)
+        own = np.zeros((1, entries.shape[1]), dtype=np.uint8)
+        own[0, MASK_KEY] = np.frombuffer(mask_key, dtype=np.uint8)
+        own[0, IDENTITY] = np.frombuffer(self._signer.public, dtype=np.uint8)
+        around = [self.client, *peers]
+        other = np.any(listed[around] != commit_roster(np.concatenate([own, entries])), axis=1)
+        if np.any(other):
+            peer = around[int(np.argmax(other))]
+            raise PeerFault(f"the server's roster lists other keys of client {peer} than that client's own")
+        if (count := int(np.count_nonzero(advertised))) < self.parameters.minimum:
+            raise Abort(f"{count} clients advertised keys; {self.parameters.minimum} are promised at least")
 
     def _check_keys(self, peer: int, entry: bytes) -> None:
         """Refuse a neighbour's keys that its device did not sign."""
@@ -242,7 +266,6 @@ class ClientSteps:
         peers = self._neighbours(memory.graph_seed)
         readable = sent.copy()
         shares = np.zeros((p.neighbours, 2 * SHARE_BYTES), dtype=np.uint8)
-        private = _read_private(memory.mask_private)
         seeds, signs = [self_mask_seed(p, self.client, memory.seed)], [1]
         for slot in np.flatnonzero(sent):
             part = slice(slot * KEY_BYTES, (slot + 1) * KEY_BYTES)
@@ -252,7 +275,7 @@ class ClientSteps:
             except PeerFault:
                 # Its sender may be to blame: others can answer for it, so this client goes on without.
                 readable[slot] = False
-            seeds.append(self._pair_key(Purpose.PAIR_MASK, private, memory.mask_keys[part], peers[slot]))
+            seeds.append(memory.pair_seeds[part])
             signs.append(pair_mask_sign(self.client, peers[slot]))
         masked = vector.copy()
         add_masks(masked, seeds, signs, p.cipher)
@@ -285,7 +308,7 @@ class ClientSteps:
         if not p.active:
             return self._answer(memory, neighbours)
         kept = replace(memory, included=included)
-        return Outcome(kept, (self._sign(survivor_statement(p, memory.graph_seed, members)),))
+        return Outcome(kept, (self._signer.sign(survivor_statement(p, memory.graph_seed, members)),))
 
     def confirm(self, memory: Memory, signers: bytes, signatures: bytes) -> Outcome:
         """Answer once t neighbours have signed the same survivors that this client did."""
@@ -313,7 +336,8 @@ class ClientSteps:
         chosen = np.where(included[:, None], held[:, 0], held[:, 1])
         return Outcome(Memory(), (write_set(given), chosen[given].tobytes()))
 
-    def _sign(self, statement: bytes) -> bytes:
+    @property
+    def _signer(self) -> Identity:
         if self.identity is None:
             raise OwnFault(f"client {self.client} has no identity to sign with; a signed round needs one")
-        return self.identity.sign(statement)
+        return self.identity

@@ -29,29 +29,23 @@ out with probability :math:`2^{-\eta}` at most:
 
 3. the sum comes out: :math:`n \Pr[X(n - 1, d, k) > k - t] \le 2^{-\eta}`.
 
-Against a malicious server, about who dropped out (``active``), 1 is replaced by the stronger
+Against a malicious server (``active``) 1 is replaced by the stronger
 
-4. no client has too many corrupt neighbours on one side:
-   :math:`n \Pr[X(n, c, h) \ge t - h] \le 2^{-\sigma - 1}`.
+4. no client has too many corrupt neighbours on one side, in any graph of :math:`2^g` that the server can try
+   (:math:`g` is :data:`GRINDING`): :math:`2^g n \Pr[X(n, c, h) \ge t - h] \le 2^{-\sigma - 1}`;
+5. few honest neighbours can be left out: :math:`(n - c)(6 t - 7 h) > 2 c (7 h - 3 t)`.
 
-Why 4 suffices, where the ring was ordered at random and clients were told rightly which neighbours sent
-shares. An honest client consents to one set of survivors, answers only where t neighbours consent to the
-same, and gives one share for each neighbour; a corrupt one gives both. So both secrets of client i need
-:math:`2 t \le k + c_i` for its :math:`c_i` corrupt neighbours, while 4 gives :math:`c_i \le 2 (t - h - 1)`.
-And say the server could learn the sums of two sets A and B of honest clients apart. Whoever helps to take
-i's own mask off has a mask in common with i, so it is in i's set or corrupt, and t of them are needed. Take
-i of A and j of B such that between them on the ring nobody is in A or B. Members of A and B, and the corrupt,
-share the h places behind i (seen from j), and the h places behind j. Counting the helpers of both gives
-:math:`2 t \le k + c' + c''`, where :math:`c'` are the corrupt within h places from i towards j, and
-:math:`c''` from j towards i; but 4 makes each at most :math:`t - h - 1`.
+Then no client's two secrets are known to the server, and every sum that it learns holds more than half of the honest
+clients of one roster. ``docs/explanation/secure-sums.md`` has the proof.
 
 In the complete graph, k = n - 1, nothing is left to chance: 1 reads :math:`t > c`, 3 reads
-:math:`t \le k - d`, and 4 reads :math:`2 t > k + c`.
+:math:`t \le k - d`, and 4 and 5 read :math:`2 t > k + c`.
 
 Source: Bell et al. (2020), section 3, as the authors' own implementation computes it (Federated Compute,
 ``graph_parameter_finder``, 2020). Deviations: neighbours are drawn from n - 1 clients, not n, and in 2 a run
-ends beside survivors; both are exact and move a few of its results by a step or two. And 4, where it asks
-:math:`2 t > k + c_i` only, which does not keep a malicious server from splitting the ring.
+ends beside survivors; both are exact and move a few of its results by a step or two. And 4 and 5, where it asks
+:math:`2 t > k + c_i` only, for one graph: that keeps a malicious server neither from splitting the ring, nor from
+trying graphs.
 """
 
 import functools
@@ -122,6 +116,7 @@ def harary_graph(
 class Ring(NamedTuple):
     """The graph drawn from one seed. Arrays are shared and read-only."""
 
+    seed: bytes
     order: IntArray  # the client at each place of the ring
     neighbours: npt.NDArray[np.int32]  # of each client, by slot, shape (n, k)
 
@@ -143,12 +138,16 @@ class Ring(NamedTuple):
 
 @functools.lru_cache(maxsize=2)
 def make_ring(clients: int, neighbours: int, seed: bytes) -> Ring:
-    """Draw the graph of a round of n clients with k neighbours each from the server's seed, 32 uniform bytes."""
+    """Draw the graph of a round of n clients with k neighbours each from a seed of 32 bytes."""
     order = permutation(clients, seed)
     made = harary_graph(clients, neighbours, order)
     order.flags.writeable = made.flags.writeable = False
-    return Ring(order, made)
+    return Ring(seed, order, made)
 
+
+GRINDING = 40
+"""Logarithm of the number of graphs that a malicious server can try: each costs a hash of the whole roster, and n / 2
+blocks of AES, in the time between the last honest device's keys and the roster."""
 
 _LARGEST = 4096
 """No graph of more neighbours is tried, short of the complete one."""
@@ -222,6 +221,12 @@ def _log_split(clients: int, gone: int, largest: int) -> FloatArray:
     return split
 
 
+def _holds_most(clients: int, corrupt: int, half: int, threshold: int) -> bool:
+    """Condition 5."""
+    kept, lost = (clients - corrupt) * (6 * threshold - 7 * half), 2 * corrupt * (7 * half - 3 * threshold)
+    return kept > lost
+
+
 def _complete(clients: int, corrupt: int, dropped: int, active: bool) -> Neighbourhood | None:
     """The complete graph, where nothing is left to chance."""
     neighbours = clients - 1
@@ -257,12 +262,13 @@ def _choose(
         if split[half] > half_failure:
             continue
         if active:
-            least = half + _least(side_urn.log_tail(half), half_failure - each)
+            least = half + _least(side_urn.log_tail(half), half_failure - GRINDING * math.log(2) - each)
         else:
             least = _least(corrupt_urn.log_tail(neighbours), half_failure - each)
         lost = _least(dropped_urn.log_tail(neighbours), -eta * math.log(2) - each) - 1
-        if (least := max(least, _LOWEST)) <= neighbours - lost:
-            return Neighbourhood(neighbours, least)
+        for threshold in range(max(least, _LOWEST), neighbours - lost + 1):
+            if not active or _holds_most(clients, corrupt, half, threshold):
+                return Neighbourhood(neighbours, threshold)
     if clients - 1 > _LARGEST:
         return None
     return _complete(clients, corrupt, dropped, active)
@@ -291,7 +297,7 @@ def choose_neighbourhood(
     sigma, eta : int
         Security fails with probability :math:`2^{-\sigma}`, the sum with :math:`2^{-\eta}`.
     active : bool
-        Whether the server may be malicious, about who dropped out.
+        Whether the server may be malicious.
 
     Returns
     -------

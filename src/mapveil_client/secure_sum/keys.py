@@ -44,6 +44,7 @@ def _named(parameters: RoundParameters, purpose: Purpose, *parts: bytes) -> byte
 def pair_key(
     parameters: RoundParameters,
     purpose: Purpose,
+    graph_seed: bytes,
     private: X25519PrivateKey,
     public: bytes,
     one: int,
@@ -51,16 +52,28 @@ def pair_key(
 ) -> bytes:
     """The key that two clients derive for a purpose, from one's private key and the other's public key; 32 bytes.
 
-    ``PAIR_MASK``: the seed of the mask between them, from their mask keys. ``SEALING``: the source of their two
-    sealing keys, from their seal keys. Run by: both clients; the server, for a client whose mask key it rebuilt.
+    Both public keys and the seed of the graph are bound: clients that were shown different rosters share no mask and
+    open no box of each other. ``PAIR_MASK``: the seed of the mask between them, from their mask keys. ``SEALING``: the
+    source of their two sealing keys, from their seal keys. Run by: both clients; the server, for a client whose mask
+    key it rebuilt.
 
     Raises
     ------
     PeerFault
         The public key is no key of large order.
     """
-    pair = (_client_bytes(min(one, other)), _client_bytes(max(one, other)))
-    return agree(private, public, _named(parameters, purpose, *pair))
+    ends = sorted(((one, private.public_key().public_bytes_raw()), (other, public)))
+    pair = (part for client, key in ends for part in (_client_bytes(client), key))
+    return agree(private, public, _named(parameters, purpose, graph_seed, *pair))
+
+
+def draw_graph_seed(parameters: RoundParameters, graph: bytes) -> bytes:
+    """The seed of the neighbour graph, 32 bytes, from the field ``graph`` of the roster. Run by: both sides.
+
+    Where the server follows the protocol, ``graph`` is the seed. In an active round it also lists everybody who
+    advertised (:func:`mapveil_client.secure_sum.messages.commit_roster`), and the seed is its hash.
+    """
+    return hashlib.sha256(_named(parameters, Purpose.ROSTER, graph)).digest() if parameters.active else graph
 
 
 def pair_mask_sign(client: int, other: int) -> int:

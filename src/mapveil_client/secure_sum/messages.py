@@ -42,6 +42,10 @@ IDENTITY = slice(2 * KEY_BYTES, 3 * KEY_BYTES)
 SIGNATURE = slice(3 * KEY_BYTES, 3 * KEY_BYTES + SIGNATURE_BYTES)
 """Where each part of a client's keys stands; the last two in a signed round only."""
 
+_PRINT_BYTES = KEY_BYTES // 2
+"""Of an identity, and of a mask key: another key with this beginning takes 2^128 attempts to find."""
+PRINT = slice(IDENTITY.start, IDENTITY.start + _PRINT_BYTES)
+
 
 class Field(NamedTuple):
     """A byte string: ``each`` bytes, ``most`` times at most, and exactly so often where ``exact``."""
@@ -68,7 +72,7 @@ def _set(name: str, members: Callable[[RoundParameters], int]) -> Field:
 LAYOUTS: dict[Message, tuple[Field, ...]] = {
     Message.ADVERTISE: (Field("keys", roster_entry_bytes),),
     Message.ROSTER: (
-        Field("graph_seed", lambda _: KEY_BYTES),
+        Field("graph", lambda _: KEY_BYTES, lambda parameters: 1 + parameters.clients * parameters.active),
         _set("present", _neighbours),
         Field("keys", roster_entry_bytes, _neighbours, exact=False),
     ),
@@ -160,6 +164,36 @@ def decode(
             raise PeerFault(f"{message.name}'s {field.name} of {size} bytes; expected {wanted_size}")
         checked.append(value)
     return message, checked
+
+
+def commit_roster(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """List the clients that advertised ``keys``, shape (m, 160): 16 bytes of the identity and 16 of the mask key.
+
+    The identities show that no device stands in the list twice. The mask keys are fresh, so that nobody can hash the
+    list before the round.
+
+    Returns
+    -------
+    ndarray of uint8, shape (m, 32)
+        Zero for clients that advertised nothing.
+    """
+    return np.concatenate([keys[:, PRINT], keys[:, :_PRINT_BYTES]], axis=1)
+
+
+def read_roster(graph: bytes) -> tuple[npt.NDArray[np.uint8], BoolArray]:
+    """Read the list of an active round's ``graph``: shape (n, 32), and the clients that advertised, shape (n,).
+
+    Raises
+    ------
+    PeerFault
+        One identity stands in it twice.
+    """
+    listed = np.frombuffer(graph, dtype=np.uint8).reshape(-1, KEY_BYTES)[1:]
+    identities = np.ascontiguousarray(listed[:, :_PRINT_BYTES])
+    present = identities.any(axis=1)
+    if np.unique(identities[present], axis=0).shape[0] < int(np.count_nonzero(present)):
+        raise PeerFault("the server's roster lists one identity twice")
+    return listed, present
 
 
 def write_set(members: BoolArray) -> bytes:
