@@ -190,7 +190,7 @@ def read_roster(graph: bytes) -> tuple[npt.NDArray[np.uint8], BoolArray]:
     """
     listed = np.frombuffer(graph, dtype=np.uint8).reshape(-1, KEY_BYTES)[1:]
     identities = np.ascontiguousarray(listed[:, :_PRINT_BYTES])
-    present = identities.any(axis=1)
+    present: BoolArray = np.count_nonzero(identities, axis=1) > 0
     if np.unique(identities[present], axis=0).shape[0] < int(np.count_nonzero(present)):
         raise PeerFault("the server's roster lists one identity twice")
     return listed, present
