@@ -97,6 +97,7 @@ class Participation:
             self.memory.refuse(self.collection, reason)
             self.memory.save()
             raise DeviceRefusal(reason)
+        self._pin()
         self.memory.parts[self.collection] = Part(self.terms.digest.hex())
         self.memory.log.add("joined", f"{self.terms.trust}, {self.terms.method}", self.collection)
         self._save(None)
@@ -105,7 +106,14 @@ class Participation:
         features, policy, kept = self.terms.parameters, self.policy.random_features, self.memory.frequencies
         if kept is None or policy is None or not isinstance(features, FourierParameters):
             return None
-        return kept.refusal(policy, features.jitter_m)
+        return kept.refusal(policy, self.terms.features_query, features.jitter_m)
+
+    def _pin(self) -> None:
+        """Draw the frequencies for these terms where there are none: before the device looks where it is."""
+        features, policy = self.terms.parameters, self.policy.random_features
+        if self.memory.frequencies is None and policy and isinstance(features, FourierParameters):
+            query, jitter_m = self.terms.features_query, features.jitter_m
+            self.memory.frequencies = KeptFrequencies.draw(policy, query, jitter_m, self._rng)
 
     def report(self) -> bytes | None:
         """The one report of a collection without sums, the same bytes each time; None with nothing to report.
@@ -150,13 +158,15 @@ class Participation:
         reason = policy.refusal(query) or self._refusal_of_features()
         if reason is not None:
             raise self._leave(reason)
-        lon, lat, weights = self._whereabouts.visits(self.terms.cells, features.places)
-        if not lon.size:
-            return None
         if self.memory.frequencies is None:
-            self.memory.frequencies = KeptFrequencies.draw(policy, features.jitter_m, self._rng)
-            self.memory.save()
-        reports = Device(policy, self.memory.frequencies).answer(query, lon, lat, weights=weights)
+            raise self._leave("this device has no frequencies for a collection that it joined")
+        device = Device(policy, self.memory.frequencies)
+        lon, lat, weights = self._whereabouts.visits(self.terms.cells, features.places)
+        reports = device.answer(query, lon, lat, weights=weights)
+        self.memory.frequencies = kept = device.kept
+        bands = policy.bands_left(query, kept.multiples)
+        said = f"answer {kept.answers} of {policy.answers}; all together leave at least {bands:.3g} bands"
+        self.memory.log.add("charged", said, self.collection)
         return None if reports is None else feature_message.write_reports(reports, query)[0]
 
     def begin(self, announcement: RoundAnnouncement, shard: int, client: int) -> bytes:

@@ -102,6 +102,8 @@ def test_it_says_what_the_score_does_not(report: LocalisationReport) -> None:
     listed = next(verdict for (_, knows), verdict in rows.items() if "exact places" in knows)
     assert (listed.error_m, listed.right) == (0.0, 1.0)
     assert any("exact phases tell exact places apart" in text for text in report.warnings)
+    assert report.pairs_named > 0.9
+    assert any("from the difference of two phases" in text for text in report.warnings)
     by = {(cost.features, cost.bandwidth_m): cost for cost in report.costs}
     assert set(by) == {(b, h) for b in (1, 3) for h in (75.0, 150.0, 300.0)}
     # Three features: the score sees kilometres, the server the place.
@@ -166,6 +168,7 @@ def test_an_offset_keeps_a_list_from_telling() -> None:
         answers=1,
     )  # fmt: skip
     assert made.servers[-1].verdict.right < 0.5
+    assert made.pairs_named == 0
     assert not any("exact phases" in text for text in made.warnings)
 
 

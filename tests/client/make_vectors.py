@@ -6,6 +6,7 @@ They are what the Python client makes; the browser device must make the same byt
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,10 @@ from mapveil_client.epsilon import odds, power
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import setting_fingerprint, write_reports
 from mapveil_client.random_features.feature_policy import Policy
-from mapveil_client.random_features.frequencies import offsets, unit_frequencies
+from mapveil_client.random_features.frequencies import KeptFrequencies, Pin, unit_frequencies
 from mapveil_client.random_features.kernels import kernel_named
 from mapveil_client.random_features.query import Query
-from mapveil_client.random_features.report import Visits, client_reports, digest, write_query
+from mapveil_client.random_features.report import Device, digest, write_query
 from mapveil_client.random_features.report import write_reports as write_features
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement, request_statement
@@ -180,13 +181,8 @@ def random_features() -> dict[str, Any]:
     for seed in range(5):
         stream = Randomness(seed)
         units = unit_frequencies(1, 1, law, 2, stream)
-        draws.append(
-            {
-                "seed": seed,
-                "units": units.ravel().tolist(),
-                "offset": offsets(1, 2, 1.0, stream).ravel().tolist(),
-            }
-        )
+        key = stream.words(32, np.uint8).tobytes()
+        draws.append({"seed": seed, "units": units.ravel().tolist(), "key": key.hex()})
     answers = []
     for name, jitter in (("quadtree 8", 0.0), ("quadtree 8", 30.0), ("tiles 15", 0.0), ("grid 3x200", 10.0)):
         tiling = tilings()[name]
@@ -200,31 +196,33 @@ def random_features() -> dict[str, Any]:
             options={"bandwidth_m": 120.0, "jitter_m": jitter},
         )
         for draw, (lon, lat) in zip(draws, places_in(tiling, 5), strict=True):
+            policy = Policy((120.0, 120.0), smallest_side=0.0)
             units = np.array(draw["units"]).reshape(2, 1, 1)
-            offset = jitter * np.array(draw["offset"]).reshape(2, 1)
-            x, y = map_points(tiling).projection.project(np.array([lon]), np.array([lat]))
-            inside = query.low[0] <= x[0] <= query.high[0] and query.low[1] <= y[0] <= query.high[1]
-            visits = Visits(np.stack([x, y])).moved(offset)
-            report = client_reports(units, visits, query)
+            kept = KeptFrequencies(units, bytes.fromhex(draw["key"]), Pin.of(policy, query, jitter))
+            report = Device(policy, kept).answer(query, lon, lat)
             answers.append(
                 {
                     "terms": terms.encode().decode(),
                     "digest": digest(query).hex(),
                     "units": draw["units"],
-                    "offset": draw["offset"],
+                    "key": draw["key"],
                     "lon": lon,
                     "lat": lat,
-                    "message": write_features(report, query)[0].hex() if inside else None,
+                    "message": None if report is None else write_features(report, query)[0].hex(),
                 }
             )
     city = tilings()["quadtree 8"]
     stretched = "+proj=cea +lat_ts=75.0 +lon_0=-73.965 +datum=WGS84 +units=m +no_defs"
     asked = {
         "the base": query_of(city, 100.0),
-        "five times": query_of(city, 20.0 * 5),
         "twice": query_of(city, 200.0),
+        "five times": query_of(city, 500.0),
         "smaller": query_of(city, 60.0),
-        "Lemma 3's": query_of(city, 100.0 * 5),
+        "another direction": replace(query_of(city, 100.0), bandwidth=(100.0, 60.0)),
+        "another region": query_of(mv.Quadtree(mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.84), 8), 100.0),
+        "another place": query_of(mv.Quadtree(SOUTH, depth=8), 100.0),
+        "a continent": query_of(mv.Quadtree(mv.Region.from_bbox(-94, 18, -54, 58), depth=8), 29_300.0),
+        "another grid": query_of(city, 100.0, grid=None),
         "two features": query_of(city, 100.0, features=2),
         "another kernel": query_of(city, 100.0, kernel="cauchy"),
         "a stretched plane": query_of(city, 100.0, crs=stretched),
@@ -234,11 +232,21 @@ def random_features() -> dict[str, Any]:
         ),
     }
     policy = Policy((100.0, 100.0))
+    first = KeptFrequencies.draw(policy, asked["the base"], 0.0, Randomness(0))
     refusals = [
-        {"why": why, "query": write_query(query).hex(), "refused": policy.refusal(query) is not None}
-        for why, query in asked.items()
+        {
+            "why": why,
+            "query": write_query(query).hex(),
+            "jitter": jitter,
+            "refused": (policy.refusal(query) or first.refusal(policy, query, jitter)) is not None,
+        }
+        for why, query, jitter in [
+            *((*each, 0.0) for each in asked.items()),
+            ("jitter", asked["the base"], 5.0),
+        ]
     ]
-    return {"draws": draws, "answers": answers, "base": 100.0, "refusals": refusals}
+    pin = {name: getattr(first.pin, name) for name in ("bandwidth", "crs", "low", "high")}
+    return {"draws": draws, "answers": answers, "pin": {**pin, "jitter": 0.0}, "refusals": refusals}
 
 
 def signatures() -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.memory import DeviceMemory, Part
 from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.random_features.frequencies import KeptFrequencies
+from mapveil_client.random_features.query import Query
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.vault import Vault
 
 KEY = bytes(range(32))
 POLICY = Policy((150.0, 150.0), features=3)
+QUERY = Query((150.0, 150.0), (0.0, 0.0), (12_000.0, 12_000.0))
 
 
 def filled(vault: Vault) -> DeviceMemory:
@@ -27,7 +30,7 @@ def filled(vault: Vault) -> DeviceMemory:
     memory.account.grant("a" * 32, Fraction(1, 3), lifetime=Fraction(1))
     memory.account.charge("a" * 32, 1, Fraction(1, 7), lifetime=Fraction(1))
     memory.parts["a" * 32] = Part("b" * 64, round=1, phase="inputs", answer=b"\x00\xff", machine=b"machine")
-    memory.frequencies = KeptFrequencies.draw(POLICY, 25.0, Randomness(3))
+    memory.frequencies = KeptFrequencies.draw(POLICY, QUERY, 25.0, Randomness(3))
     memory.refused["c" * 32] = "too dear"
     memory.log.add("refused", "too dear", "c" * 32)
     memory.save()
@@ -43,8 +46,10 @@ def test_everything_comes_back_after_a_restart(tmp_path: Path) -> None:
     assert again.parts == first.parts
     assert again.frequencies is not None
     assert first.frequencies is not None
-    for one, other in zip(again.frequencies.kept, first.frequencies.kept, strict=True):
-        assert one.tobytes() == other.tobytes()  # every digit: another frequency would narrow the place down
+    # Every digit: another frequency would narrow the place down.
+    assert again.frequencies.units.tobytes() == first.frequencies.units.tobytes()
+    assert again.frequencies.to_record() == first.frequencies.to_record()
+    assert again.frequencies.pin == first.frequencies.pin
 
 
 def test_identity_and_frequencies_are_drawn_once_and_differ_between_devices(tmp_path: Path) -> None:
@@ -79,16 +84,18 @@ def test_a_record_that_lacks_something_is_an_error(tmp_path: Path, name: str) ->
 
 
 def test_kept_frequencies_refuse_every_other_policy() -> None:
-    kept = KeptFrequencies.draw(POLICY, 25.0, Randomness(1))
-    assert kept.refusal(POLICY, 25.0) is None
-    for other, jitter in (
-        (Policy((150.0, 150.0), features=2), 25.0),
-        (Policy((150.0, 150.0), "laplace", features=3), 25.0),
-        (Policy((150.0,), features=3), 25.0),
-        (POLICY, 0.0),
+    kept = KeptFrequencies.draw(POLICY, QUERY, 25.0, Randomness(1))
+    assert kept.refusal(POLICY, QUERY, 25.0) is None
+    for change, jitter in (
+        ({"features": 2}, 25.0),
+        ({"kernel": "laplace"}, 25.0),
+        ({"bandwidth": (140.0, 140.0)}, 25.0),
+        ({}, 0.0),
     ):
-        assert kept.refusal(other, jitter)
-    assert np.array_equal(kept.take(1).units, kept.take(3).units[:, :, :1])
+        assert kept.refusal(replace(POLICY, **change), QUERY, jitter)
+    for query in (replace(QUERY, crs="EPSG:32618"), replace(QUERY, high=(12_000.0, 12_001.0))):
+        assert "region must be" in str(kept.refusal(POLICY, query, 25.0))
+    assert np.array_equal(kept.take(1), kept.take(3)[:, :, :1])
     with pytest.raises(PromiseError, match="features must be 1 to 3 on this device, got 4"):
         kept.take(4)
 

@@ -8,6 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
+from mapveil.random_features.fourier_kde import FourierKde
+from mapveil.random_features.map_points import map_points
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import MapveilError
@@ -290,7 +294,7 @@ def test_a_projection_answers_with_the_same_frequencies_for_ever(new_terms, new_
         identifier="2" * 32,
         options={"bandwidth_m": 500.0, "bands": 1},
     )
-    narrow = DevicePolicy(random_features=Policy((100.0, 100.0), bands=1))
+    narrow = DevicePolicy(random_features=Policy((100.0, 100.0), bands=1, ladder=True))
     device = new_device(first, memory=DeviceMemory.open(vault), policy=narrow)
     made = feature_message.read_reports([device.report()], first.features_query)
     again = new_device(second, 9, memory=DeviceMemory.open(vault), policy=narrow)
@@ -298,7 +302,37 @@ def test_a_projection_answers_with_the_same_frequencies_for_ever(new_terms, new_
     # Lemma 4: five times the bandwidth is a fifth of the frequency, on the same frequency vector.
     assert later.frequencies * 5 == pytest.approx(made.frequencies, rel=1e-12)
     assert abs(made.projections) == pytest.approx(1)
-    assert DeviceMemory.open(vault).account.spent == 0
+    kept = DeviceMemory.open(vault)
+    assert kept.account.spent == 0
+    assert kept.frequencies is not None
+    assert (kept.frequencies.answers, kept.frequencies.multiples) == (2, (1, 5))
+    lines = [line.text for line in kept.log.lines if line.event == "charged"]
+    assert [line.split(";")[0] for line in lines] == ["answer 1 of 8", "answer 2 of 8"]
+    assert float(lines[0].split()[-2]) == pytest.approx(5 * float(lines[1].split()[-2]), rel=0.01)
+
+
+def test_a_device_is_pinned_before_it_looks_where_it_is(new_terms, new_device) -> None:
+    """Outside the region too: otherwise a row of regions would find it. Its silence is counted as an answer."""
+    memory = DeviceMemory.open(rng=Randomness(2))
+    terms = new_terms(trust="random-features", method="fourier-kde", options={"bandwidth_m": 150.0})
+    device = new_device(terms, memory=memory, policy=FEATURES, places=Unseen())
+    assert memory.frequencies is not None
+    assert memory.frequencies.answers == 0
+    device._whereabouts = Whereabouts(np.array([2.35]), np.array([48.86]))
+    assert device.report() is None
+    assert memory.frequencies.answers == 1
+    paris = Quadtree(Region.from_bbox(2.2, 48.7, 2.5, 49.0), 8)
+    other = new_terms(
+        trust="random-features",
+        method="fourier-kde",
+        identifier="2" * 32,
+        options={"bandwidth_m": 150.0},
+        tiling=paris.to_dict(),
+        query=feature_message.write_query(FourierKde().query(map_points(paris), 150.0)),
+    )
+    device = new_device(other, memory=memory, policy=FEATURES, places=Unseen(), joined=False)
+    with pytest.raises(DeviceRefusal, match="region must be the one of this device's first query"):
+        device.join()
 
 
 def test_projections_outside_the_policy_are_refused_unlooked(new_terms, new_device) -> None:
@@ -309,7 +343,7 @@ def test_projections_outside_the_policy_are_refused_unlooked(new_terms, new_devi
             device.join()
 
     refused(DevicePolicy(), "no bounds on random Fourier features")
-    refused(FEATURES, "bandwidth must be 150 times", options={"bandwidth_m": 200.0})
+    refused(FEATURES, "bandwidth must be 150 exactly", options={"bandwidth_m": 200.0})
     refused(FEATURES, "features must be at most 1, got 3", options={"features": 3})
     refused(FEATURES, "kernel must be gaussian, got laplace", options={"kernel": "laplace"})
 
@@ -333,5 +367,5 @@ def test_an_offset_is_not_drawn_again(new_terms, new_device) -> None:
     assert new_device(first, memory=memory, policy=FEATURES).report()
     second = new_terms(trust="random-features", method="fourier-kde", identifier="2" * 32)
     device = new_device(second, memory=memory, policy=FEATURES, joined=False)
-    with pytest.raises(DeviceRefusal, match="of this device, drawn once"):
+    with pytest.raises(DeviceRefusal, match="as in this device's first query"):
         device.join()

@@ -29,7 +29,7 @@ PLACES = {
 }
 
 
-KEPT = KeptFrequencies.draw(POLICY, 0.0, Randomness())
+KEPT = KeptFrequencies.draw(POLICY, QUERY, 0.0, Randomness())
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def device():
 
 def test_an_answer_is_the_client_halfs(device):
     made = device.answer(QUERY, -73.97, 40.76)
-    units = KEPT.take(1).units
+    units = KEPT.take(1)
     place = np.array(REGION.project(np.array([-73.97]), np.array([40.76])))
     wanted = client_reports(units, Visits(place), QUERY)
     np.testing.assert_array_equal(made.frequencies, wanted.frequencies)
@@ -52,7 +52,8 @@ def test_a_moving_device_answers_with_the_same_frequencies(device):
     assert not np.allclose(first.projections, second.projections)
 
 
-def test_a_wider_query_is_answered_with_the_same_frequencies_rescaled(device):
+def test_a_wider_query_is_answered_with_the_same_frequencies_rescaled():
+    device = Device(dataclasses.replace(POLICY, ladder=True), KEPT)
     plain = dataclasses.replace(QUERY, grid=None)
     wide = dataclasses.replace(plain, bandwidth=(150.0, 150.0))
     np.testing.assert_allclose(
@@ -84,7 +85,8 @@ def test_a_refusal_is_the_same_wherever_the_device_is(device, name):
 
 
 def test_outside_the_region_it_is_silent(device):
-    for name in ("outside", "far"):
+    for number, name in enumerate(("outside", "far")):
+        assert device.kept.answers == number
         assert device.answer(QUERY, *PLACES[name]) is None
     assert device.answer(QUERY, *PLACES["edge"]) is not None
 
@@ -121,8 +123,8 @@ def test_no_error_names_a_place(device):
 
 def test_time_is_the_third_axis():
     policy = Policy((30.0, 30.0, 600.0))
-    device = Device(policy, KeptFrequencies.draw(policy, 0.0, Randomness()))
     query = Query((30.0, 30.0, 600.0), (*WHERE.low, 0.0), (*WHERE.high, 86_400.0), crs=WHERE.crs)
+    device = Device(policy, KeptFrequencies.draw(policy, query, 0.0, Randomness()))
     made = device.answer(query, -73.97, 40.76, time_s=3600.0)
     assert made.frequencies.shape == (3, 1, 1)
     later = device.answer(query, -73.97, 40.76, time_s=7200.0)

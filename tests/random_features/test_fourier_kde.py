@@ -177,7 +177,7 @@ def test_places_of_a_device_are_averaged_or_the_most_visited_taken():
     np.testing.assert_allclose(
         most.release(points, GRID, rng=2).values, most.release(only, GRID, rng=2).values, atol=1e-9
     )
-    mean = FourierKde(bandwidth_m=100)
+    mean = FourierKde(bandwidth_m=100, places="mean")
     assert not np.allclose(mean.release(points, GRID, rng=2).values, mean.release(only, GRID, rng=2).values)
 
 

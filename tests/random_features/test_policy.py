@@ -53,18 +53,29 @@ def test_lemma_4_leaves_every_fifth_band_where_it_was():
 
 @pytest.mark.parametrize("factor", [1, 5, 9, 13])
 def test_bandwidths_of_the_ladder_are_answered(factor):
-    policy = dataclasses.replace(POLICY, bandwidth=(5.0, 5.0))
-    policy.check(dataclasses.replace(QUERY, bandwidth=(5.0 * factor,) * 2))
+    policy = dataclasses.replace(POLICY, bandwidth=(5.0, 5.0), ladder=True)
+    query = dataclasses.replace(QUERY, bandwidth=(5.0 * factor,) * 2)
+    policy.check(query)
+    assert policy.multiple(query) == factor
+    assert dataclasses.replace(policy, ladder=False).multiple(query) == (1 if factor == 1 else None)
+
+
+def test_several_answers_of_the_ladder_are_held_to_lemma_3_together():
+    policy = dataclasses.replace(POLICY, bandwidth=(5.0, 5.0), ladder=True)
+    nine = dataclasses.replace(QUERY, bandwidth=(45.0, 45.0))
+    assert policy.refusal(nine) is None
+    assert policy.refusal(nine, answered=(1, 9)) is None
+    assert "got 225 (answers at 1, 5, 9 times 5 say as much)" in str(policy.refusal(nine, answered=(1, 5)))
 
 
 REFUSED = {
     "features": ({"features": 2}, "features must be at most 1, got 2"),
     "kernel": ({"kernel": "cauchy"}, "kernel must be gaussian, got cauchy"),
     "axes": ({"bandwidth": (100.0,), "low": (0.0,), "high": (9e3,)}, "number of axes must be 2, got 1"),
-    "smaller bandwidth": ({"bandwidth": (99.0, 99.0)}, "Lemma 4"),
-    "off the ladder": ({"bandwidth": (125.0, 125.0)}, "1, 5, 9"),
-    "one axis off the ladder": ({"bandwidth": (100.0, 250.0)}, "Lemma 4"),
-    "too wide": ({"bandwidth": (500.0, 500.0)}, "Lemma 3"),
+    "smaller bandwidth": ({"bandwidth": (99.0, 99.0)}, "bandwidth must be 100 exactly, got 99"),
+    "a ladder that is off": ({"bandwidth": (500.0, 500.0)}, "bandwidth must be 100 exactly, got 500"),
+    "one axis off": ({"bandwidth": (100.0, 500.0)}, "exactly, got 100 and 500"),
+    "too small for it": ({"high": (5900.0, 12_000.0)}, "Lemma 3"),
     "small region": ({"high": (900.0, 12_000.0)}, "must be at least 1000 m, got 900 m"),
     "degrees for metres": ({"high": (0.13, 0.14)}, "are its corners degrees"),
     "huge grid": (
@@ -132,6 +143,7 @@ def test_a_plane_whose_metres_are_no_metres_is_refused():
         {"bandwidth": ()},
         {"features": 0},
         {"bands": 0},
+        {"answers": 0},
         {"gamma": 0.0},
         {"gamma": math.inf},
         {"smallest_side": -1.0},

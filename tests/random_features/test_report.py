@@ -155,7 +155,11 @@ def test_a_query_without_a_grid_has_no_grid_form(make_query, make_reports):
         grid_reports(make_reports(query, 2)[0], query)
 
 
-def test_moved_visits_move_by_device():
-    visits = Visits(np.zeros((2, 3)), np.array([0, 1, 3]))
-    moved = visits.moved(np.array([[1.0, 2.0], [10.0, 20.0]])).places
-    np.testing.assert_array_equal(moved, [[1, 2, 2], [10, 20, 20]])
+def test_jittered_visits_share_an_offset_in_a_square_of_a_device_only():
+    places = np.array([[10.0, 80.0, 110.0, 20.0], [5.0, 95.0, 5.0, 5.0]])
+    visits = Visits(places, np.array([0, 3, 4])).jittered((0.0, 0.0), 100.0, Randomness(1))
+    assert np.unique(visits.places.round(6), axis=1).shape == (2, 3)
+    np.testing.assert_array_equal(visits.places[:, 0], visits.places[:, 1])
+    alone = Visits(places).jittered((0.0, 0.0), 100.0, Randomness(1)).places
+    assert np.unique(alone.round(6), axis=1).shape == (2, 4)
+    assert Visits(places).jittered((0.0, 0.0), 0.0, Randomness(1)).places is places

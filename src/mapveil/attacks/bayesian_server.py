@@ -37,14 +37,16 @@ from mapveil.random_features.posterior import (
 )
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
-from mapveil_client.random_features.frequencies import offsets, unit_frequencies
+from mapveil_client.random_features.frequencies import middles, squares, unit_frequencies
 from mapveil_client.random_features.query import Query
 from mapveil_client.random_features.report import Reports, Visits, client_reports
 from mapveil_client.randomness.random import Randomness
 
 _BLOCK: Final = 1 << 21
 _SCALINGS: Final = 200
-_AGREE: Final = 1e-9  # radians: phases carry no noise
+AGREE: Final = 1e-9
+"""Rounding of phases, which carry no noise, radians."""
+
 _REACH: Final = 5.0  # deviations of an offset
 
 
@@ -78,7 +80,7 @@ def devices_at(
     devices = places.shape[1]
     cell = np.asarray(KDTree(prior.places.T).query(places.T)[1], dtype=np.int64)
     units = unit_frequencies(devices, query.features, query.law, query.dimension, rng)
-    moved = Visits(places).moved(offsets(devices, query.dimension, jitter_m, rng))
+    moved = Visits(places).jittered(query.low, jitter_m, rng)
     return Simulated(cell, places, client_reports(units, moved, query))
 
 
@@ -229,10 +231,10 @@ def _one_hot(at: IntArray, cells: int) -> FloatArray:
     return made
 
 
-def walking(query: Query, walk: Walk, rng: Randomness, *, places: int = 8, devices: int = 200) -> Verdict:
+def walking(
+    query: Query, walk: Walk, rng: Randomness, *, places: int = 8, devices: int = 200, jitter_m: float = 0.0
+) -> Verdict:
     """Locate a moving device from its reports along the way. Run by: an adversary.
-
-    A device's own offset is taken to be known to it: it is the same in all reports, and enough of them may tell it.
 
     Parameters
     ----------
@@ -246,6 +248,8 @@ def walking(query: Query, walk: Walk, rng: Randomness, *, places: int = 8, devic
         Reports of each device.
     devices : int
         Number of simulated devices.
+    jitter_m : float
+        As for :func:`listed`. A square that the device comes back to is the same point again.
     """
     if places < 1 or devices < 1:
         raise ParameterError(f"{places} places of {devices} devices; expected at least 1 of each")
@@ -253,13 +257,16 @@ def walking(query: Query, walk: Walk, rng: Randomness, *, places: int = 8, devic
     path = walk.draw(devices, places, rng)
     units = unit_frequencies(devices, query.features, query.law, query.dimension, rng)
     inside = rng.generator().uniform(-0.5, 0.5, (places, 2, devices)) * np.asarray(prior.size)[:, None]
+    ways = np.moveaxis(prior.places[:, path] + inside.swapaxes(0, 1), 2, 1).reshape(2, -1)
+    seen = Visits(ways, np.arange(devices + 1) * places).jittered(query.low, jitter_m, rng).places
+    seen = seen.reshape(2, devices, places)
     possible = prior.probability > 0
 
     def judge(part: slice) -> FloatArray:
         belief = np.broadcast_to(prior.probability, (path[0, part].size, prior.probability.size))
         for at in range(places):
-            where = prior.places[:, path[at, part]] + inside[at, :, part]
-            found = posterior(client_reports(units[:, part], Visits(where), query), query, prior)
+            reports = client_reports(units[:, part], Visits(seen[:, part, at]), query)
+            found = posterior(reports, query, prior, jitter_m=jitter_m)
             likelihood = np.divide(
                 found.weights, prior.probability, out=np.zeros_like(found.weights), where=possible
             )
@@ -288,16 +295,19 @@ def listed(
     cell_m : float
         A guess within this distance names the place right, metres.
     jitter_m : float
-        Standard deviation of each device's own offset, metres; the server knows it.
+        Standard deviation of the offset of each place, metres; the server knows it, and the squares.
     """
+    if jitter_m:  # places of one square are one point
+        snapped = middles(squares(places, query.low, jitter_m), query.low, jitter_m)
+    else:
+        snapped = places
     listing = PriorCells(places, (cell_m, cell_m), np.full(places.shape[1], 1 / places.shape[1]))
     units = unit_frequencies(at.size, query.features, query.law, query.dimension, rng)
-    offset = offsets(at.size, query.dimension, jitter_m, rng)
-    reports = client_reports(units, Visits(places[:, at] + offset), query)
+    reports = client_reports(units, Visits(places[:, at]).jittered(query.low, jitter_m, rng), query)
 
     def judge(part: slice) -> FloatArray:
         some = Reports(reports.frequencies[:, part], reports.projections[part])
-        weights = _agreeing(some, places, query, jitter_m)
+        weights = _agreeing(some, snapped, query, jitter_m)
         total = weights.sum(axis=1, keepdims=True)
         weights = np.where(total > 0, weights / np.where(total > 0, total, 1.0), listing.probability)
         judged = _judge(Posterior(weights, np.zeros(weights.shape[0])), at[part], listing)
@@ -320,7 +330,7 @@ def _agreeing(reports: Reports, places: FloatArray, query: Query, jitter_m: floa
         if jitter_m:
             logs += _wrapped_normal(phase, jitter_m * np.sqrt(np.square(frequency).sum(axis=0))[:, None])
         else:
-            logs += np.where(np.abs(phase) < _AGREE, 0.0, -np.inf)
+            logs += np.where(np.abs(phase) < AGREE, 0.0, -np.inf)
     return np.asarray(np.exp(logs))
 
 

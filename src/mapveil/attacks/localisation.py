@@ -25,10 +25,12 @@ from mapveil.attacks.bayesian_server import (
 )
 from mapveil.attacks.localisation_scene import Scene
 from mapveil.attacks.localisation_score import PAPER_RATIO, score_features, score_silence
+from mapveil.attacks.pair_server import pairs_named
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.random_features.map_points import inscribed_side
 from mapveil.random_features.measured import hiding_facts, hiding_warnings
 from mapveil.random_features.posterior import Hiding, Simulated, simulated_devices
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError
 from mapveil_client.random_features.query import Query
 from mapveil_client.randomness.random import Randomness
@@ -96,6 +98,8 @@ class LocalisationReport:
         Features and bandwidths.
     blind_m : float
         The error of the server that knows more without any report, metres.
+    pairs_named : float
+        Fraction of the devices whose two places a list of exact places names from the difference of two phases.
     warnings : tuple of str
         Warnings for a reader.
     """
@@ -106,6 +110,7 @@ class LocalisationReport:
     servers: tuple[ServerFound, ...]
     costs: tuple[Cost, ...]
     blind_m: float
+    pairs_named: float
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,6 +124,7 @@ class LocalisationReport:
             ],
             "costs": [row.to_dict() for row in self.costs],
             "blind_m": self.blind_m,
+            "pairs_named": self.pairs_named,
             "warnings": list(self.warnings),
             "private": False,
         }
@@ -185,7 +191,11 @@ def localisation_report(
         progress=lambda done: tell("score the maxima", done),
     )
     some = _first_devices(scored, devices, rng.child("sample"))
-    servers = _servers(some, query, at, walk, answers, jitter, rng.child("servers"), tell)
+    exact = _exact_places(query, at, rng.child("servers"))
+    servers = _servers(some, query, at, walk, answers, jitter, exact, rng.child("servers"), tell)
+    pairs = 0.0
+    if exact.shape[1] > 1:
+        pairs = pairs_named(exact, query, rng.child("pairs"), devices=int(some.cell.size), jitter_m=jitter)
     costs: list[Cost] = []
     for number, h in enumerate(widths):
         for place, wanted in enumerate(chosen):
@@ -219,7 +229,8 @@ def localisation_report(
         tuple(servers),
         tuple(costs),
         servers[1].verdict.expected_m,
-        _warnings(servers, at),
+        pairs,
+        _warnings(servers, pairs, at),
     )
 
 
@@ -234,6 +245,14 @@ def _first_devices(drawn: Simulated, devices: int, rng: Randomness) -> Simulated
     return of_devices(drawn, np.sort(rng.generator().choice(number, min(devices, number), replace=False)))
 
 
+def _exact_places(query: Query, at: Scene, rng: Randomness) -> FloatArray:
+    """The list of exact places of a server: the devices' own, or as many drawn from the known prior."""
+    listing = at.places
+    if listing is None:
+        listing = simulated_devices(query, at.known, _LISTED, rng.child("list")).places
+    return np.unique(listing[:, :_LISTED], axis=1)
+
+
 def _servers(
     some: Simulated,
     query: Query,
@@ -241,16 +260,13 @@ def _servers(
     walk: Walk,
     answers: int,
     jitter: float,
+    places: FloatArray,
     rng: Randomness,
     tell: Progress,
 ) -> list[ServerFound]:
     region, number = "the region only", some.cell.size
     twice = dataclasses.replace(query, features=2 * query.features)
     both = devices_at(some.places, at.known, twice, rng.child("again"), jitter_m=jitter)
-    listing = at.places if at.places is not None else some.places
-    if at.places is None:
-        listing = simulated_devices(query, at.known, _LISTED, rng.child("list")).places
-    places = np.unique(listing[:, :_LISTED], axis=1)
     chosen = rng.child("listed").generator().choice(places.shape[1], number)
     count = f"{places.shape[1]:,} exact places"
     steps: list[tuple[str, str, Callable[[], Verdict]]] = [
@@ -262,7 +278,7 @@ def _servers(
         (
             f"{answers} reports from places on its way",
             at.knows,
-            lambda: walking(query, walk, rng.child("walk"), places=answers, devices=number),
+            lambda: walking(query, walk, rng.child("walk"), places=answers, devices=number, jitter_m=jitter),
         ),
         (
             "one report",
@@ -304,11 +320,11 @@ def _cost(
         one_report(drawn, query, at.known, jitter_m=jitter),
         one_report(drawn, query, at.known, jitter_m=jitter, cellwise=True),
         one_report(both, twice, at.known, jitter_m=jitter),
-        walking(query, walk, rng.child("walk"), places=answers, devices=devices),
+        walking(query, walk, rng.child("walk"), places=answers, devices=devices, jitter_m=jitter),
     )
 
 
-def _warnings(servers: Sequence[ServerFound], at: Scene) -> tuple[str, ...]:
+def _warnings(servers: Sequence[ServerFound], pairs: float, at: Scene) -> tuple[str, ...]:
     said: list[str] = []
     for without, row in ((servers[0], servers[2]), (servers[1], servers[3])):
         verdict = row.verdict
@@ -320,5 +336,10 @@ def _warnings(servers: Sequence[ServerFound], at: Scene) -> tuple[str, ...]:
         said.append(
             f"a server that has {exact.knows} names the place of {exact.verdict.right:.0%} of the devices right: "
             "exact phases tell exact places apart (see jitter_m)"
+        )
+    if pairs > 0.5:
+        said.append(
+            f"a server that has {exact.knows} names both places of {pairs:.0%} of the devices right, from the "
+            "difference of two phases"
         )
     return tuple(said)

@@ -62,6 +62,8 @@ def report_text(report: LocalisationReport) -> str:
         "",
         f"Servers with a prior over cells of {_number(settings['cell'])} {unit} (lengths in {unit})",
         *_aligned([_SERVERS_HEAD, *_server_rows(report)], texts=2),
+        f"  both of two places are named from the difference of two phases and a list of exact places: "
+        f"{report.pairs_named:.1%} of the devices",
         "",
         f"Cost of features and bandwidth: error (places left), of a server that knows {settings['known prior']}",
         *_aligned([_COSTS_HEAD, *_cost_rows(report)], texts=0),

@@ -29,7 +29,7 @@ from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 from mapveil_client.random_features.feature_policy import LEAST_SIDE_M, FourierParameters, largest_bandwidth
-from mapveil_client.random_features.frequencies import offsets, unit_frequencies
+from mapveil_client.random_features.frequencies import unit_frequencies
 from mapveil_client.random_features.kernels import kernel_named
 from mapveil_client.random_features.query import Query
 from mapveil_client.random_features.report import Reports, client_reports
@@ -96,10 +96,8 @@ class FourierKde(FourierParameters, ProjectionMechanism):
         query = self._checked(self.query(where, chosen.metres), tiling, where)
 
         def features_of(chunk: Chunk) -> FloatArray:
-            visits, devices = chunk.visits, chunk.visits.devices
-            units = unit_frequencies(devices, self.features, query.law, 2, chunk.rng)
-            if self.jitter_m:
-                visits = visits.moved(offsets(devices, 2, self.jitter_m, chunk.rng))
+            units = unit_frequencies(chunk.visits.devices, self.features, query.law, 2, chunk.rng)
+            visits = chunk.visits.jittered(query.low, self.jitter_m, chunk.rng)
             return sum_of_features(where, client_reports(units, visits, query), query, threads=chunk.threads)
 
         made = sum_chunks(

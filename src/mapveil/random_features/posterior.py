@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from mapveil.random_features.crossings import crossings
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
-from mapveil_client.random_features.frequencies import offsets, unit_frequencies
+from mapveil_client.random_features.frequencies import unit_frequencies
 from mapveil_client.random_features.query import Query
 from mapveil_client.random_features.report import Reports, Visits, client_reports
 from mapveil_client.randomness.random import Randomness
@@ -42,6 +42,7 @@ _STEPS: Final = 12
 _LAST_STEPS: Final = 2
 _SEED: Final = 5
 _REACH: Final = 4.0  # deviations of an offset
+_WITH_SQUARE: Final = math.sqrt(1 + 1 / 12)  # of a normal offset and one uniform in a square of that side
 _NEGLIGIBLE: Final = 1e-20
 _ROUNDING: Final = 1e-14
 
@@ -113,10 +114,12 @@ def posterior(
     prior : PriorCells
         Knowledge of the server without the reports.
     jitter_m : float
-        Standard deviation of each device's own offset along x and y, metres.
+        Standard deviation of the offset of each place along x and y, metres. The square's middle, at which the offset
+        begins, is taken for another offset, uniform in the square.
     cellwise : bool
         Whether the server compares each phase with each cell by itself and ignores crossings. For comparison.
     """
+    jitter_m *= _WITH_SQUARE
     devices = reports.projections.shape[0]
     spread = np.full(devices, prior.spread)
     if cellwise or query.features < query.dimension:
@@ -344,7 +347,7 @@ def simulated_devices(
     inside = chance.uniform(-0.5, 0.5, (dimension, devices)) * np.asarray(prior.size)[:, None]
     places = prior.places[:, at] + inside
     units = unit_frequencies(devices, query.features, query.law, dimension, rng)
-    visits = Visits(places).moved(offsets(devices, dimension, jitter_m, rng))
+    visits = Visits(places).jittered(query.low, jitter_m, rng)
     return Simulated(at, places, client_reports(units, visits, query))
 
 

@@ -11,9 +11,16 @@ axes l / h is the least over them.
 
 Lemma 4 (Algorithm 3): bandwidths of one device are among :math:`h_0 (4 n + 1)`, n = 0, 1, ..., so that every fifth,
 ninth, ... band stays where it was. Source: Zong et al. (2023), section 3.5 and appendix A.
+
+Deviation: the lemma does not count what several such answers say together. Phases at :math:`\omega / m_1, \dots,
+\omega / m_k` tell of one place as much as the phase at :math:`\omega / \mathrm{lcm}(m_1, \dots, m_k)`, which five
+bandwidths of the ladder bring below one band in any city. So a device answers one bandwidth; where its owner allows the
+ladder, Lemma 3 holds for the least common multiple of all answers, with one multiple for all axes: another on each axis
+would turn the bands, and bands of two directions cross.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
@@ -67,7 +74,7 @@ class Policy:
     Parameters
     ----------
     bandwidth : tuple of float
-        :math:`h_0` of each axis, metres (seconds): the smallest bandwidth of a query.
+        :math:`h_0` of each axis, metres (seconds): the bandwidth of every query.
     kernel : str
         The one kernel: another has other frequencies, and a second set may reveal the place.
     features : int
@@ -78,6 +85,10 @@ class Policy:
         :math:`\\gamma` of Lemma 3: fewer bands appear with probability :math:`1 - e^{-\\gamma/2}` at most.
     smallest_side : float
         Least extent of a region along x and y, metres.
+    answers : int
+        Largest number of queries that the device answers in its life, those outside whose region it is counted too.
+    ladder : bool
+        Whether bandwidths of 1, 5, 9, ... times :math:`h_0` are answered (Lemma 4), held to Lemma 3 all together.
 
     Raises
     ------
@@ -91,15 +102,16 @@ class Policy:
     bands: int = 3
     gamma: float = 0.1
     smallest_side: float = 1000.0
+    answers: int = 8  # as many as docs/explanation/localisation.md measures of a device on its way
+    ladder: bool = False
 
     def __post_init__(self) -> None:
         kernel_named(self.kernel)
         if not all(math.isfinite(value) and value > 0 for value in self.bandwidth) or not self.bandwidth:
             raise ParameterError(f"bandwidth must be numbers of metres above 0, got {self.bandwidth!r}")
-        if self.features < 1 or self.bands < 1:
-            raise ParameterError(
-                f"features and bands must be 1 or more, got {self.features} and {self.bands}"
-            )
+        if min(self.features, self.bands, self.answers) < 1:
+            given = f"{self.features}, {self.bands} and {self.answers}"
+            raise ParameterError(f"features, bands and answers must be 1 or more, got {given}")
         if not (0 < self.gamma < math.inf and 0 <= self.smallest_side < math.inf):
             raise ParameterError(
                 f"gamma must be above 0 and smallest_side 0 or more, got {self.gamma} and {self.smallest_side}"
@@ -109,6 +121,32 @@ class Policy:
     def dimension(self) -> int:
         """Number of axes of a query."""
         return len(self.bandwidth)
+
+    def multiple(self, query: Query) -> int | None:
+        """The m of a query's bandwidth :math:`m h_0`, the same on every axis; None where it may not be asked."""
+        m = max(1, round(query.bandwidth[0] / self.bandwidth[0]))
+        pairs = zip(query.bandwidth, self.bandwidth, strict=True)
+        same = all(abs(asked / base - m) <= _SLACK * m for asked, base in pairs)
+        return m if same and (m == 1 or (self.ladder and m % 4 == 1)) else None
+
+    def bands_left(self, query: Query, answered: Sequence[int]) -> float:
+        """Bands of :math:`\\omega / \\mathrm{lcm}` of the answered multiples across the region, at least.
+
+        Fewer than that appear with probability :math:`1 - e^{-\\gamma/2}` at most (Lemma 3).
+
+        Examples
+        --------
+        >>> policy = Policy((20.0, 20.0), ladder=True)
+        >>> city = Query((20.0, 20.0), (0.0, 0.0), (11_000.0, 11_000.0))
+        >>> [round(policy.bands_left(city, (1, 5, 9, 13, 17)[:k]), 2) for k in range(1, 6)]
+        [27.68, 5.54, 0.62, 0.05, 0.0]
+        """
+        once = [
+            largest_bandwidth(extent, bands=1, gamma=self.gamma, kernel=query.law, dimension=self.dimension)
+            for extent in query.sides
+        ]
+        together = math.lcm(*answered)
+        return min(most / (base * together) for most, base in zip(once, self.bandwidth, strict=True))
 
     def check(self, query: Query, *, side: float | None = None, plane: Projection | None = None) -> None:
         """Refuse a query outside the policy. Run by: the client, before it reads its place.
@@ -132,9 +170,14 @@ class Policy:
             raise PromiseError(f"the device's policy refuses the query: {refusal}")
 
     def refusal(
-        self, query: Query, *, side: float | None = None, plane: Projection | None = None
+        self,
+        query: Query,
+        *,
+        side: float | None = None,
+        plane: Projection | None = None,
+        answered: Sequence[int] = (),
     ) -> str | None:
-        """The rule that refuses a query; None where the policy allows it."""
+        """The rule that refuses a query after answers at some multiples of :math:`h_0`; None where it is allowed."""
         if query.dimension != self.dimension:
             return f"number of axes must be {self.dimension}, got {query.dimension}"
         if query.kernel != self.kernel:
@@ -152,19 +195,22 @@ class Policy:
         if least < self.smallest_side:
             hint = "; are its corners degrees?" if least < 1 else ""
             return f"side of the region must be at least {self.smallest_side:g} m, got {least:.6g} m{hint}"
-        for asked, base in zip(query.bandwidth, self.bandwidth, strict=True):
-            steps = (asked / base - 1) / 4
-            if steps < -_SLACK or abs(steps - round(steps)) > _SLACK * max(1.0, steps):
-                return f"bandwidth must be {base:.6g} times 1, 5, 9, ... (Lemma 4), got {asked:.6g}"
+        m = self.multiple(query)
+        if m is None:
+            rule = "times 1, 5, 9, ... (Lemma 4), the same on each axis" if self.ladder else "exactly"
+            given = " and ".join(f"{asked:.6g}" for asked in query.bandwidth)
+            return f"bandwidth must be {self.bandwidth[0]:.6g} {rule}, got {given}"
+        together = math.lcm(m, *answered)
         sides = query.sides if side is None else (side, side, *query.sides[2:])
-        for extent, asked in zip(sides, query.bandwidth, strict=False):
+        for extent, base in zip(sides, self.bandwidth, strict=False):
             largest = largest_bandwidth(
                 extent, bands=self.bands, gamma=self.gamma, kernel=query.law, dimension=self.dimension
             )
-            if asked > largest * (1 + _SLACK):
+            if base * together > largest * (1 + _SLACK):
+                said = f" (answers at {', '.join(map(str, sorted({m, *answered})))} times {base:.6g} say as much)"
                 return (
                     f"bandwidth must be at most {largest:.6g} for {self.bands} bands in a region of side "
-                    f"{extent:.6g} (Lemma 3), got {asked:.6g}"
+                    f"{extent:.6g} (Lemma 3), got {base * together:.6g}{said if together != m else ''}"
                 )
         return None
 
@@ -207,9 +253,10 @@ class FourierParameters(Checked):
         ``reports`` smooths the surface further, as much as the reports say (Gaussian kernel on an even grid); or
         ``none``.
     places : str
-        Report of a device with several places: the ``mean`` over their features, or that of the ``most-visited`` cell.
+        Report of a device with several places: that of the ``most-visited`` cell, or the ``mean`` over their features.
     jitter_m : float
-        Standard deviation of the offset that each device draws once and keeps, metres; it smooths the map.
+        Standard deviation of the offset that each device keeps for each place, a square of this side, metres; it
+        smooths the map.
     bands : int
         j of Lemma 3, in the devices' policy.
     gamma : float
@@ -224,7 +271,7 @@ class FourierParameters(Checked):
     bandwidth_rule: BandwidthRule = "public"
     neighbours: int = 500
     smoothing: Literal["none", "reports"] = "none"
-    places: PlaceChoice = "mean"
+    places: PlaceChoice = "most-visited"
     jitter_m: float = 0.0
     bands: int = 3
     gamma: float = 0.1

@@ -35,8 +35,9 @@ from mapveil_client.arrays import ComplexArray, FloatArray, IntArray
 from mapveil_client.errors import InputError
 from mapveil_client.plane import closed_projection
 from mapveil_client.random_features.feature_policy import Policy
-from mapveil_client.random_features.frequencies import KeptFrequencies
+from mapveil_client.random_features.frequencies import KeptFrequencies, middles, offsets, squares
 from mapveil_client.random_features.query import EvenGrid, Query
+from mapveil_client.randomness.random import Randomness
 
 
 class Visits(NamedTuple):
@@ -59,11 +60,27 @@ class Visits(NamedTuple):
         total = np.add.reduceat(counted, self.starts[:-1])
         return np.asarray(counted / np.repeat(total, np.diff(self.starts)))
 
-    def moved(self, offsets: FloatArray) -> Visits:
-        """All places of each device moved by its own offset, shape (dimension, devices), metres."""
+    def jittered(self, low: tuple[float, ...], jitter_m: float, rng: Randomness) -> Visits:
+        """The places as devices report them (:meth:`KeptFrequencies.moved`). Run by: a simulation of clients.
+
+        Parameters
+        ----------
+        low : tuple of float
+            Corner of the query's region, metres.
+        jitter_m : float
+            Side of the squares, and standard deviation of the offset of each square of each device, metres.
+        """
+        if not jitter_m:
+            return self
+        at = squares(self.places, low, jitter_m)
+        same: IntArray = np.arange(at.shape[1])
         if self.starts is not None:
-            offsets = np.repeat(offsets, np.diff(self.starts), axis=1)
-        return self._replace(places=self.places + offsets)
+            device = np.repeat(np.arange(self.devices), np.diff(self.starts))
+            same = np.unique(np.stack([device, *at]), axis=1, return_inverse=True)[1].reshape(-1)
+        offset = offsets(int(same.max(initial=-1)) + 1, self.places.shape[0], jitter_m, rng)
+        made = self.places.copy()
+        made[:2] = middles(at, low, jitter_m) + offset[:2, same]
+        return self._replace(places=made)
 
 
 class Reports(NamedTuple):
@@ -159,10 +176,13 @@ def grid_reports(reports: Reports, query: Query) -> FloatArray:
 
 
 class Device:
-    """A device that answers queries inside a policy, always with the same frequencies, drawn under that policy."""
+    """A device that answers queries inside a policy, of the region and bandwidth that it is pinned to.
+
+    Its attribute ``kept`` counts every answer, and is to be saved before the answer is sent.
+    """
 
     def __init__(self, policy: Policy, kept: KeptFrequencies) -> None:
-        self.policy, self._kept = policy, kept
+        self.policy, self.kept = policy, kept
 
     def answer(
         self,
@@ -191,11 +211,11 @@ class Device:
         Raises
         ------
         PromiseError
-            The query is outside the policy.
+            The query is outside the policy, or of another region or bandwidth than its first.
         InputError
-            A location is not a finite number; no feature is used up.
+            A location is not a finite number.
         """
-        self.policy.check(query)
+        self.kept = self.kept.counted(self.policy, query)
         axes = [lon, lat] if time_s is None else [lon, lat, time_s]
         places = np.stack([np.atleast_1d(np.asarray(axis, dtype=np.float64)) for axis in axes])
         counted = np.ones(places.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -211,9 +231,9 @@ class Device:
         if not inside.any():
             return None
         starts = np.array([0, np.count_nonzero(inside)])
-        kept = self._kept.take(query.features)
-        visits = Visits(places[:, inside], starts, counted[inside] / math.fsum(counted[inside]))
-        return client_reports(kept.units, visits.moved(kept.offset), query)
+        moved = self.kept.moved(places[:, inside])
+        visits = Visits(moved, starts, counted[inside] / math.fsum(counted[inside]))
+        return client_reports(self.kept.take(query.features), visits, query)
 
     def __repr__(self) -> str:
         return f"Device({self.policy!r})"

@@ -19,10 +19,10 @@ const vectors = read("device/projection");
 const close = (one, other, within = 1e-12) => one.length === other.length
   && one.every((value, at) => Math.abs(value - other[at]) <= within * Math.max(1, Math.abs(other[at])));
 
-test("the kept frequency and offset are drawn from words as Python draws them", async () => {
-  for (const { seed, units, offset } of vectors.draws) {
+test("the kept frequency and key are drawn from words as Python draws them", async () => {
+  for (const { seed, units, key } of vectors.draws) {
     const drawn = drawFrequency(await seeded(seed));
-    assert(close(drawn.units, units) && close(drawn.offset, offset), `seed ${seed}`);
+    assert(close(drawn.units, units) && hex(drawn.key) === key, `seed ${seed}`);
   }
 });
 
@@ -31,8 +31,8 @@ test("the same frequency at the same place gives the same report", async () => {
   for (const vector of vectors.answers) {
     const terms = await readTerms(utf8(vector.terms));
     assert.equal(hex(await sha256(terms.query)), vector.digest);
-    const plan = await planOf(terms, { answers: [], base: null, jitter: null });
-    const message = await answerOf(terms, plan, vector, { lon: vector.lon, lat: vector.lat });
+    const plan = await planOf(terms, { answers: [], pin: null });
+    const message = await answerOf(terms, plan, { ...vector, key: fromHex(vector.key) }, { lon: vector.lon, lat: vector.lat });
     if (vector.message === null) {
       silent += 1;
       assert.equal(message, null);
@@ -47,23 +47,25 @@ test("the same frequency at the same place gives the same report", async () => {
   assert(silent > 0 && silent < vectors.answers.length);
 });
 
-test("the policy refuses what Python's refuses", () => {
-  for (const { why, query, refused } of vectors.refusals) {
-    const asked = readQuery(fromHex(query));
-    const words = queryRefusal(asked, [vectors.base, vectors.base]);
+test("after a first answer no other bandwidth, region or offset is answered, as in Python", () => {
+  for (const { why, query, jitter, refused } of vectors.refusals) {
+    const words = queryRefusal(readQuery(fromHex(query)), vectors.pin, jitter);
     assert.equal(words !== null, refused, `${why}: ${words}`);
   }
   assert.deepEqual(new Set(vectors.refusals.map(({ refused }) => refused)), new Set([true, false]));
+  const wide = vectors.refusals.find(({ why }) => why === "a continent");
+  assert.equal(queryRefusal(readQuery(fromHex(wide.query))), null); // to a first query Lemma 3 is the only bound
 });
 
-test("after a first answer only 1, 5, 9, ... times its bandwidth are answered, with the same offset", async () => {
+test("answers are counted, and the question must be about the map", async () => {
   const terms = await readTerms(utf8(vectors.answers[0].terms));
-  for (const [base, answered] of [[null, true], [[120, 120], true], [[24, 24], true], [[40, 40], false], [[121, 121], false], [[600, 600], false]]) {
-    const plan = planOf(terms, { answers: [], base, jitter: 0 });
-    if (answered) await plan;
-    else await assert.rejects(plan, Refusal);
-  }
-  await assert.rejects(planOf(terms, { answers: [], base: [120, 120], jitter: 5 }), /another offset/);
+  const { pin } = await planOf(terms, { answers: [], pin: null });
+  const others = Array.from({ length: RULES.mostFeatureAnswers }, (_, k) => `${k}`);
+  await planOf(terms, { answers: [], pin: { ...pin, collections: others.slice(1) } });
+  await planOf(terms, { answers: [], pin: { ...pin, collections: [terms.identifier, ...others.slice(1)] } });
+  await assert.rejects(planOf(terms, { answers: [], pin: { ...pin, collections: others } }), /answers 8 collections of this kind/);
+  const other = await readTerms(utf8(vectors.answers.at(-1).terms));
+  await assert.rejects(planOf({ ...terms, query: other.query }, { answers: [], pin: null }), /another region than its map/);
 });
 
 test("queries of the wing's own vectors are read, and its refused ones are not answered", () => {
@@ -117,7 +119,7 @@ test("the digest of terms is that of their bytes, and other encodings are refuse
   await assert.rejects(readTerms(Uint8Array.of(0xff, 0xfe)), Refusal);
 });
 
-const plan = (change, state = { answers: [], base: null, jitter: null }) => (
+const plan = (change, state = { answers: [], pin: null }) => (
   readTerms(utf8(change(read("device/local")[0].terms))).then((terms) => planOf(terms, state))
 );
 
@@ -132,14 +134,14 @@ test("secure sums, small crowds and large epsilons are refused before anything i
 test("options that no randomizer has, and epsilons that are nothing, are refused before the place is asked for", async () => {
   const good = read("device/local").find(({ name }) => name.startsWith("olh 1/2")).terms;
   for (const [from, to] of [['"buckets":3', '"buckets":4'], ['"buckets":3', '"buckets":"3"'], ['"buckets":3', '"buckets":100000007']]) {
-    const found = await planOf(await readTerms(utf8(good.replace(from, to))), { answers: [], base: null, jitter: null });
+    const found = await planOf(await readTerms(utf8(good.replace(from, to))), { answers: [], pin: null });
     await assert.rejects(found.ready(), Refusal, to);
   }
   await assert.rejects(plan((terms) => terms.replace('"epsilon":"3/2"', '"epsilon":"1/1048577"')), /cannot be used/);
 });
 
 test("the lifetime's budget is exact, and never exceeded", async () => {
-  const answered = (...costs) => ({ answers: costs.map((epsilon) => ({ epsilon })), base: null, jitter: null });
+  const answered = (...costs) => ({ answers: costs.map((epsilon) => ({ epsilon })), pin: null });
   await plan((terms) => terms, answered("2", "1/2", null));
   await assert.rejects(plan((terms) => terms, answered("2", "501/1000")), /only 1.499/);
   assert.equal(spentBy([{ epsilon: "1/3" }, { epsilon: null }, { epsilon: "2/3" }]).toString(), "1");
@@ -162,7 +164,7 @@ test("mutated terms end in a plan or in a refusal, never in another error", asyn
     const chosen = values[where % values.length];
     const mutated = source.slice(0, chosen.index) + tokens[what % tokens.length] + source.slice(chosen.index + chosen[0].length);
     try {
-      await (await planOf(await readTerms(utf8(mutated)), { answers: [], base: null, jitter: null })).ready();
+      await (await planOf(await readTerms(utf8(mutated)), { answers: [], pin: null })).ready();
       seen.planned += 1;
     } catch (error) {
       if (!(error instanceof Refusal)) throw new Error(mutated, { cause: error });
@@ -202,7 +204,7 @@ test("outside, a phone is silent or at the nearest cell, as the terms say; no pl
   const far = { lon: -70, lat: 45 };
   for (const [method, silent] of [["olh-h 1 {} on quadtree 8", true], ["olh-h 2", false]]) {
     const terms = await readTerms(utf8(all.find(({ name }) => name.startsWith(method) && name.endsWith("quadtree 8")).terms));
-    const found = await planOf(terms, { answers: [], base: null, jitter: null });
+    const found = await planOf(terms, { answers: [], pin: null });
     assert.equal((await answerOf(terms, found, null, far)) === null, silent);
     for (const place of [{ lon: NaN, lat: 0 }, { lon: 0, lat: 91 }, { lon: "0", lat: 0 }, {}]) {
       await assert.rejects(answerOf(terms, found, null, place), /not a location/);

@@ -107,7 +107,7 @@ def test_a_feature_of_a_place_is_the_kept_one_for_every_collection(phone: Phones
     np.testing.assert_array_equal(read[0].frequencies, read[1].frequencies)
     np.testing.assert_array_equal(read[0].projections, read[1].projections)
     assert "0 of 4 spent" in budget(page)
-    collector.offer_features(150.0)  # another rung than 1, 5, 9, ... times 120 m
+    collector.offer_features(100.0)  # another bandwidth than the 120 m of the first answer
     page.get_by_role("button", name="Look again").click()
     page.wait_for_selector(".refusal")
     assert "would narrow you down" in (page.locator(".refusal").text_content() or "")

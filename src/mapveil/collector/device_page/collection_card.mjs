@@ -26,9 +26,8 @@ export async function collectionCard(listed, device) {
   try {
     const terms = await announcedTerms(listed);
     title.textContent = terms.title || "A collection without a title";
-    const ladder = (await device.memory.get("ladder")) ?? null;
-    const answers = await device.memory.answers();
-    const plan = await planOf(terms, { answers, base: ladder?.base ?? null, jitter: ladder?.jitter ?? null });
+    const pin = (await device.memory.get("pin")) ?? null;
+    const plan = await planOf(terms, { answers: await device.memory.answers(), pin });
     const progress = element("dd", { className: "progress" }, "…");
     const list = facts([
       ["The map", mapWords(plan.tiling)],
@@ -37,7 +36,7 @@ export async function collectionCard(listed, device) {
       ["What it costs", costWords(terms)],
     ]);
     list.append(element("dt", {}, "How far it is"), progress);
-    card.append(list, placeForm((find) => prepare(terms, plan, ladder, find, device)));
+    card.append(list, placeForm((find) => prepare(terms, plan, find, device)));
     showProgress(listed.id, progress);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
@@ -106,10 +105,11 @@ function placeForm(prepare) {
 }
 
 /** Find the place, make the report, charge and keep it. Nothing is sent. */
-async function prepare(terms, plan, ladder, find, device) {
+async function prepare(terms, plan, find, device) {
   say("Making your report…");
   try {
     await plan.ready(); // whether it is answered at all does not depend on the place
+    if (plan.kind === "random-features") await device.memory.pin(plan.pin, terms.identifier);
     const body = await answerOf(terms, plan, device.frequency, await find());
     if (body === null) {
       say("");
@@ -125,8 +125,7 @@ async function prepare(terms, plan, ladder, find, device) {
       body,
       state: "made",
     };
-    const own = plan.kind === "random-features" ? { base: plan.query.bandwidth, jitter: plan.jitter } : null;
-    await device.memory.keepAnswer(answer, { ladder: own, asked: ladder });
+    await device.memory.keepAnswer(answer);
     const cost = terms.epsilon === null ? "" : ` ${decimal(terms.epsilon)} of your budget is spent.`;
     say(`Your report is made.${cost} Look at it, and send it.`);
   } catch (error) {

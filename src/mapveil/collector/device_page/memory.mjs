@@ -2,7 +2,8 @@
 // Every write is finished on the disk before anything leaves. A place is never written.
 
 import { Fraction } from "./fraction.mjs";
-import { checkBudget } from "./policy.mjs";
+import { checkAnswers, checkBudget } from "./policy.mjs";
+import { pinRefusal } from "./random_features.mjs";
 import { insist } from "./refusal.mjs";
 
 const NAME = "mapveil-device";
@@ -66,22 +67,27 @@ export class Memory {
     return found.sort((one, other) => other.at - one.at);
   }
 
+  /** Pin this device to a query's public quantities, and count the collection, once: before its place is looked at. */
+  pin(pinned, collection) {
+    return this.write(["kept"], async (kept) => {
+      const known = await done(kept.get("pin"));
+      const { collections = [], ...first } = known ?? pinned;
+      insist(pinRefusal(first, pinned) === null, "Another window of this page answered just now. Load the page again.");
+      checkAnswers(known, collection);
+      if (!collections.includes(collection)) kept.put({ ...first, collections: [...collections, collection] }, "pin");
+    });
+  }
+
   /** Charge and keep an answer, once for each collection; the one that is kept, which may be an earlier one.
    *
-   * A Refusal, and nothing changed, where the account does not allow it. A projection's `ladder` {base, jitter} is kept
-   * with the first one; `asked` is the ladder under which the answer was decided, null before the first.
+   * A Refusal, and nothing changed, where the account does not allow it.
    */
-  keepAnswer(answer, { ladder = null, asked = null } = {}) {
-    return this.write(["answers", "kept"], async (answers, kept) => {
+  keepAnswer(answer) {
+    return this.write(["answers"], async (answers) => {
       const all = await done(answers.getAll());
       const known = all.find(({ collection }) => collection === answer.collection);
       if (known) return known;
       if (answer.epsilon !== null) checkBudget(Fraction.read(answer.epsilon), all);
-      if (ladder !== null) {
-        const first = await done(kept.get("ladder"));
-        insist((first === undefined) === (asked === null), "Another window of this page answered just now. Load the page again.");
-        if (first === undefined) kept.put(ladder, "ladder");
-      }
       answers.put(answer);
       return answer;
     });

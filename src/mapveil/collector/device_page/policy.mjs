@@ -5,13 +5,14 @@ import { Fraction } from "./fraction.mjs";
 import { methodOf } from "./local_report.mjs";
 import { Refusal, insist } from "./refusal.mjs";
 import { tilingOf } from "./tilings.mjs";
-import { checkedJitter, readQuery, queryRefusal } from "./random_features.mjs";
+import { asksAboutMap, checkedJitter, pinOf, queryRefusal, readQuery } from "./random_features.mjs";
 
 /** The rules; nobody but the owner of the device can change them. */
 export const RULES = {
   lifetime: Fraction.read("4"),
   mostPerCollection: Fraction.read("2"),
   leastDevices: 20,
+  mostFeatureAnswers: 8, // as many as docs/explanation/localisation.md measures of a device on its way
 };
 
 /** What the kept answers have cost together. */
@@ -53,7 +54,7 @@ async function orRefuse(work) {
  * What takes long is left to the plan's `ready`, which is to be awaited before the place is looked at: it may still
  * refuse.
  */
-export async function planOf(terms, { answers, base, jitter }, rules = RULES) {
+export async function planOf(terms, { answers, pin }, rules = RULES) {
   insist(
     terms.trust !== "distributed",
     "This collection adds up masked answers in several rounds. That needs the Mapveil app; a web page cannot take part.",
@@ -62,7 +63,7 @@ export async function planOf(terms, { answers, base, jitter }, rules = RULES) {
     terms.minimum >= rules.leastDevices,
     `It would make a map of as few as ${terms.minimum} phones; this phone answers where ${rules.leastDevices} or more are needed.`,
   );
-  return orRefuse(() => (terms.trust === "local" ? localPlan(terms, answers, rules) : projectionPlan(terms, base, jitter)));
+  return orRefuse(() => (terms.trust === "local" ? localPlan(terms, answers, rules) : projectionPlan(terms, pin, rules)));
 }
 
 async function localPlan(terms, answers, rules) {
@@ -80,14 +81,25 @@ async function localPlan(terms, answers, rules) {
   return { kind: "local", tiling, domain, words, outside: options.outside, ready };
 }
 
-function projectionPlan(terms, base, jitter) {
-  const asked = checkedJitter(terms.method, terms.options);
+/** A refusal where a collection would be one more than this device ever answers with its frequency. */
+export function checkAnswers(pin, collection, rules = RULES) {
+  const counted = pin?.collections ?? [];
+  insist(
+    counted.includes(collection) || counted.length < rules.mostFeatureAnswers,
+    `This phone answers ${rules.mostFeatureAnswers} collections of this kind in its life, and has answered as many.`,
+  );
+}
+
+/** `pin` is what this device was pinned to, with the collections that it looked at a place for; null before the first. */
+function projectionPlan(terms, pin, rules) {
+  const jitter = checkedJitter(terms.method, terms.options);
   const query = readQuery(terms.query);
-  const refusal = queryRefusal(query, base);
+  const refusal = queryRefusal(query, pin, jitter);
   insist(refusal === null, refusal);
-  insist(base === null || asked === jitter, "It asks for another offset than the one you answered with before.");
+  checkAnswers(pin, terms.identifier, rules);
   const tiling = tilingOf(terms.tiling);
   insist(tiling.georeferenced, "The map of this collection lies nowhere on Earth.");
+  insist(asksAboutMap(query, tiling.bbox), "Its question is about another region than its map; this page takes no part.");
   const words = "the phase of your location at one random frequency that this phone keeps";
-  return { kind: "random-features", tiling, query, jitter: asked, words, ready: async () => null };
+  return { kind: "random-features", tiling, query, jitter, pin: pinOf(query, jitter), words, ready: async () => null };
 }

@@ -44,7 +44,7 @@ export function learningWords(terms, plan) {
   }
   const length = metres(2 * Math.PI * plan.query.bandwidth[0]);
   const offset = plan.jitter > 0
-    ? ` Your place is moved first, by an offset of about ${metres(plan.jitter)} that this phone keeps.`
+    ? ` Your place is moved first, by an offset of about ${metres(plan.jitter)} that this phone keeps for each place.`
     : "";
   return `Weaker than a privacy budget: the collector learns exactly on which bands of your frequency (typically ${length} apart) you `
     + `may be, and not where along them.${offset} Whoever holds a list of addresses may find that few of them fit.`;
