@@ -15,6 +15,7 @@ from mapveil.cli.options import method_options, outputs, region_option, title_op
 from mapveil.cli.routes import parse_ends
 from mapveil.geo.parse_tiling import parse_tiling
 from mapveil.local.local_mechanism import LocalMechanism
+from mapveil.maps.scene import Note
 from mapveil.mechanisms.methods import find_method
 from mapveil.navigation.route_map import RouteMap, most_helped
 from mapveil.navigation.routes import Ends, nearest_ends
@@ -133,7 +134,7 @@ def command(console: Console, source: str | None, **given: Any) -> None:  # fmt:
         for at, output in enumerate(files):
             progress("write", at / len(files))
             if made is not None:
-                made.save(output, title=given["title"])
+                replace(made, title=given["title"]).save(output)
         progress("write", 1.0)
     if source is not None:
         console.warn("a study reads true locations: do not publish its figures for data of real people")
@@ -158,7 +159,8 @@ def _map(
         traffic = replace(traffic, guarantee=replace(traffic.guarantee, assumptions=told))
     delay_s = world.delays(traffic.values)
     between = most_helped(graph, world.predicted, delay_s) if ends is None else nearest_ends(graph, ends)
-    notes = (*scene.notes, *(row.in_words() for row in study.rows))
+    warned = (Note("figures of this map are taken from true trips: NOT private", "warning"),) * true_trips
+    notes = (*warned, *scene.notes, *(row.in_words() for row in study.rows))
     return RouteMap.between(graph, traffic, world.predicted, delay_s, between, parameters=about, notes=notes)
 
 

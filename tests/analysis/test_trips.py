@@ -173,9 +173,6 @@ def test_a_trip_outside_is_silent_nearest_or_refused() -> None:
     assert nearest[1].tolist() == [3, 3]
     with pytest.raises(InputError, match="got one outside"):
         cells_of_trips(trips, DOMAIN, "refuse", Randomness(1), one_each=False)
-    far = trips_of([0], [[9.0, 9.0]], [INSIDE[0]])
-    with pytest.raises(InputError, match="no trip has both ends"):
-        cells_of_trips(far, DOMAIN, "drop", Randomness(1), one_each=False)
 
 
 def test_one_trip_of_each_user_any_with_the_same_odds() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -39,6 +39,24 @@ def mapveil(
         return Outcome(int(stopped.value.code or 0), captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def headings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The heads of all figures that are written, in their order."""
+    figures = pytest.importorskip("matplotlib.figure")
+    found: list[str] = []
+    save = figures.Figure.savefig
+
+    def saved(figure: Any, *arguments: Any, **given: Any) -> None:
+        found.append(figure.get_suptitle())
+        save(figure, *arguments, **given)
+
+    monkeypatch.setattr(figures.Figure, "savefig", saved)
+    return found
+
+
+NOT_PRIVATE = "NOT PRIVATE: made from the true data. Do not publish."
 
 
 @pytest.fixture(scope="session")

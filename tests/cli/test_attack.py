@@ -11,6 +11,8 @@ import pytest
 
 import mapveil as mv
 
+from .conftest import NOT_PRIVATE
+
 BOX = "-74.03,40.69,-73.90,40.83"
 FEW = ("--devices", "8", "--answers", "1", "--features", "1", "--bandwidths", "150")
 ASKED = ("--region", BOX, "--tiling", "quadtree:5", "--option", "features=1", "--option", "bandwidth_m=150")
@@ -28,7 +30,9 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_table_is_reported_on_and_written(mapveil: Callable, table: Path, tmp_path: Path) -> None:
+def test_a_table_is_reported_on_and_written(
+    mapveil: Callable, table: Path, tmp_path: Path, headings: list[str]
+) -> None:
     outputs = [tmp_path / f"report.{suffix}" for suffix in ("html", "png", "json")]
     flags = [part for output in outputs for part in ("-o", output)]
     done = mapveil("attack", "random-features", table, *ASKED, *FEW, *flags)
@@ -37,6 +41,7 @@ def test_a_table_is_reported_on_and_written(mapveil: Callable, table: Path, tmp_
     assert "a list of" in done.out
     assert "do not publish" in done.err
     assert "exact phases tell exact places apart" in done.err
+    assert headings == [NOT_PRIVATE] * 2
     assert outputs[0].read_text().startswith("<!doctype html>")
     assert outputs[1].read_bytes().startswith(b"\x89PNG")
     record = json.loads(outputs[2].read_text())
@@ -135,7 +140,9 @@ def test_no_such_file_and_a_map_by_another_method(mapveil: Callable, table: Path
 MEMBERSHIP = ("--region", BOX, "--tiling", "quadtree:5", "--methods", "laplace", "--groups", "8")
 
 
-def test_membership_is_reported_and_written(mapveil: Callable, table: Path, tmp_path: Path) -> None:
+def test_membership_is_reported_and_written(
+    mapveil: Callable, table: Path, tmp_path: Path, headings: list[str]
+) -> None:
     outputs = [tmp_path / f"report.{suffix}" for suffix in ("html", "png", "json")]
     done = mapveil(
         "attack", "membership", table, *MEMBERSHIP, *(part for path in outputs for part in ("-o", path))
@@ -144,6 +151,7 @@ def test_membership_is_reported_and_written(mapveil: Callable, table: Path, tmp_
     assert "no adversary can in more than 73%" in done.out
     assert "It does not prove" in done.out
     assert "do not publish" in done.err
+    assert headings == [NOT_PRIVATE] * 2
     page = outputs[0].read_text()
     assert "it is NOT private" in page
     assert "no adversary can in more than 73%" in page

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from .conftest import NOT_PRIVATE
+
 BOX = "-74.03,40.69,-73.90,40.83"
 
 
@@ -20,7 +22,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_compare_writes_a_report_that_says_it_is_not_private(
-    mapveil: Callable, grid: Path, tmp_path: Path
+    mapveil: Callable, grid: Path, tmp_path: Path, headings: list[str]
 ) -> None:
     done = mapveil(
         "compare", grid, "--methods", "laplace,emd", "--epsilon", "1", "--trials", "2", "-o", tmp_path / "r"
@@ -29,7 +31,9 @@ def test_compare_writes_a_report_that_says_it_is_not_private(
     assert "do not publish" in done.err
     names = {path.name for path in (tmp_path / "r").iterdir()}
     assert {"rows.csv", "summary.csv", "curves.png", "index.html"} <= names
-    assert "NOT FOR RELEASE" in (tmp_path / "r" / "index.html").read_text()
+    assert "it is NOT private" in (tmp_path / "r" / "index.html").read_text()
+    assert [head.splitlines()[0] for head in headings] == [NOT_PRIVATE]
+    assert headings[0].endswith("Comparison of methods on " + str(grid))
 
 
 def test_one_trial_has_no_interval_and_valid_json(mapveil: Callable, grid: Path) -> None:

@@ -134,7 +134,6 @@ BAD = {
     "suffix": (["-o", "flows.tif"], r"\.parquet"),
     "no folder": (["-o", "nowhere/flows.csv"], "nowhere"),
     "outside refused": (["--region", "-8.70,41.10,-8.60,41.22", "--option", "outside=refuse"], "outside"),
-    "nobody inside": (["--region", "10,50,11,51"], "no trip has both ends"),
     "most": (["--most", "0"], "most must be"),
     "least": (["--least", "-1"], "least must be"),
     "no such column": (["--destination", "x,y"], "no column 'x'"),

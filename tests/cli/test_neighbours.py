@@ -101,7 +101,6 @@ BAD = {
     "a place outside": (["--at", "10,50"], "outside the map"),
     "a place without latitude": (["--at", "10"], "LON,LAT"),
     "a place that is none": (["--at", "nan,nan"], "outside the map|LON,LAT"),
-    "nobody inside": (["--region", "10,50,11,51"], "region"),
     "more than fits": (["-k", "2000000"], "k must be from 1 to 1048576 on 64 cells, got 2000000"),
     "outside refused": (["--region", "-73.99,40.74,-73.95,40.79", "--option", "outside=refuse"], "outside"),
 }

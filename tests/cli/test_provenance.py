@@ -131,7 +131,7 @@ def test_every_file_says_where_it_comes_from_and_no_file_says_more(
             assert origin["where"] == "hour < 12"
             assert record["version"] == mv.__version__
             assert len(account["entries"]) == 1
-            assert account["dataset"] == "riders"
+            assert account["name"] == "riders"
             assert Fraction(account["before"]) == spent
             assert Fraction(account["after"]) == spent + 1
             assert account["budget"] == "3"

@@ -215,7 +215,9 @@ def test_weights_are_asked_for_and_dropped_rows_are_counted_on_stderr(
     assert done.code == 0, done.err
     assert "weight=visits" in done.err
     assert (
-        "mapveil: warning: " + str(path) + ": dropped 2 rows that cannot be used; keep this number private"
+        "mapveil: warning: "
+        + str(path)
+        + ": dropped 2 of 3 rows, which cannot be used; keep these numbers private"
         in done.err
     )
     assert "dropped" not in done.out

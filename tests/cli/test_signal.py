@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from .conftest import NOT_PRIVATE
+
 ROWS = 320
 
 
@@ -110,7 +112,9 @@ def test_privatize_reads_standard_input_and_confesses_a_seed(
     assert outs[0].read_bytes() == outs[1].read_bytes()
 
 
-def test_attack_reads_what_privatize_wrote(mapveil, phones: Path, noise: Path, tmp_path: Path) -> None:
+def test_attack_reads_what_privatize_wrote(
+    mapveil, phones: Path, noise: Path, tmp_path: Path, headings: list[str]
+) -> None:
     pytest.importorskip("sklearn")
     private = tmp_path / "private.parquet"
     assert mapveil("signal", "privatize", noise, phones, "-o", private).code == 0
@@ -130,6 +134,7 @@ def test_attack_reads_what_privatize_wrote(mapveil, phones: Path, noise: Path, t
     done = mapveil(*asked, *(part for output in outputs for part in ("-o", output)))
     assert done.code == 0, done.err
     assert "true data" in done.err
+    assert [head.splitlines()[0] for head in headings] == [NOT_PRIVATE] * 2
     record = json.loads(done.out)
     scores = {each["adversary"]: each for each in record["adversaries"]}
     assert set(scores) == {"blind", "trees", "neighbours", "codes"}
@@ -137,7 +142,7 @@ def test_attack_reads_what_privatize_wrote(mapveil, phones: Path, noise: Path, t
     assert scores["blind"]["runs"] == round(0.4 * ROWS)
     assert record["utility"]["u1"] < 0
     assert json.loads(outputs[0].read_text())["adversaries"] == record["adversaries"]
-    assert "NOT FOR RELEASE" in outputs[1].read_text()
+    assert "it is NOT private" in outputs[1].read_text()
     # What was not privatized at all is worse: places are seen as they are.
     raw = json.loads(mapveil("signal", "attack", phones, *asked[3:]).out)
     assert raw["utility"]["total"] == pytest.approx(0, abs=0.1)
@@ -176,7 +181,9 @@ def test_choose_reads_a_trade_off(mapveil, tradeoff_folder: Path) -> None:
     assert "no privatizer keeps distortion at most 0.5" in done.err
 
 
-def test_tradeoff_measures_draws_and_can_be_chosen_from(mapveil, phones: Path, tmp_path: Path) -> None:
+def test_tradeoff_measures_draws_and_can_be_chosen_from(
+    mapveil, phones: Path, tmp_path: Path, headings: list[str]
+) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("sklearn")
     out = tmp_path / "tradeoff"
@@ -185,6 +192,7 @@ def test_tradeoff_measures_draws_and_can_be_chosen_from(mapveil, phones: Path, t
     assert done.code == 0, done.err
     record = json.loads(done.out, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
     assert [point["value"] for point in record["points"]] == [0.05, 0.2, 0.6]
+    assert [head.splitlines()[0] for head in headings] == [NOT_PRIVATE] * 2
     assert sorted(path.name for path in out.iterdir()) == [
         *("index.html", "parameters.png", "points.csv", "tradeoff.png", "trials.csv"),
     ]

@@ -49,7 +49,7 @@ def test_a_map_of_raw_measurements_promises_nothing(
     assert record["guarantee"]["epsilon"] is None
     assert record["coverage"]["holes"] > 5
     assert record["rmse_db"] < 6
-    assert "says that it was privatized: take this map as NOT private" in done.err
+    assert "NOT KNOWN TO BE PRIVATE: nothing says that the measurements were privatized" in done.err
     assert "taken from true measurements: it is NOT private" in done.err
     assert out.exists()
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mapveil.evaluation.comparison import NOT_FOR_RELEASE, Comparison, Row, interval_of_mean, table_csv
+from mapveil.evaluation.comparison import Comparison, Row, interval_of_mean, table_csv
 from mapveil.evaluation.html_report import write_comparison
+from mapveil.pictures.report_page import NOT_PRIVATE
 
 
 def made() -> Comparison:
@@ -66,7 +67,7 @@ def test_the_report_is_whole_and_says_it_is_not_for_release(tmp_path: Path) -> N
     assert sorted(path.name for path in paths) == ["curves.png", "index.html", "rows.csv", "summary.csv"]
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in paths)
     page = (folder / "index.html").read_text()
-    assert NOT_FOR_RELEASE in page
+    assert NOT_PRIVATE in page
     assert 'role="alert"' in page
     assert "A &lt;comparison&gt;" in page
     for outside in ("http://", "https://", 'src="/', "<script"):

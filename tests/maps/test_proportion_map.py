@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -211,7 +212,7 @@ class TestExports:
     def test_other_labels_and_cells_of_any_shape_can_be_drawn(self) -> None:
         tiling = Hexagons(REGION, resolution=6)
         heat = made([[10, 20, 30]], [0] * tiling.size, tiling)
-        axes = heat.plot(label=2, title="Part three")
+        axes = replace(heat, title="Part three").plot(label=2)
         np.testing.assert_allclose(axes.collections[0].get_array(), 0.5)
         assert axes.get_title(loc="left").startswith("Part three")
 

@@ -225,12 +225,13 @@ def test_csv_comes_back_with_its_metadata_beside_it(signal: SignalMap, tmp_path:
 
 def test_the_picture_says_what_it_shows(signal: SignalMap, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    axes = signal.plot(title="Coverage")
+    signal = replace(signal, title="Coverage")
+    axes = signal.plot()
     words = " ".join(text.get_text() for text in axes.texts)
     coverage = signal.coverage()
     assert f"{coverage.holes} holes (orange, below -97 dBm)" in words
     assert f"{coverage.unknown} unknown (grey)" in words
-    signal.save(tmp_path / "a.png", title="Coverage")
+    signal.save(tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert b"mapveil" in (tmp_path / "a.png").read_bytes()
 
@@ -241,7 +242,8 @@ def unpacked(packed: dict[str, str]) -> np.ndarray:
 
 
 def test_the_page_holds_every_number(signal: SignalMap) -> None:
-    text = page_html(signal, title="A <b>title</b>")
+    signal = replace(signal, title="A <b>title</b>")
+    text = page_html(signal)
     assert "A &lt;b&gt;title&lt;/b&gt;" in text
     found = re.search(r'<script type="application/json" id="map">(.*?)</script>', text, re.DOTALL)
     assert found is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -143,7 +144,7 @@ def test_a_page_is_one_file_that_loads_nothing(routes: RouteMap, tmp_path: Path)
     assert "<h1>Routes under private traffic</h1>" in page
     assert "each user makes one trip" in page
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=[\"']?(?!data:)", page)
-    routes.save(tmp_path / "routes.html", title="A & B")
+    replace(routes, title="A & B").save(tmp_path / "routes.html")
     assert "A &amp; B" in (tmp_path / "routes.html").read_text(encoding="utf-8")
 
 

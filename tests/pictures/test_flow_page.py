@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import zlib
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def test_only_the_largest_are_drawn_and_the_page_says_so(monkeypatch: pytest.Mon
 
 
 def test_it_loads_nothing_and_tells_the_promise(tmp_path: Path) -> None:
-    write_page(flows_of(), tmp_path / "flows.html", title="Porto <b>")
+    write_page(replace(flows_of(), title="Porto <b>"), tmp_path / "flows.html")
     page = (tmp_path / "flows.html").read_text(encoding="utf-8")
     assert "default-src 'none'" in page
     assert not re.search(r'(src|href)\s*=\s*"(?!#|data:)', page)

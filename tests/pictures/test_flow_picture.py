@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_words_tell_the_promise_the_notes_and_what_is_left_out() -> None:
     for part in ("epsilon 2", "so it is", "20 largest of 144 flows", "% of the estimated trips"):
         assert part in said
     assert "largest of" not in words(plot(flows_of(10)))
-    assert "My city" in words(plot(flows_of(), title="My city"))
+    assert "My city" in words(plot(replace(flows_of(), title="My city")))
 
 
 def test_arcs_at_the_border_are_not_cut() -> None:
@@ -73,9 +74,11 @@ def test_few_flows_are_a_picture_too(count: int, tmp_path: Path) -> None:
 
 
 def test_the_file_carries_the_metadata(tmp_path: Path) -> None:
-    write_png(flows_of(), tmp_path / "flows.png", title="A city")
+    flows = replace(flows_of(), title="A city")
+    write_png(flows, tmp_path / "flows.png")
     with Image.open(tmp_path / "flows.png") as picture:
-        assert json.loads(picture.text["mapveil"]) == flows_of().metadata()
+        assert json.loads(picture.text["mapveil"]) == flows.metadata()
+        assert picture.text["Title"] == "A city"
 
 
 def test_a_notebook_shows_picture_and_promise() -> None:

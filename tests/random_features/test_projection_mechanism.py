@@ -120,9 +120,10 @@ def test_every_export_says_it_is_not_dp(mechanism, tmp_path):
 
 
 @EVERY
-def test_nobody_inside_and_bad_rows_are_errors(mechanism):
-    with pytest.raises(InputError, match="no row lies inside"):
-        mechanism.release(mv.Points.from_arrays([1], [10.0], [50.0]), TILINGS["quadtree"])
+def test_nobody_inside_is_an_empty_map_and_bad_rows_are_errors(mechanism):
+    none = mechanism.release(mv.Points.from_arrays([1], [10.0], [50.0]), TILINGS["quadtree"])
+    assert none.values.tolist() == [0.0] * TILINGS["quadtree"].size
+    assert "nobody reported: the map is empty" in none.notes
     with pytest.raises(InputError, match="row 2"):
         mechanism.release(mv.Points.from_arrays([1, 2], [-73.95, np.nan], [40.7, 40.7]), TILINGS["quadtree"])
     with pytest.raises(InputError, match="needs a tiling"):

@@ -132,9 +132,9 @@ def _cells(
     outside, one_each = mechanism.mechanism.outside, mechanism.unit == "user"
     try:
         origins, _ = cells_of_trips(trips, Domain(coarse), outside, Randomness(0), one_each=one_each)
-    except InputError:  # the release says so, after it has checked the budget
+    except InputError:  # an end outside is refused: the release says so, after it has checked the budget
         return coarse
-    return Quadtree(region, depth=best_depth(origins.size, mechanism.mechanism.budget))
+    return Quadtree(region, depth=best_depth(max(origins.size, 1), mechanism.mechanism.budget))
 
 
 def best_depth(trips: int, epsilon: Fraction) -> int:

@@ -183,11 +183,11 @@ class OriginDestination:
         Raises
         ------
         InputError
-            No reports, or not as many of origins as of destinations.
+            Not as many reports of origins as of destinations.
         ParameterError
             The estimator does not fit the randomizer, or the domain is too large.
         """
-        if reports.origin.count != reports.destination.count or reports.origin.count == 0:
+        if reports.origin.count != reports.destination.count:
             raise InputError(
                 f"{reports.origin.count} reports of origins and {reports.destination.count} of "
                 "destinations; expected one of each for every trip"
@@ -207,7 +207,7 @@ class OriginDestination:
         ]
         origins, destinations = (end.distribution for end in ends)
         notes = tuple(dict.fromkeys(note for end in ends for note in end.notes))
-        if self.estimator == "joint":
+        if self.estimator == "joint" and reports.origin.count:
             channel = pair_channel(randomizer)
             plane = randomizer.domain.plane
             made = estimate_joint(
@@ -233,7 +233,7 @@ class OriginDestination:
         joint = np.outer(origins, destinations)
         if candidates is not None:
             joint = np.where(candidates, joint, 0.0)
-        if self.estimator == "lasso":
+        if self.estimator == "lasso" and reports.origin.count:
             first, second = np.nonzero(np.ones_like(joint) if candidates is None else candidates)
             found = estimate_lasso(origins, destinations, first, second, penalty=self.penalty)
             tell("estimate flows", 1.0)
@@ -276,7 +276,7 @@ class OriginDestination:
         Raises
         ------
         InputError
-            No trip lies in the region, or the tiling has too many cells.
+            A trip with an end outside is refused, or the tiling has too many cells.
         BudgetExceeded
             The account does not allow the epsilon.
         """

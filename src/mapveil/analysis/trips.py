@@ -170,6 +170,7 @@ def read_trips(
     usable = (np.abs(lon) <= 180) & (np.abs(lat) <= 90)
     bad = np.flatnonzero(~usable)
     if bad.size and on_bad_rows == "drop":
+        points.treat(bad.size, usable.size)
         rows = {name: values[usable] for name, values in rows.items()}
         lon, lat = rows["to_lon"], rows["to_lat"]
     elif bad.size:
@@ -269,7 +270,7 @@ def cells_of_trips(
     Raises
     ------
     InputError
-        An end is outside and that is refused, or no trip has both ends inside.
+        An end is outside and that is refused.
     """
     rule = Outside(outside)
     locate = locator(as_tiling(domain.tiling), domain.cells, rule)
@@ -277,11 +278,6 @@ def cells_of_trips(
     both = (origins >= 0) & (destinations >= 0)
     check_inside(both, rule, domain, trips.source)
     inside = np.flatnonzero(both)
-    if inside.size == 0:
-        raise InputError(
-            f"{trips.source}: no trip has both ends in the region {domain.tiling.region}; expected a "
-            "region that holds trips (west,south,east,north in degrees)"
-        )
     if one_each:
         # A random order, of which the first of each user is one of their trips at random.
         order = inside[rng.generator().permutation(inside.size)]

@@ -13,7 +13,13 @@ import numpy as np
 from mapveil.attacks.bayesian_server import Verdict, devices_at, first_features
 from mapveil.attacks.localisation import LocalisationReport
 from mapveil.attacks.localisation_scene import Scene
-from mapveil.pictures.report_page import html_page, html_picture, html_table
+from mapveil.pictures.report_page import (
+    NOT_PRIVATE,
+    html_page,
+    html_picture,
+    html_table,
+    mark_not_private,
+)
 from mapveil.random_features.posterior import effective_places, posterior, simulated_devices
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import require
@@ -28,9 +34,6 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = (1, 2, 3)
 _FINER: Final = 4  # points of a drawn surface for one of the score's grid
-_NOT_PRIVATE: Final = (
-    "This report reads true places: it is NOT private. Do not publish it for data of real people."
-)
 _SERVERS_HEAD: Final = ("server", "knows", "error", "one in twenty", "places left", "cell named right")
 _CURVES: Final = (
     ("one report", "one_report", "#0072B2", "o-"),
@@ -173,6 +176,7 @@ def report_picture(report: LocalisationReport, at: Scene) -> bytes:
         axes.set_title(f"what a server with a prior believes ({_believed(belief)})", fontsize=10)
     _draw_costs(figure.add_subplot(grid[2, :3]), report, "expected_m")
     _draw_costs(figure.add_subplot(grid[2, 3:]), report, "places")
+    mark_not_private(figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110, metadata={"Software": "mapveil"})
     return buffer.getvalue()
@@ -278,5 +282,5 @@ not see where the features cross. Second set: the frequencies were drawn anew fo
 with so many features (Lemma 3).</p>
 <h2>Settings</h2>{html_table(("setting", "value"), settings.items())}"""
     return html_page(
-        "How well devices that send random Fourier features are hidden", body, _NOT_PRIVATE
+        "How well devices that send random Fourier features are hidden", body, NOT_PRIVATE
     ).decode()

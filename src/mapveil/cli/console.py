@@ -14,6 +14,7 @@ import click
 
 from mapveil.formats.atomic import all_or_none
 from mapveil.maps.scene import Note
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,9 +60,12 @@ class Console:
 
     def result(self, text: str, record: Any, outputs: Sequence[Path] = ()) -> None:
         """The result and the files written: text for a person, or the record as JSON."""
-        text = "\n".join([text, *(f"wrote {output}" for output in outputs)])
+        from mapveil.formats.csv import files_written
+
+        files = [file for output in outputs for file in files_written(output) if file.exists()]
+        text = "\n".join([*(f"wrote {file}" for file in files), text])
         if outputs:
-            record = {**record, "outputs": [str(output) for output in outputs]}
+            record = {**record, "outputs": [str(file) for file in files]}
         if self.as_json:
             click.echo(
                 json.dumps(_finite(record), indent=2, ensure_ascii=False, default=str, allow_nan=False)
@@ -83,6 +87,14 @@ class Console:
     def warn_of_truth(self, report: str) -> None:
         """Warn of a report that is not private."""
         self.warn(f"{report} reads the true data: do not publish its figures for data of real people")
+
+    def evaluated(self, compare: Callable[[], dict[str, float]]) -> dict[str, float] | None:
+        """A comparison with the true data; one that cannot be made is a warning, for the release stands."""
+        try:
+            return compare()
+        except InputError as error:
+            self.warn(f"no evaluation: {error}")
+            return None
 
     def answer(
         self,
@@ -119,8 +131,8 @@ class Console:
         """
         for warning in released.guarantee.promise.warnings:
             self.warn(warning)
-        record = {"outputs": [str(output) for output in outputs], **released.metadata(), **(more or {})}
-        shown = [f"wrote {output}" for output in outputs] + list(lines)
+        record = {**released.metadata(), **(more or {})}
+        shown = list(lines)
         if evaluation is not None:
             self.warn_of_truth("an evaluation")
             figures = ", ".join(f"{name} {value:.3g}" for name, value in evaluation.items())
@@ -142,7 +154,7 @@ class Console:
             self.warn(
                 "not entered in a ledger: its epsilon is not added to other releases about the same people"
             )
-        self.result("\n".join(shown), record)
+        self.result("\n".join(shown), record, outputs)
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +115,7 @@ def command(
     destination: tuple[str, str] | None,
     trip: str | None,
     evaluate: bool,
-    title: str | None,
+    title: str,
     outputs: tuple[Path, ...],
     account: Account | None,
     seed: int | None,
@@ -145,11 +146,12 @@ def command(
             trips, unit=unit, options=options, account=account, rng=seed, progress=progress, **parameters
         )
         with writing(account, released.guarantee):
-            save_all(outputs, lambda path: released.save(path, title=title), progress)
+            save_all(outputs, replace(released, title=title).save, progress)
     if unit == "trip":
         console.warn("the guarantee is about one trip: a user of ten trips has ten times the epsilon")
     lines = [f"{released.size} flows of {released.total:g} trips, {released.unlisted:g} of them unlisted"]
-    evaluation = _evaluate(trips, released, options.get("outside", "drop")) if evaluate else None
+    outside = options.get("outside", "drop")
+    evaluation = console.evaluated(lambda: _evaluate(trips, released, outside)) if evaluate else None
     console.answer(outputs, released, account, lines=lines, evaluation=evaluation, seed=seed)
 
 

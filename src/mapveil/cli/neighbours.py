@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,7 @@ def command(
     places: tuple[tuple[float, float], ...],
     columns: dict[str, Any],
     evaluate: bool,
-    title: str | None,
+    title: str,
     accept_large_epsilon: bool,
     outputs: tuple[Path, ...],
     account: Account | None,
@@ -126,10 +127,11 @@ def command(
                 rng=seed,
                 progress=progress,
             )
+        near = replace(near, title=title)
         with writing(None if epsilon is None else account, near.guarantee):
-            save_all(outputs, lambda path: _save(near, path, title), progress)
+            save_all(outputs, lambda path: _save(near, path), progress)
         if evaluate:
-            evaluation = _evaluate(mechanism, points, near)
+            evaluation = console.evaluated(lambda: _evaluate(mechanism, points, near))
     listed = [near.nearest(*place) for place in places]
     console.answer(
         outputs,
@@ -151,11 +153,11 @@ def _check_inside(region: Region, places: tuple[tuple[float, float], ...]) -> No
             raise InputError(f"--at {lon:g},{lat:g}: is outside the map's region {region}")
 
 
-def _save(near: NeighbourMap, output: Path, title: str | None) -> None:
+def _save(near: NeighbourMap, output: Path) -> None:
     if output.suffix.lower() == ".csv":
         near.write_lists(output)
     else:
-        near.save(output, title=title)
+        near.save(output)
 
 
 def _in_words(near: NeighbourMap, listed: dict[str, Any]) -> str:

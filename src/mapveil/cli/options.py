@@ -13,7 +13,7 @@ import click
 from mapveil.cli.arguments import epsilon_list, name_list, read_options
 from mapveil.cli.console import gathered
 from mapveil.formats.atomic import check_writable
-from mapveil.formats.csv import CSV_METADATA_SUFFIX
+from mapveil.formats.csv import files_written
 from mapveil_client.epsilon import as_epsilon
 from mapveil_client.errors import InputError, ParameterError
 
@@ -159,14 +159,14 @@ def outputs(suffixes: Sequence[str], help: str, *, required: bool = True) -> Dec
                 raise InputError(f"-o {path}: the suffix must be one of {', '.join(suffixes)}")
             if path.is_dir() or not path.parent.is_dir():
                 raise InputError(f"-o {path}: the folder {path.parent} must exist, and the name be a file's")
-            for file in _files_written(path):
+            for file in files_written(path):
                 check_writable(file)
         return paths
 
     def apart(outputs: tuple[Path, ...]) -> dict[str, Any]:
         context = click.get_current_context()
         read = _files_read(context)
-        written = [(path, file) for path in outputs for file in _files_written(path)]
+        written = [(path, file) for path in outputs for file in files_written(path)]
         for at, (path, file) in enumerate(written):
             beside = "" if file == path else f"its metadata file {file} "
             if any(_same_file(file, other) for _, other in written[:at]):
@@ -189,11 +189,6 @@ def outputs(suffixes: Sequence[str], help: str, *, required: bool = True) -> Dec
             help=f"Write a file: {help}. Repeatable.",
         ),
     )
-
-
-def _files_written(path: Path) -> tuple[Path, ...]:
-    """The files that an output writes: of a CSV its metadata too."""
-    return (path, Path(f"{path}{CSV_METADATA_SUFFIX}")) if path.suffix.lower() == ".csv" else (path,)
 
 
 def _files_read(context: click.Context) -> list[tuple[str, str]]:
@@ -219,7 +214,9 @@ def _same_file(one: Path, other: str | Path) -> bool:
         return False
 
 
-title_option = click.option("--title", help="Title of pictures and pages.")
+title_option = click.option(
+    "--title", default="", help="Title of pictures and pages, also in every file's metadata."
+)
 """Add ``--title``."""
 
 evaluate_option = click.option(

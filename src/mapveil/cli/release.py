@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +19,11 @@ from mapveil.cli.options import (
     release_options,
     table_source,
     tiling_option,
+    title_option,
 )
 from mapveil.maps.released import SUFFIXES
 from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
+from mapveil_client.errors import check
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
@@ -55,7 +59,7 @@ if TYPE_CHECKING:
 @table_source("user", "lon", "lat", "weight", "label")
 @click.option(
     "--merge-below",
-    type=click.FloatRange(min=0),
+    type=float,
     help="Move cells estimated below this many users to 'outside'.",
 )
 @click.option(
@@ -63,6 +67,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0, min_open=True),
     help="Smooth the map by a Gaussian of this standard deviation, metres.",
 )
+@title_option
 @release_options(SUFFIXES, ".tif .parquet .geojson .csv .png .html")
 @console_options
 def command(
@@ -78,6 +83,7 @@ def command(
     columns: dict[str, Any],
     merge_below: float | None,
     smooth_m: float | None,
+    title: str,
     outputs: tuple[Path, ...],
     account: Account | None,
     seed: int | None,
@@ -87,7 +93,7 @@ def command(
 
     INPUT is Parquet (a glob too), GeoParquet, CSV, GeoJSON, '-' for CSV on standard input, or a
     raster of counts (.npz, .tif). One row is one visit; a user's rows together count as one user.
-    A region without rows gives a map of noise, as if it had few: 'mapveil describe' tells the curator.
+    A region without rows gives a map as if it had few: 'mapveil describe' tells the curator.
 
     \b
     Examples:
@@ -97,9 +103,11 @@ def command(
           --method emd --option width=40 --epsilon 1 -o map.tif -o map.png
       mapveil release population.npz --epsilon 1 -o population.tif
     """
+    from mapveil.geo.counts import Counts
+    from mapveil.geo.parse_tiling import DEFAULT_TILING, tiling_for
     from mapveil.geo.points import Points
     from mapveil.geo.read_points import read_source
-    from mapveil.inference.heatmap import smooth
+    from mapveil.inference.heatmap import check_smoothing, smooth
     from mapveil.mechanisms.release import release, split_region
     from mapveil.privacy.account import writing
 
@@ -113,6 +121,12 @@ def command(
             console.note(
                 f"no --region: {float(split_region(epsilon)[0]):g} of epsilon is spent on finding one"
             )
+    check(merge_below is None or 0 <= merge_below < math.inf, "--merge-below", "at least 0", merge_below)
+    if smooth_m is not None:
+        public = parameters["places_are_public"]
+        known = region is not None or isinstance(points, Counts)
+        cells = tiling_for(points, tiling, region, places_are_public=public) if known else None
+        check_smoothing(cells or tiling or DEFAULT_TILING, sigma_m=smooth_m)
     with console.progress() as progress:
         heat = release(
             points,
@@ -130,6 +144,7 @@ def command(
                 heat = smooth(heat, sigma_m=smooth_m)
             if merge_below is not None:
                 heat = heat.merge_below(merge_below)
+            heat = replace(heat, title=title)
             save_all(outputs, heat.save, progress)
     if heat.guarantee.epsilon is None:
         console.warn("not differential privacy: see what was measured of it below")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ def command(
     start: str | None,
     goal: str | None,
     outputs: tuple[Path, ...],
-    title: str | None,
+    title: str,
     **parameters: Any,
 ) -> None:
     """Find the fastest route on ROADS under a private map of the traffic.
@@ -78,7 +79,7 @@ def command(
         graph = read_roads(roads, users.tiling.region)
         progress("roads", 1.0)
         found = routes(graph, users, ends, **parameters)
-        save_all(outputs, lambda path: found.save(path, title=title), progress)
+        save_all(outputs, replace(found, title=title).save, progress)
     ways = [f"{way.name}: {way.traffic_s / 60:.1f} min with this traffic" for way in found.ways]
     text = "\n".join([repr(graph), *ways, repr(found.guarantee)])
     console.result(text, {"map": found.metadata()}, outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -210,7 +211,7 @@ def map_(
     hole_dbm: float,
     truth: str | None,
     outputs: tuple[Path, ...],
-    title: str | None,
+    title: str,
     columns: dict[str, str | None],
     **parameters: Any,
 ) -> None:
@@ -245,9 +246,7 @@ def map_(
             **parameters,
         )
         error = None if true is None else coverage.rmse_dbm(true)
-        save_all(outputs, lambda path: coverage.save(path, title=title), progress)
-    if guarantee is None:
-        console.warn(f"nothing in {source} says that it was privatized: take this map as NOT private")
+        save_all(outputs, replace(coverage, title=title).save, progress)
     counted = coverage.coverage()
     lines = [
         f"{counted.covered} cells covered, {counted.holes} holes below {hole_dbm:g} dBm, {counted.unknown} unknown"

@@ -188,7 +188,9 @@ def count_users(source: Points | Counts, tiling: Tiling) -> int:
     Raises
     ------
     InputError
-        The table cannot be used, or nobody is inside the region.
+        The table cannot be used.
+    NobodyInside
+        Nobody is inside the region.
     """
     if isinstance(source, Counts):
         count = int(source.values.sum())
@@ -246,9 +248,13 @@ def check_same_tiling(given: Tiling, tiling: Tiling) -> None:
         raise InputError(f"counts must be on the cells of {tiling.spec}, got counts on {given.spec}")
 
 
-def nobody_inside(source: Points | Counts, tiling: Tiling) -> InputError:
-    """The error of a simulation without a client in the region; who takes part is public there."""
-    return InputError(
+class NobodyInside(InputError):
+    """A simulation has no client in the region; who takes part is public there."""
+
+
+def nobody_inside(source: Points | Counts, tiling: Tiling) -> NobodyInside:
+    """The error that names the data and the region."""
+    return NobodyInside(
         f"{source.source}: no row lies inside the region {tiling.region}, and a simulation needs a client; "
         "'mapveil describe' shows where the rows are"
     )

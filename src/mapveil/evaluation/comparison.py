@@ -9,11 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-NOT_FOR_RELEASE = (
-    "NOT FOR RELEASE: a comparison reads the true data without any privacy, so its numbers and "
-    "pictures reveal it. Keep them inside, or compare on public data."
-)
-
 
 class Row(NamedTuple):
     """One metric of one release."""

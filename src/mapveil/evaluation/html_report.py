@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mapveil.evaluation.comparison import NOT_FOR_RELEASE, Comparison, Row, Summary, table_csv
+from mapveil.evaluation.comparison import Comparison, Row, Summary, table_csv
 from mapveil.evaluation.scoring import higher_is_better
 from mapveil.formats.atomic import atomic_path
-from mapveil.pictures.report_page import html_page, html_picture, html_table
+from mapveil.pictures.report_page import (
+    NOT_PRIVATE,
+    html_page,
+    html_picture,
+    html_table,
+    mark_not_private,
+)
 from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -76,9 +82,10 @@ def png_bytes(figure: Figure, dpi: int = 100) -> bytes:
     return packed.getvalue()
 
 
-def mark_not_private(figure: Figure) -> None:
-    """Write over a figure that it is made from the true data."""
-    figure.suptitle("NOT PRIVATE: made from the true data. Do not publish.", fontsize=10, color="#b00020")
+def not_private_png(figure: Figure) -> bytes:
+    """A figure made from the true data, marked so."""
+    mark_not_private(figure)
+    return png_bytes(figure)
 
 
 def figure_grid(
@@ -241,7 +248,7 @@ def write_folder(
 def write_comparison(comparison: Comparison, folder: Path) -> list[Path]:
     """Write ``rows.csv``, ``summary.csv``, ``curves.png`` and ``index.html``; the paths written."""
     summaries = comparison.summary()
-    picture = png_bytes(curves_figure(panels_by_epsilon(summaries), comparison.title))
+    picture = not_private_png(curves_figure(panels_by_epsilon(summaries), comparison.title))
     times = {item.method: f"{item.seconds:.3g}" for item in summaries}
     body = [
         settings_list(comparison.settings),
@@ -254,4 +261,4 @@ def write_comparison(comparison: Comparison, folder: Path) -> list[Path]:
         html_table(["method", "seconds"], list(times.items())),
     ]
     tables = {"rows": (Row._fields, comparison.rows), "summary": (Summary._fields, summaries)}
-    return write_folder(folder, comparison.title, {"curves": picture}, tables, body, NOT_FOR_RELEASE)
+    return write_folder(folder, comparison.title, {"curves": picture}, tables, body, NOT_PRIVATE)

@@ -12,12 +12,11 @@ from mapveil.attacks.roc import RATES, Estimate95, largest_tpr
 from mapveil.evaluation.html_report import (
     COLOURS,
     figure_grid,
-    mark_not_private,
-    png_bytes,
+    not_private_png,
     text_table,
     write_atomically,
 )
-from mapveil.pictures.report_page import html_page, html_picture, html_table
+from mapveil.pictures.report_page import NOT_PRIVATE, html_page, html_picture, html_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,8 +134,7 @@ def _picture(report: MembershipReport) -> bytes:
         names = [row.published for row in report.recoveries]
         _bars(axes[2], names, [row.right for row in report.recoveries], ("#b9b9c2", *COLOURS))
         axes[2].set(title="Trajectories: fraction of windows right", xlim=(0, 1))
-    mark_not_private(figure)
-    return png_bytes(figure)
+    return not_private_png(figure)
 
 
 def _bars(axes: Axes, names: list[str], found: list[Estimate95], colours: tuple[str, ...]) -> None:
@@ -168,5 +166,4 @@ def _page(report: MembershipReport, picture: bytes) -> bytes:
         f"<h2>Membership</h2>\n{html_table(_MEMBERSHIP_HEAD, _membership_rows(report))}{tracks}"
         f"<h2>Settings</h2>\n{html_table(('setting', 'value'), report.settings.items())}"
     )
-    warning = "This report reads the true data: it is NOT private. Do not publish it for data of real people."
-    return html_page("Can people be found in the published maps?", body, warning)
+    return html_page("Can people be found in the published maps?", body, NOT_PRIVATE)

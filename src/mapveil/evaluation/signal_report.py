@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mapveil.attacks.signal_score import SignalAttack
-from mapveil.evaluation.comparison import NOT_FOR_RELEASE
 from mapveil.evaluation.html_report import (
     COLOURS,
     MARKERS,
@@ -18,14 +17,14 @@ from mapveil.evaluation.html_report import (
     curves_figure,
     figure_grid,
     legend_below,
-    png_bytes,
+    not_private_png,
     settings_list,
     write_atomically,
     write_folder,
 )
 from mapveil.evaluation.signal_tradeoff import KNOBS, Choice, Tradeoff, TradeoffPoint
 from mapveil.evaluation.signal_trials import trial_record
-from mapveil.pictures.report_page import html_page, html_picture, html_table
+from mapveil.pictures.report_page import NOT_PRIVATE, html_page, html_picture, html_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -140,9 +139,11 @@ def choices_rows(choices: Sequence[Choice]) -> tuple[list[str], list[list[str]]]
 
 def write_tradeoff(measured: Tradeoff, folder: Path) -> list[Path]:
     """Write ``points.csv``, ``trials.csv``, ``tradeoff.png``, ``parameters.png`` and ``index.html``; the paths."""
-    plane = png_bytes(plane_figure([(name, PLANES[name], measured.points) for name in ("P-U", "P2-U1")]))
+    plane = not_private_png(
+        plane_figure([(name, PLANES[name], measured.points) for name in ("P-U", "P2-U1")])
+    )
     measures = {"distortion": lambda means: -means["u1"], "P against the strongest": lambda means: means["p"]}
-    knobs = png_bytes(parameter_figure(measured.points, measures))
+    knobs = not_private_png(parameter_figure(measured.points, measures))
     body = [
         settings_list(measured.settings),
         html_picture(plane, "Top right is best. Bars are 95 % intervals of the mean over the trials."),
@@ -159,7 +160,7 @@ def write_tradeoff(measured: Tradeoff, folder: Path) -> list[Path]:
     }
     pictures = {"tradeoff": plane, "parameters": knobs}
     title = "Privacy and utility of privatized measurements"
-    return write_folder(folder, title, pictures, tables, body, NOT_FOR_RELEASE)
+    return write_folder(folder, title, pictures, tables, body, NOT_PRIVATE)
 
 
 def write_attack(attack: SignalAttack, path: Path) -> None:
@@ -167,11 +168,11 @@ def write_attack(attack: SignalAttack, path: Path) -> None:
     if path.suffix.lower() == ".json":
         write_atomically(path, json.dumps(attack.to_dict(), indent=2).encode())
         return
-    picture = png_bytes(attack_figure(attack))
+    picture = not_private_png(attack_figure(attack))
     if path.suffix.lower() == ".html":
         body = html_picture(picture, "The strongest is red; dashed is a guess that sees no measurement.")
         title = "What adversaries learn from privatized measurements"
-        picture = html_page(title, body + html_table(*attack_rows(attack)), NOT_FOR_RELEASE)
+        picture = html_page(title, body + html_table(*attack_rows(attack)), NOT_PRIVATE)
     write_atomically(path, picture)
 
 

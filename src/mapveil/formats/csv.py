@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 CSV_METADATA_SUFFIX: Final = "-metadata.json"
 """Suffix of the file beside a CSV that holds its metadata, as "CSV on the Web" has it."""
+
+
+def files_written(path: Path) -> tuple[Path, ...]:
+    """The files that an output writes: of a CSV its metadata too."""
+    return (path, Path(f"{path}{CSV_METADATA_SUFFIX}")) if path.suffix.lower() == ".csv" else (path,)
 
 
 def write_csv(released: ReleasedMap, path: str | PathLike[str]) -> None:

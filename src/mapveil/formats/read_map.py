@@ -150,6 +150,7 @@ def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table) -> Dens
         tiling=tiling,
         guarantee=Guarantee.from_dict(metadata["guarantee"]),
         method=metadata["method"],
+        title=metadata["title"],
         parameters=metadata["parameters"],
         notes=tuple(metadata["notes"]),
         outside=float(metadata["outside"]),

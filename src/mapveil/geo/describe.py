@@ -112,7 +112,7 @@ def describe(points: Points, region: Region | None = None) -> Description:
     columns: user=user, lon=lon, lat=lat
     other columns: none
     """
-    good, bad = dataclasses.replace(points, on_bad_rows="drop"), points.bad_rows()
+    good, (bad, _) = dataclasses.replace(points, on_bad_rows="drop"), points.bad_rows()
     times = "MIN(time) AS first, MAX(time) AS last" if points.columns.time else "NULL AS first, NULL AS last"
     inside = exchanged = 0
     with connection() as opened, reading(points.source):

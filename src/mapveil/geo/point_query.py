@@ -106,24 +106,26 @@ class PointQuery:
             the value.
         """
         if not self.held:
-            self.treat(self.bad_rows())
+            self.treat(*self.bad_rows())
 
-    def treat(self, bad: int) -> None:
+    def treat(self, bad: int, rows: int) -> None:
         """Refuse so many bad rows, naming the first, or warn that they are dropped; see :meth:`check`."""
         if bad and self.on_bad_rows == "fail":
             changed = f"{self.source}: changed while it was read; expected a table that stays as it is"
             raise InputError(first_failure(self) or changed)
         if bad:
-            text = f"{self.source}: dropped {bad} rows that cannot be used; keep this number private"
+            text = f"{self.source}: dropped {bad} of {rows} rows, which cannot be used; keep these numbers private"
             warnings.warn(text, CuratorWarning, stacklevel=2)
 
-    def bad_rows(self) -> int:
-        """Number of rows that cannot be used, whatever the filter. Not private."""
+    def bad_rows(self) -> tuple[int, int]:
+        """Number of rows that cannot be used, whatever the filter, and of all rows. Not private."""
         usable = " AND ".join(self.usable(self.expressions).values())
         with connection() as opened, reading(self.source):
             relation = self.table.relation(opened)
-            found = opened.execute(f"SELECT COUNT(*) - COUNT(*) FILTER ({usable}) FROM {relation}").fetchall()
-        return int(found[0][0])
+            ((usable_rows, rows),) = opened.execute(
+                f"SELECT COUNT(*) FILTER ({usable}), COUNT(*) FROM {relation}"
+            ).fetchall()
+        return rows - usable_rows, rows
 
     def usable(self, columns: Columns) -> dict[str, str]:
         """SQL that holds for each of the columns of a row that can be used; null counts as failing."""

@@ -133,7 +133,7 @@ class Points(PointQuery):
                 expressions=Columns(**{kind: f"mapveil_{kind}" for kind in columns}),
                 held=True,
             )
-            self.treat(copy.bad_rows())
+            self.treat(*copy.bad_rows())
             yield copy
 
     def arrays(self) -> PointArrays:

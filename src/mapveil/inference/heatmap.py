@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.positions import ground_cylinder, positions_m
+from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.frame import RasterFrame, raster_frame
+from mapveil.maps.frame import RasterFrame, is_raster, raster_frame
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 from mapveil_client.plane import Degrees
 
 LARGEST_SCATTERED = 20_000
@@ -105,18 +106,11 @@ def smooth(
         Neither or both of the sigmas, a negative one, metres without georeference, cells of no raster, or
         more than ``LARGEST_SCATTERED`` cells that are no raster.
     """
-    given = sigma_cells if sigma_m is None else sigma_m
-    if given is None or (sigma_m is not None and sigma_cells is not None):
-        raise ParameterError("one of sigma_m and sigma_cells must be given")
-    if not (np.isfinite(given) and given >= 0):
-        name = "sigma_cells" if sigma_m is None else "sigma_m"
-        raise ParameterError(f"{name} must be at least 0, got {given!r}")
+    tiling = density_map.tiling
+    given = check_smoothing(tiling, sigma_m=sigma_m, sigma_cells=sigma_cells)
     if given == 0:
         return density_map
-    tiling = density_map.tiling
     frame = raster_frame(tiling)
-    if sigma_m is not None and not tiling.region.georeferenced:
-        raise ParameterError("sigma_m needs a georeferenced region; give sigma_cells")
     if frame is not None:
         inside = getattr(tiling, "inside", None)
         mask = None
@@ -124,13 +118,42 @@ def smooth(
             mask = frame.image(inside().astype(np.float64)) > 0
         deviation = (given, given) if sigma_m is None else _in_cells(density_map, frame, given)
         values = frame.cells(heatmap(frame.image(density_map.values), sigma_cells=deviation, mask=mask))
-    elif sigma_m is None:
-        raise ParameterError(f"the cells of {tiling.spec} are no raster; give sigma_m")
     else:
-        values = _spread_scattered(density_map, sigma_m)
+        values = _spread_scattered(density_map, given)
     unit = "cells" if sigma_m is None else "m"
     note = f"smoothed by a Gaussian filter of {given:g} {unit}; bounds are those of the sums before smoothing"
     return replace(density_map, values=values, notes=(*density_map.notes, note))
+
+
+def check_smoothing(
+    tiling: Tiling | str, *, sigma_m: float | None = None, sigma_cells: float | None = None
+) -> float:
+    """Refuse what :func:`smooth` refuses, from the cells alone, or their specification in a region on Earth.
+
+    Returns
+    -------
+    float
+        The one of the sigmas that is given.
+    """
+    name, given = ("sigma_cells", sigma_cells) if sigma_m is None else ("sigma_m (--smooth-m)", sigma_m)
+    if given is None or (sigma_m is not None and sigma_cells is not None):
+        raise ParameterError("one of sigma_m and sigma_cells must be given")
+    check(bool(np.isfinite(given)) and given >= 0, name, "at least 0", given)
+    spec = tiling if isinstance(tiling, str) else tiling.spec
+    if given == 0:
+        return given
+    if sigma_m is not None and not isinstance(tiling, str) and not tiling.region.georeferenced:
+        raise ParameterError(f"{name} needs a georeferenced region; sigma_cells does not")
+    if not is_raster(tiling):
+        if sigma_m is None:
+            raise ParameterError(f"the cells of {spec} are no raster; give sigma_m")
+        if isinstance(tiling, str):
+            raise ParameterError(f"{name} needs a region (--region): the cells of {spec} are no raster")
+        if tiling.size > LARGEST_SCATTERED:
+            raise ParameterError(
+                f"{spec} has {tiling.size} cells that are no raster; up to {LARGEST_SCATTERED} are smoothed"
+            )
+    return given
 
 
 def _spread(values: FloatArray, sigma: float, axis: int) -> FloatArray:
@@ -180,17 +203,11 @@ def _in_cells(density_map: DensityMap, frame: RasterFrame, sigma_m: float) -> tu
 
 
 def _spread_scattered(density_map: DensityMap, sigma_m: float) -> FloatArray:
-    cells = density_map.tiling.size
-    if cells > LARGEST_SCATTERED:
-        raise ParameterError(
-            f"{density_map.tiling.spec} has {cells} cells that are no raster; "
-            f"up to {LARGEST_SCATTERED} are smoothed"
-        )
     x, y = positions_m(density_map.tiling)
-    values = np.zeros(cells)
-    for start in range(0, cells, 512):
+    values = np.zeros(x.size)
+    for start in range(0, x.size, 512):
         part = slice(start, start + 512)
-        squares = (x[part] - x[:, None]) ** 2 + (y[part] - y[:, None]) ** 2
-        kernel = np.exp(-squares / (2 * sigma_m**2))
+        apart = np.hypot(x[part] - x[:, None], y[part] - y[:, None])
+        kernel = np.exp(-((apart / sigma_m) ** 2) / 2)
         values += kernel @ (density_map.values[part] / kernel.sum(axis=0))
     return values

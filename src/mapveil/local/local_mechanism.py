@@ -12,7 +12,7 @@ from mapveil.local.estimators.measurement import estimated_users
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer, Tally
 from mapveil.local.reported_cells import cells_of_users
 from mapveil.maps.density_map import DensityMap
-from mapveil.mechanisms.mechanism import Mechanism, charged_to, tiling_of
+from mapveil.mechanisms.mechanism import Mechanism, charged_to, held_for, tiling_of
 from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.claim import Adversary, Assumes, ContributionBound, Neighbouring, Norm, Share, TrustModel
 from mapveil.privacy.guarantee import Guarantee
@@ -109,9 +109,10 @@ class LocalMechanism(LocalMethod, Mechanism):
         domain = Domain(given := tiling_of(points, tiling))
         randomizer = self.on(domain)
         check_reports(self.estimator, randomizer)
-        charges = self.charges(account, points, given, seeded=stream.seeded)
-        tell("collect reports", 0.0)
-        cells = cells_of_users(points, domain, self.place, self.outside, stream)
+        with held_for(points, given, account) as held:
+            charges = self.charges(account, held, given, seeded=stream.seeded)
+            tell("collect reports", 0.0)
+            cells = cells_of_users(held, domain, self.place, self.outside, stream)
 
         def ask() -> Tally:
             tally = randomizer.tally(randomizer.randomize(cells[:0], stream))

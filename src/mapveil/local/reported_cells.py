@@ -5,7 +5,7 @@ Nothing here is private, and nothing of it reaches the server half of a mechanis
 
 import numpy as np
 
-from mapveil.engines.contributions import check_same_tiling, locator, nobody_inside, user_cells
+from mapveil.engines.contributions import check_same_tiling, locator, user_cells
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import as_tiling
@@ -39,8 +39,7 @@ def cells_of_users(
     Raises
     ------
     InputError
-        The table cannot be used, counts are of another tiling, nobody is inside, or somebody is outside and that
-        is refused.
+        The table cannot be used, counts are of another tiling, or somebody is outside and that is refused.
     """
     rule, tiling = Outside(outside), as_tiling(domain.tiling)
     if isinstance(source, Counts):
@@ -54,7 +53,7 @@ def cells_of_users(
     found = user_cells(source, tiling, Outside.KEEP if rule is Outside.REFUSE else Outside.DROP, locate)
     check_inside(found.cells >= 0, rule, domain, source.source)
     if found.cells.size == 0:
-        raise nobody_inside(source, tiling)
+        return found.cells  # a valid input: an error would say for free that nobody is there
     starts = found.starts[:-1][np.diff(found.starts) > 0]
     user = np.repeat(np.arange(found.starts.size - 1), np.diff(found.starts))
     order = np.lexsort((found.cells, user))  # SQL keys of cells may be in another order

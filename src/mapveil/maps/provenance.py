@@ -14,7 +14,7 @@ from mapveil.geo.points import Points
 class Provenance:
     """The circumstances of a release; no path, no file's name, no user's id and no key. JSON-ready.
 
-    The account (entries, dataset's name, what was spent before and after) is in the guarantee; method, parameters and
+    The account (entries, its name, what was spent before and after) is in the guarantee; method, parameters and
     cells are in the map's metadata.
 
     Parameters

@@ -49,8 +49,8 @@ class ReleasedMap(ABC):
 
     The functions are looked up by name when they are called: a value imports neither its writers nor its pictures.
     Every map has the cells (``tiling``), the ``guarantee``, the name of the ``method`` with its JSON-ready
-    ``parameters``, ``notes`` for readers, such as an estimate that came out empty, the ``version`` of Mapveil and the
-    ``provenance``.
+    ``parameters``, ``notes`` for readers, such as an estimate that came out empty, the ``version`` of Mapveil, the
+    ``provenance``, and a ``title``: the head of pictures and pages instead of the kind of map.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
@@ -60,6 +60,7 @@ class ReleasedMap(ABC):
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     version: str = field(default=__version__, kw_only=True)
     provenance: Provenance = field(default_factory=Provenance, kw_only=True)
+    title: str = field(default="", kw_only=True)
 
     if TYPE_CHECKING:  # fields of the maps, properties of a map that is made of another
 
@@ -94,6 +95,7 @@ class ReleasedMap(ABC):
     def metadata(self) -> dict[str, Any]:
         """The JSON-ready record that every export carries."""
         return {
+            "title": self.title,
             "software": "mapveil",
             "version": self.version,
             "provenance": self.provenance.to_dict(),
@@ -110,15 +112,13 @@ class ReleasedMap(ABC):
         """:meth:`metadata` as canonical JSON."""
         return json.dumps(self.metadata(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
-    def save(self, path: str | PathLike[str], *, title: str | None = None) -> None:
+    def save(self, path: str | PathLike[str]) -> None:
         """Write the format that the suffix names; a CSV's metadata lie in ``NAME.csv-metadata.json``.
 
         Parameters
         ----------
         path : path-like
             Ends in one of :attr:`suffixes`.
-        title : str, optional
-            Head of a picture or page; the kind of map by default.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class ReleasedMap(ABC):
         if suffix not in self.suffixes:
             known = ", ".join(self.suffixes)
             raise InputError(f"{path}: the suffix must be one of {known}, got {suffix or 'none'}")
-        _function(WRITERS[suffix])(self, path, **({"title": title} if suffix in (".png", ".html") else {}))
+        _function(WRITERS[suffix])(self, path)
 
     def to_geotiff(self, path: str | PathLike[str]) -> None:
         """Write a Cloud-Optimised GeoTIFF; see :func:`mapveil.formats.geotiff.write_geotiff`."""
@@ -150,18 +150,18 @@ class ReleasedMap(ABC):
         made: xarray.Dataset = _function("formats.dataset:as_dataset")(self)
         return made
 
-    def plot(self, ax: Axes | None = None, *, title: str | None = None, **shown: Any) -> Axes:
+    def plot(self, ax: Axes | None = None, **shown: Any) -> Axes:
         """Draw the map with its guarantee; ``shown`` goes to its scene. See :func:`mapveil.pictures.picture.plot`."""
-        made: Axes = _function("pictures.picture:plot")(self, ax, title=title, **shown)
+        made: Axes = _function("pictures.picture:plot")(self, ax, **shown)
         return made
 
-    def to_png(self, path: str | PathLike[str], *, title: str | None = None, **shown: Any) -> None:
+    def to_png(self, path: str | PathLike[str], **shown: Any) -> None:
         """Write a picture; see :func:`mapveil.pictures.picture.write_png`."""
-        _function("pictures.picture:write_png")(self, path, title=title, **shown)
+        _function("pictures.picture:write_png")(self, path, **shown)
 
-    def to_html(self, path: str | PathLike[str], *, title: str | None = None) -> None:
+    def to_html(self, path: str | PathLike[str]) -> None:
         """Write a page that works offline; see :func:`mapveil.pictures.page.write_page`."""
-        _function("pictures.page:write_page")(self, path, title=title)
+        _function("pictures.page:write_page")(self, path)
 
     def _repr_html_(self) -> str:
         return str(_function("pictures.picture:notebook_html")(self))

@@ -2,17 +2,20 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, TypeVar, cast
 
+from mapveil.formats.check_fits import check_fits
 from mapveil.geo.counts import Counts
 from mapveil.geo.places import Places
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.released import ReleasedMap
-from mapveil.privacy.account import OWN, Account, charges_of
+from mapveil.privacy.account import OWN, Account, charges_of, check_account
 from mapveil.privacy.charges import Charges
 from mapveil.privacy.claim import Share
 from mapveil.privacy.guarantee import Guarantee
@@ -60,6 +63,34 @@ def tiling_of(source: Points | Counts | Any, tiling: Tiling | None) -> Tiling:
         tiling = source.tiling
     check_tiling(tiling)
     return tiling
+
+
+@contextmanager
+def held_for(source: Any, cells: Tiling | str, account: Account | None) -> Iterator[Any]:
+    """Refuse outputs whose format cannot hold the cells; then hold a table as it is read once, and other data as is.
+
+    Parameters
+    ----------
+    source : Points, Counts, UserSums or Devices
+        The data of one release.
+    cells : Tiling or str
+        The cells, or their specification where the region is not known yet.
+    account : Account, optional
+        The account, which names the outputs.
+
+    Raises
+    ------
+    InputError
+        An output cannot hold the cells, or the table cannot be used.
+    """
+    check_account(account)
+    for path in () if account is None else account.outputs:
+        check_fits(path, cells)
+    if isinstance(source, Points):
+        with source.held_once() as table:
+            yield table
+    else:
+        yield source
 
 
 def charged_to(made: Charged, charges: Charges) -> Charged:

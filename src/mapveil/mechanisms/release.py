@@ -8,7 +8,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
-from mapveil.formats.check_fits import check_fits
 from mapveil.geo.counts import Counts
 from mapveil.geo.parse_tiling import DEFAULT_TILING, column_of_places, tiling_for
 from mapveil.geo.points import Points
@@ -16,10 +15,10 @@ from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.provenance import Provenance
-from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, charged_to, check_tiling
+from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, charged_to, check_tiling, held_for
 from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil.mechanisms.sum_mechanism import SumMechanism
-from mapveil.privacy.account import OWN, Account, check_account
+from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.claim import Assumes
 from mapveil.privacy.sampling import RELEASE, sampling_delta
 from mapveil.trust.queries import Execution, Progress
@@ -126,7 +125,6 @@ def release(
     ('multiscale', Fraction(1, 1))
     """
     _check_kinds(points, tiling)
-    check_account(account)
     mechanism, trust = _mechanism(method, trust, epsilon, options)
     if accept_large_epsilon and isinstance(mechanism, Mechanism):
         mechanism = replace(mechanism, accept_large_epsilon=True)
@@ -146,8 +144,6 @@ def release(
             f"region (--region) is required under trust {trust}: clients report about its cells, and nobody sees "
             "the locations that it could be found from"
         )
-    for path in () if account is None else account.outputs:
-        check_fits(path, (spec or DEFAULT_TILING) if cells is None else cells)
     tell = progress or (lambda step, done: None)
     how: dict[str, Any] = {"rng": as_randomness(rng), "progress": tell}
     if trust == "distributed":
@@ -156,9 +152,6 @@ def release(
         table, planned = cast("Points", points), cast("SumMechanism", mechanism)
         _check_specification(table, spec, planned, places_are_public)
         made = _with_region(table, spec, planned, account, how)
-    elif isinstance(points, Points):
-        with points.held_once() as table:
-            made = mechanism.release(table, cells, account=account, **how)
     else:
         made = mechanism.release(points, cells, account=account, **how)
     provenance = Provenance.of("release", points, secure_sum=secure_sum, dropout=dropout)
@@ -228,11 +221,10 @@ def _with_region(
     from mapveil.mechanisms.private_region import NoRegion, find_region
 
     part, rest = split_region(mechanism.budget)
-    with table.held_once() as held:
+    asked = spec or DEFAULT_TILING
+    with held_for(table, asked, account) as held:
         delta = sampling_delta(mechanism.budget, 2 * RELEASE)
-        charges = mechanism.charges(
-            account, held, spec or DEFAULT_TILING, delta=delta, seeded=how["rng"].seeded
-        )
+        charges = mechanism.charges(account, held, asked, delta=delta, seeded=how["rng"].seeded)
         search, measure = (mechanism.before_reveal(charges, each) for each in (part, rest))
         with charges:
             execution = Execution(before_reveal=search, keep=charges.keep, **how)

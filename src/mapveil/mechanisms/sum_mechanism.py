@@ -16,7 +16,7 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.maps.round_cost import RoundCost
-from mapveil.mechanisms.mechanism import Mechanism, charged_to, tiling_of
+from mapveil.mechanisms.mechanism import Mechanism, charged_to, held_for, tiling_of
 from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.charges import Charges
 from mapveil.privacy.claim import Share
@@ -181,12 +181,13 @@ class SumMechanism(Mechanism):
         if self.budget < SMALL:
             self.rehearse(cells)
         stream, tell = as_randomness(rng), progress or (lambda step, done: None)
-        charges = self.charges(account, points, cells, seeded=stream.seeded)
-        with charges:
-            execution = Execution(
-                stream, tell, self.before_reveal(charges, self.budget), charges.keep, secure_sum, dropout
-            )
-            made = self.execute(points, cells, execution)
+        with held_for(points, cells, account) as held:
+            charges = self.charges(account, held, cells, seeded=stream.seeded)
+            with charges:
+                execution = Execution(
+                    stream, tell, self.before_reveal(charges, self.budget), charges.keep, secure_sum, dropout
+                )
+                made = self.execute(held, cells, execution)
         return charged_to(made, charges)
 
     def before_reveal(self, charges: Charges, epsilon: Fraction) -> BeforeReveal:

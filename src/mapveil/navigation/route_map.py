@@ -62,7 +62,7 @@ class RouteMap(ReleasedMap):
     def __post_init__(self) -> None:
         if self.delay_s.shape != (self.graph.roads,):
             raise ParameterError(f"delays must have shape ({self.graph.roads},), got {self.delay_s.shape}")
-        object.__setattr__(self, "notes", (*self.traffic.notes, *self.notes))
+        object.__setattr__(self, "notes", (*dict.fromkeys((*self.traffic.notes, *self.notes)),))
         object.__setattr__(self, "version", self.traffic.version)
         object.__setattr__(self, "provenance", self.traffic.provenance)
 

@@ -35,14 +35,14 @@ _MOST_DOTS: Final = 20_000  # cells whose centres are all shown
 _KEPT_BITS: Final = 13  # of a float's 23: four digits are shown and kept, and the page stays small
 
 
-def write_page(released: ReleasedMap, path: str | PathLike[str], *, title: str | None = None) -> None:
+def write_page(released: ReleasedMap, path: str | PathLike[str]) -> None:
     """Write :func:`page_html` to a file. Run by: anybody who holds the map."""
-    text = page_html(released, title=title)
+    text = page_html(released)
     with atomic_path(path) as place:
         place.write_text(text, encoding="utf-8", newline="\n")
 
 
-def page_html(released: ReleasedMap, *, title: str | None = None) -> str:
+def page_html(released: ReleasedMap) -> str:
     """Make a page of a map: pan and zoom, a reading of each cell or line, legend, guarantee, downloads.
 
     Numbers are rounded to four digits; the page fetches nothing and sends nothing, which its content security
@@ -52,12 +52,10 @@ def page_html(released: ReleasedMap, *, title: str | None = None) -> str:
     ----------
     released : ReleasedMap
         The map.
-    title : str, optional
-        Head of the page; that of the map's scene by default.
     """
     scene, guarantee, tiling = released.scene(page=True), released.guarantee, released.tiling
     metadata = released.metadata()
-    head, thing = title or scene.title, "cell" if scene.lines is None else "line"
+    head, thing = released.title or scene.title, "cell" if scene.lines is None else "line"
     made = [
         ("Method", released.method),
         ("Cells", f"{tiling.spec}, {tiling.size} cells"),

@@ -57,7 +57,7 @@ _WIDTHS: Final = (0.35, 3.6)  # points, of the smallest and the largest arc at i
 _TAPER: Final = 0.25  # thickness of an arc at its origin, as a fraction of that at its destination
 
 
-def plot(released: ReleasedMap, ax: Axes | None = None, *, title: str | None = None, **shown: Any) -> Axes:
+def plot(released: ReleasedMap, ax: Axes | None = None, **shown: Any) -> Axes:
     """Draw a map with its colour bar, scale bar and guarantee. Run by: anybody who holds the map.
 
     Arcs bend to the left of their direction and thicken towards their destination; dots are flows within one cell.
@@ -68,8 +68,6 @@ def plot(released: ReleasedMap, ax: Axes | None = None, *, title: str | None = N
         The map.
     ax : matplotlib Axes, optional
         Axes to draw on; a new figure (``.figure`` of the result, outside ``pyplot``) by default.
-    title : str, optional
-        Head of the picture, over method and epsilon; that of the scene by default.
     **shown
         Arguments of the map's ``scene``, such as ``scale``, ``label`` or ``arcs``.
 
@@ -96,17 +94,15 @@ def plot(released: ReleasedMap, ax: Axes | None = None, *, title: str | None = N
         if scene.dots is not None:
             _draw_dots(released, plane, axes, scene.dots, mappable, scale)
     draw_outline(released, plane, axes)
-    draw_bar(axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
+    draw_bar(released, axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
     style_frame(released, plane, axes)
-    write_words(released, axes, title or scene.title, lead=scene.reading)
+    write_words(released, axes, released.title or scene.title, lead=scene.reading)
     return axes
 
 
-def write_png(
-    released: ReleasedMap, path: str | PathLike[str], *, title: str | None = None, **shown: Any
-) -> None:
+def write_png(released: ReleasedMap, path: str | PathLike[str], **shown: Any) -> None:
     """Write :func:`plot` as a PNG whose text chunk ``mapveil`` holds the map's whole metadata."""
-    picture = png_bytes(released, plot(released, title=title, **shown), title, DPI)
+    picture = png_bytes(released, plot(released, **shown), DPI)
     with atomic_path(path) as place:
         place.write_bytes(picture)
 
@@ -121,7 +117,7 @@ def notebook_html(released: ReleasedMap) -> str:
         f"{type(released).__name__}: {released.method}, {released.tiling.spec}, {released.tiling.size} cells"
     )
     try:
-        code = base64.b64encode(png_bytes(released, plot(released), None, 96)).decode()
+        code = base64.b64encode(png_bytes(released, plot(released), 96)).decode()
         image = f'<img alt="{head}" src="data:image/png;base64,{code}" style="max-width:100%">'
     except MissingExtra as missing:
         image = f"<p>{html.escape(str(missing))}</p>"

@@ -70,9 +70,15 @@ def draw_outline(drawn: ReleasedMap, plane: MapPlane, axes: Axes) -> None:
 
 
 def draw_bar(
-    axes: Axes, mappable: ScalarMappable, colours: DensityScale, unit: str, *, holes: bool = False
+    drawn: ReleasedMap,
+    axes: Axes,
+    mappable: ScalarMappable,
+    colours: DensityScale,
+    unit: str,
+    *,
+    holes: bool = False,
 ) -> None:
-    """Draw the colour bar beside the map, with a tip below it for ``holes``."""
+    """Draw the colour bar beside the map, with the promise's stamps, and a tip below it for ``holes``."""
     # Inset, so that the bar is as high as the map, whatever the axes' shape.
     place = axes.inset_axes((1.03, 0.0, 0.035, 1.0))
     bar = axes.figure.colorbar(mappable, cax=place, extend="min" if holes else "neither")
@@ -81,7 +87,8 @@ def draw_bar(
     bar.minorticks_off()
     bar.ax.tick_params(colors=QUIET, labelsize=8, length=3)
     kind = "" if colours.low else f", {'logarithmic' if colours.kind == 'log' else 'linear'} scale"
-    bar.set_label(unit + kind, color=INK, size=9)
+    stamps = "; ".join(drawn.guarantee.promise.stamps)
+    bar.set_label(f"{unit}{kind}\n{stamps}".strip(), color=INK, size=9)
     bar.outline.set_edgecolor("#b9b9c2")
 
 
@@ -140,11 +147,11 @@ def _draw_scale_bar(plane: MapPlane, axes: Axes) -> None:
     axes.text(x + part / 2, y + 0.018, name, ha="center", va="bottom", size=8.5, **style)
 
 
-def write_words(drawn: ReleasedMap, axes: Axes, title: str | None, *, lead: str = "") -> None:
+def write_words(drawn: ReleasedMap, axes: Axes, title: str, *, lead: str = "") -> None:
     """Write warnings and title above, ``lead``, promise and notes below, and marks on the map."""
     promise = drawn.guarantee.promise
     by = "\n".join(textwrap.wrap(f"{drawn.method}, {promise.label}", _HEAD))
-    head = f"{title}\n{by}" if title else by
+    head = f"{title}\n{by}"
     axes.set_title(head, loc="left", color=INK, size=12, pad=8)
     lines = textwrap.wrap(lead, _LINE) + textwrap.wrap(promise.line, _LINE)
     warned = [line for text in promise.warnings for line in textwrap.wrap(text, _LINE)]
@@ -187,18 +194,16 @@ def write_words(drawn: ReleasedMap, axes: Axes, title: str | None, *, lead: str 
         "weight": "bold",
         "path_effects": halo,
     }
-    axes.text(
-        0.03, 0.97, "\n".join(mark.upper() for mark in promise.marks), va="top", size=9, zorder=7, **style
-    )
+    axes.text(0.03, 0.97, "\n".join(promise.stamps), va="top", size=9, zorder=7, **style)
     if drawn.guarantee.seeded:
         across: dict[str, Any] = {"ha": "center", "va": "center", "rotation": 30, "size": 21, "alpha": 0.85}
         axes.text(0.5, 0.5, _SEEDED, **across, **style)
 
 
-def png_bytes(drawn: ReleasedMap, axes: Axes, title: str | None, dpi: int) -> bytes:
+def png_bytes(drawn: ReleasedMap, axes: Axes, dpi: int) -> bytes:
     """The figure as a PNG whose text chunk ``mapveil`` holds the whole metadata."""
     chunks = {
-        "Title": title or f"{drawn.method}, {drawn.guarantee.promise.label}",
+        "Title": drawn.title or f"{drawn.method}, {drawn.guarantee.promise.label}",
         "Description": drawn.guarantee.in_words(),
         "Software": f"mapveil {drawn.version}",
         "mapveil": drawn.metadata_json(),

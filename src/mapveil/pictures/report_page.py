@@ -1,8 +1,21 @@
 """Reports as one HTML page that needs no other file: tables, pictures, warnings."""
 
+from __future__ import annotations
+
 import base64
 import html
-from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from matplotlib.figure import Figure
+
+NOT_PRIVATE: Final = (
+    "This report reads the true data: it is NOT private. Do not publish it for data of real people."
+)
+"""Warning of every report that no mechanism protects."""
+
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;
@@ -16,6 +29,13 @@ thead th{border-bottom:2px solid #888}
 img{max-width:100%;height:auto}figcaption{color:#555;font-size:.9rem}figure{margin:1rem 0}
 .best{font-weight:700}code{background:#f4f4f4;padding:0 .2rem}
 """
+
+
+def mark_not_private(figure: Figure) -> None:
+    """Write over a figure, above its title, that it is made from the true data."""
+    mark = "NOT PRIVATE: made from the true data. Do not publish."
+    title = figure.get_suptitle()
+    figure.suptitle(f"{mark}\n{title}".strip(), fontsize=10, color="#b00020")
 
 
 def html_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -204,7 +204,7 @@ class AccountReference(NamedTuple):
     """The record of the charge."""
 
     entries: tuple[str, ...]  # of the ledger, random names
-    dataset: str | None = None  # the name that its owner gave it
+    name: str | None = None  # of the account, as its owner gave it
     before: Fraction | None = None  # spent without this release
     after: Fraction | None = None  # spent with it
     budget: Fraction | None = None
@@ -212,13 +212,13 @@ class AccountReference(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record."""
         amounts = {name: _text(getattr(self, name)) for name in ("before", "after", "budget")}
-        return {"entries": list(self.entries), "dataset": self.dataset, **amounts}
+        return {"entries": list(self.entries), "name": self.name, **amounts}
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> AccountReference:
         """Read back what :meth:`to_dict` wrote."""
         amounts = (_fraction(record[name]) for name in ("before", "after", "budget"))
-        return cls(tuple(record["entries"]), record["dataset"], *amounts)
+        return cls(tuple(record["entries"]), record["name"], *amounts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,6 +95,14 @@ _SIMULATION: Final = (
     "SIMULATION: one process read the raw data and computed every client's reports; what is stated of clients holds "
     "only where they run on the users' own devices."
 )
+_RAW: Final[Mapping[Reveals, tuple[str, str]]] = {
+    Reveals.LOCATION: ("not private", "NOT PRIVATE: the map is made of exact locations, without noise."),
+    Reveals.UNDOCUMENTED: (
+        "not known to be private",
+        "NOT KNOWN TO BE PRIVATE: nothing says that the measurements were privatized; take them for raw ones.",
+    ),
+}
+"""Mark and warning of maps of raw data."""
 _SEEDED: Final = "SEEDED: NOT FOR RELEASE. Whoever knows the seed can remove the noise."
 _PAIRS: Final[Mapping[Neighbouring, str]] = {
     Neighbouring.ADD_OR_REMOVE: "presence and absence of one {unit}",
@@ -114,6 +122,9 @@ class Promise(NamedTuple):
     line: str  # for an expert
     rows: tuple[tuple[str, str], ...]  # of a table: name, text
     marks: tuple[str, ...]  # a few words for each warning
+    stamps: tuple[
+        str, ...
+    ]  # the marks, and that nothing was charged: for pictures, which are cut out of pages
     warnings: tuple[str, ...]  # that it is a simulation, must not be released, promises little
 
     @property
@@ -127,9 +138,14 @@ def render(claim: Claim) -> Promise:
     parameters = _parameters(claim)
     assumptions = tuple(_assumption(each, claim.unit) for each in claim.assumptions)
     large = claim.epsilon is not None and claim.epsilon > WARNED_EPSILON
-    warnings = (
-        (_SIMULATION,) * claim.simulated + (_SEEDED,) * claim.seeded + ((_large(claim),) if large else ())
-    )
+    raw = None if claim.disclosure is None else _RAW.get(claim.disclosure.kind)
+    marked = [
+        *((("simulation", _SIMULATION),) * claim.simulated),
+        *((("seeded: not for release", _SEEDED),) * claim.seeded),
+        *filter(None, (raw,)),
+        *((("large epsilon: little protection", _large(claim)),) if large else ()),
+    ]
+    marks, warnings = (tuple(each[part] for each in marked) for part in (0, 1))
     reveals, hidden = ("", "") if claim.disclosure is None else _disclosure(claim.disclosure)
     measured = tuple(
         f"{each.quantity} {_three(each.value)} {each.unit} against {each.against}" for each in claim.measured
@@ -138,8 +154,6 @@ def render(claim: Claim) -> Promise:
     line = [f"{claim.unit}-level", relation, parameters, f"adversary: {adversary}"]
     if assumptions:
         line.append("assumptions: " + ", ".join(assumptions))
-    marks = ("simulation",) * claim.simulated + ("seeded: not for release",) * claim.seeded
-    marks += ("large epsilon: little protection",) * large
     rows = [
         ("unit", f"one {claim.unit}"),
         ("neighbours", relation),
@@ -176,6 +190,7 @@ def render(claim: Claim) -> Promise:
         line="; ".join((*line, *marks)),
         rows=tuple((name, text) for name, text in rows if text),
         marks=marks,
+        stamps=tuple(mark.upper() for mark in (*marks, *("not accounted",) * _free(claim))),
         warnings=warnings,
     )
 
@@ -281,13 +296,20 @@ def _bound(bound: ContributionBound, unit: Unit) -> str:
     return f"{text}, in whole multiples of {step}"
 
 
+def _free(claim: Claim) -> bool:
+    """Whether an epsilon was charged to no account, for another reason than a seed."""
+    return claim.epsilon is not None and claim.account is None and not claim.seeded
+
+
 def _account(claim: Claim) -> str:
     if claim.epsilon is None:
         return ""
     if claim.account is None:
-        return "not accounted"
-    entries, dataset, before, after, budget = claim.account
-    text = f"ledger: {', '.join(entries)}" + (f" of {dataset}" if dataset else "")
+        if claim.unit is Unit.USER:
+            return "not accounted"
+        return f"not accounted: an account adds up epsilon per user, and this one is per {claim.unit}"
+    entries, name, before, after, budget = claim.account
+    text = f"ledger: {', '.join(entries)}" + (f" of account {name}" if name else "")
     if before is None or after is None or budget is None:
         return text
     return f"{text}; {_share(before)} spent before, {_share(after)} after, of {_share(budget)}"

@@ -7,12 +7,13 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from mapveil.engines.contributions import NobodyInside
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.simplex import simplex_level
 from mapveil.maps.density_map import DensityMap
-from mapveil.mechanisms.mechanism import AnyMechanism, tiling_of
+from mapveil.mechanisms.mechanism import AnyMechanism, held_for, tiling_of
 from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.claim import (
     Adversary,
@@ -168,7 +169,11 @@ class ProjectionMechanism(AnyMechanism):
         stream = as_randomness(rng)
         cells = tiling_of(points, tiling)
         tell = progress or (lambda step, done: None)
-        made = self.collect(points, cells, stream, tell)
+        with held_for(points, cells, account) as held:
+            try:
+                made = self.collect(held, cells, stream, tell)
+            except NobodyInside:
+                made = Collected(np.zeros(cells.size), 0, ("nobody reported: the map is empty",))
         heat = self.map_of(made, cells, seeded=stream.seeded, progress=tell, negative=negative)
         return replace(heat, guarantee=heat.guarantee.as_simulation())
 
@@ -185,7 +190,7 @@ class ProjectionMechanism(AnyMechanism):
         tell = progress or (lambda step, done: None)
         values, notes = non_negative(made.users, tiling, negative)
         tell("measure what a server could learn", 0.0)
-        measured = self.measure(values, tiling, map_points(tiling), made)
+        measured = self.measure(values, tiling, map_points(tiling), made) if made.devices else ()
         tell("measure what a server could learn", 1.0)
         parameters = self.parameters()
         if made.bandwidth is not None:

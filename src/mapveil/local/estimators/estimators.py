@@ -33,7 +33,7 @@ def estimate_distribution(randomizer: Randomizer, tally: Tally, estimator: str) 
     randomizer : Randomizer
         Randomizer of the reports.
     tally : Tally
-        Counts of the reports; without any, the estimate is uniform.
+        Counts of the reports; without any, the distribution is uniform, of no user.
     estimator : str
         One of :data:`ESTIMATORS`.
 
@@ -47,7 +47,7 @@ def estimate_distribution(randomizer: Randomizer, tally: Tally, estimator: str) 
         raise ParameterError(f"a tally must have {randomizer.symbols} counts, got {tally.counts.size}")
     if tally.reports == 0:
         return Estimated(
-            np.full(randomizer.size, 1 / randomizer.size), ("nobody reported: the map is uniform",)
+            np.full(randomizer.size, 1 / randomizer.size), ("nobody reported: the map is empty",)
         )
     return ESTIMATORS[estimator](randomizer, tally)
 
