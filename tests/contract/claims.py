@@ -37,6 +37,7 @@ from mapveil_client.randomness.random import Randomness
 from ..local import test_randomizer as local
 from . import faults
 from .exact_checks import EPSILON, check_accounting
+from .front_door import check_front_door
 from .worlds import REGION, ROWS, Row
 
 CERTAIN = 1e-9
@@ -190,6 +191,7 @@ def _of_geo_indistinguishability(method: Method) -> Audit:
 AUDITS: dict[str, Audit] = {
     **{str(row): _of_plan(row) for row in ROWS},
     **{f"local {each.name}": _of_local(each) for each in METHODS if each.trust == "local"},
+    "flows": Audit(partial(check_front_door, "flows"), lambda factor: iter([faults.local_epsilon(factor)])),
     **{
         f"random-features {each.name}": _of_geo_indistinguishability(each)
         for each in METHODS
