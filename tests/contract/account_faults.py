@@ -78,3 +78,7 @@ def neighbours_not_charged(patch: Patch) -> None:
 
 def budget_not_checked_first(patch: Patch) -> None:
     patch.setattr(Charges, "check", lambda self, epsilon: None)
+
+
+def resumed_draws_anew(patch: Patch) -> None:
+    patch.setattr(Charges, "keep", lambda self, purpose, kind, draw: draw())

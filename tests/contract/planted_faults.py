@@ -269,6 +269,16 @@ FAULTS = (
         "session, central",
         "cost",
     ),
+    Fault(
+        "a resumed release draws anew", account.resumed_draws_anew, "front door", "resumed, central", "cost"
+    ),
+    Fault(
+        "resumed secure sums draw anew",
+        account.resumed_draws_anew,
+        "front door",
+        "resumed, distributed",
+        "cost",
+    ),
     Fault("reports charged half", account.spends(Fraction(1, 2)), "front door", "local olh-h", "cost"),
     Fault("one end of each trip charged", account.spends(Fraction(1, 2)), "front door", "flows", "cost"),
     Fault("neighbours not charged", account.neighbours_not_charged, "front door", "neighbours", "cost"),
