@@ -10,7 +10,7 @@ WORKERS ?= 2
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-collector reproduce simulate-traffic test tests lint types layers wheel docs coverage nightly pythons faults bench lock vendor clean
+.PHONY: help demo demo-collector reproduce simulate-traffic test tests lint types layers wheel docs coverage nightly pythons faults bench lock clean
 
 help:
 	@echo "make demo            release a private heatmap of the example check-ins into demo/"
@@ -24,7 +24,6 @@ help:
 	@echo "make bench           measure against peers and limits in one run (makes $(PEERS), $(FLOWER); minutes)"
 	@echo "make docs            build the documentation into docs/_build/html"
 	@echo "make lock            resolve requirements/*.lock anew (needs uv)"
-	@echo "make vendor          renew the console's vendored packages from web/package-lock.json (needs npm)"
 	@echo "make clean           remove the environments and everything built"
 
 $(STAMP): pyproject.toml requirements/dev.lock requirements/neural.txt
@@ -124,15 +123,6 @@ docs: $(STAMP)
 	@rm -rf docs/_build
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
-
-# The built files of web/package-lock.json, as they come; node is needed here only.
-VENDOR := src/mapveil/collector/console/assets/vendor
-vendor:
-	cd web && npm ci --ignore-scripts --no-audit --no-fund
-	cp web/node_modules/maplibre-gl/dist/maplibre-gl.mjs web/node_modules/maplibre-gl/dist/maplibre-gl-worker.mjs \
-	  web/node_modules/maplibre-gl/dist/maplibre-gl.css $(VENDOR)
-	cp web/node_modules/maplibre-gl/LICENSE.txt $(VENDOR)/maplibre-gl.LICENSE.txt
-	rm -rf web/node_modules
 
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --group dev --no-emit-index-url \

@@ -72,7 +72,7 @@ _TAGS = {
 }
 _TEXTS = {
     "collections": "Creating, opening and ending collections.",
-    "results": "Of a collection that is done. Large bodies are compressed for whoever accepts gzip.",
+    "results": "Of a collection that is done. The scene is compressed for whoever accepts gzip.",
     "retrieval": "Any cell of a finished map, without revealing which to the collector: the messages of\n"
     "[`mapveil.retrieval`](../explanation/retrieval.md). The offer's header `Mapveil-Parts` says in how many parts\n"
     "the hint comes.",

@@ -90,7 +90,7 @@ def test_every_file_of_a_simulation_is_marked(tmp_path: Path, trust: str) -> Non
 
 def test_a_page_names_what_is_downloaded_from_it(tmp_path: Path) -> None:
     page = page_html(mv.neighbours(CITY, GRID, epsilon=2, k=3))
-    data = re.search(r'<script type="application/json" id="map">(.*?)</script>', page, re.DOTALL)
+    data = re.search(r'<script type="application/json" id="scene">(.*?)</script>', page, re.DOTALL)
     assert data is not None
     assert json.loads(data[1])["metadata"]["guarantee"]["promise"]["marks"] == ["simulation"]
     assert "...guarantee.promise.marks" in page

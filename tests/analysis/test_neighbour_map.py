@@ -91,8 +91,8 @@ def test_picture_and_page_show_the_distances_first(heat: mv.DensityMap, tmp_path
     near.to_html(tmp_path / "near.html")
     page = (tmp_path / "near.html").read_text()
     assert "<h1>How far the 8 nearest users are" in page
-    record = json.loads(re.search(r'<script[^>]*id="map"[^>]*>(.*?)</script>', page, re.S)[1])
-    assert record["layers"][0]["title"] == "Distance to the 8th nearest user"
+    record = json.loads(re.search(r'<script[^>]*id="scene"[^>]*>(.*?)</script>', page, re.S)[1])
+    assert record["scene"]["layers"][0]["title"] == "Distance to the 8th nearest user"
 
 
 def test_k_below_one_is_refused(heat: mv.DensityMap) -> None:

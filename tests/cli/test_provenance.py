@@ -86,7 +86,7 @@ def record_of(path: Path) -> dict[str, Any]:
         return json.loads(Path(f"{path}{CSV_METADATA_SUFFIX}").read_text())
     if path.suffix == ".html":
         found = re.search(
-            r'<script type="application/json" id="map">(.*?)</script>', path.read_text(), re.DOTALL
+            r'<script type="application/json" id="scene">(.*?)</script>', path.read_text(), re.DOTALL
         )
         assert found is not None
         return json.loads(found[1])["metadata"]

@@ -16,9 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mapveil.collector.http.tiles import MapTiles, cells_record
 from mapveil.geo.grid import Grid
-from mapveil.geo.places import Places
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
@@ -26,6 +24,7 @@ from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.methods import METHODS
 from mapveil.pictures.colours import density_scale
+from mapveil.pictures.scene_record import scene_record
 from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 
@@ -35,14 +34,11 @@ SHARED = ROOT / "src/mapveil/pictures/shared"
 ASSETS = CONSOLE / "assets"
 MODULES = sorted([*ASSETS.glob("*.js"), *SHARED.glob("assets/*.js")], key=lambda path: path.name)
 REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
-SITES = np.random.default_rng(3).random((200, 2)) * [0.13, 0.14] + [-74.03, 40.69]
 TILINGS: dict[str, Tiling] = {
     "quadtree": Quadtree(REGION, 6),
     "grid": Grid(REGION, rows=11, columns=23),
     "far north": Grid(Region.from_bbox(170.0, -10.0, 179.9, 80.0), rows=9, columns=4),
     "tiles": WebMercatorTiles(REGION, 14),
-    "places": Places(SITES[:, 0], SITES[:, 1], REGION),
-    "near places": Places(SITES[:, 0], SITES[:, 1], REGION, max_distance_m=500.0),
 }
 
 
@@ -100,10 +96,8 @@ def test_every_import_is_a_file_that_exports_the_name(module: Path) -> None:
         target = served() / path
         assert target.is_file(), path
         for name in filter(None, (part.split(" as ")[0].strip() for part in names.split(","))):
-            if "vendor" not in path:
-                assert re.search(
-                    rf"export (async )?(const|function|class) {name}\b", target.read_text("utf-8")
-                ), name
+            exported = rf"export (async )?(const|function|class) {name}\b"
+            assert re.search(exported, target.read_text("utf-8")), name
 
 
 def test_the_page_has_no_script_or_style_of_its_own() -> None:
@@ -112,21 +106,11 @@ def test_the_page_has_no_script_or_style_of_its_own() -> None:
     assert "<style" not in page
     assert not re.search(r"\s(style|on\w+)=", page)
     places = re.findall(r"(?:src|href)=\"(/[^\"]+)\"", page)
-    assert len(places) >= 5
+    assert len(places) == 4
     for place in places:
-        assert (CONSOLE / place.lstrip("/")).is_file(), place
-    for sheet in ASSETS.glob("*.css"):
+        assert (served().parent / place.lstrip("/")).is_file(), place
+    for sheet in served().glob("*.css"):
         assert not re.search(r"url\(|@import", sheet.read_text(encoding="utf-8"))
-
-
-def test_the_vendored_files_are_those_of_the_lock() -> None:
-    lock = (ROOT / "web/package-lock.json").read_text()
-    assert "resolved" not in lock  # it names packages and digests, and no host they come from
-    pinned = json.loads(lock)["packages"]["node_modules/maplibre-gl"]["version"]
-    vendor = ASSETS / "vendor"
-    assert f"maplibre-gl-js/blob/v{pinned}/" in (vendor / "maplibre-gl.mjs").read_text(encoding="utf-8")[:400]
-    assert f"| {pinned} |" in (vendor / "README.md").read_text()
-    assert "Redistribution and use" in (vendor / "maplibre-gl.LICENSE.txt").read_text()
 
 
 def test_the_form_offers_the_methods_there_are() -> None:
@@ -145,65 +129,94 @@ def test_the_form_offers_the_methods_there_are() -> None:
     assert all(names[0] == DEFAULT_METHODS[trust] for trust, names in offered.items())
 
 
-@pytest.mark.parametrize("name", TILINGS)
-def test_the_page_finds_the_cell_that_python_finds(name: str) -> None:
-    tiling = TILINGS[name]
+def a_map(tiling: Tiling, values: np.ndarray) -> DensityMap:
     promise = Guarantee(
         model=TrustModel.LOCAL,
         neighbours=Neighbouring.REPLACE_ONE,
         epsilon=Fraction(1),
         adversary=Adversary.REPORTS,
     )
-    heat = DensityMap(np.arange(tiling.size, dtype=float) + 1, tiling, promise, "grr")
+    return DensityMap(values, tiling, promise, "grr")
+
+
+# A browser's canvas, as far as modules touch it when they are made.
+NO_PAGE = """
+const nothing = { createImageData: (w, h) => ({ data: { buffer: new ArrayBuffer(4 * w * h) } }), putImageData() {} };
+globalThis.document = { documentElement: { dataset: {} }, createElement: () => ({ getContext: () => nothing }) };
+globalThis.matchMedia = () => ({ matches: false });
+globalThis.Path2D = class { moveTo() {} lineTo() {} closePath() {} };
+"""
+
+
+@pytest.mark.parametrize("name", TILINGS)
+def test_the_viewer_finds_the_cell_that_python_finds(name: str) -> None:
+    tiling = TILINGS[name]
+    heat = a_map(tiling, np.arange(tiling.size, dtype=float) + 1)
+    scene = scene_record(heat)["scene"]
     west, south, east, north = tiling.region.bbox
     draw = np.random.default_rng(5)
     wide, high = (east - west) / 10, (north - south) / 20
     lon, lat = draw.uniform(west - wide, east + wide, 2000), draw.uniform(south - high, north + high, 2000)
     script = f"""
-    import {{ Cells }} from '{module("cells.js")}';
-    const cells = new Cells(given.record);
-    const found = given.places.map(([lon, lat]) => cells.at(lon, lat));
-    const inRing = found.map((cell, i) => {{
-      const ring = cells.ring(...given.places[i]);
-      if (ring === null) return cell < 0 || given.record.geometry.kind === "nearest";
-      const [lon, lat] = given.places[i];
-      return ring[0][0] <= lon && lon <= ring[1][0] && ring[0][1] <= lat && lat <= ring[2][1];
-    }});
-    console.log(JSON.stringify({{ found, inRing, reading: cells.reading(Math.max(...found)) }}));
+    {NO_PAGE}
+    const {{ cellScene }} = await import('{module("cell_scene.js")}');
+    const {{ unpackAll }} = await import('{module("packed.js")}');
+    const cells = cellScene(await unpackAll(given.scene)), {{ degrees }} = cells;
+    const found = given.places.map(([lon, lat]) => cells.find(degrees.x(lon), degrees.y(lat), {{}}));
+    const back = given.places.map(([lon, lat]) => degrees.at(degrees.x(lon), degrees.y(lat)));
+    console.log(JSON.stringify({{ found, back, rows: cells.rows(Math.max(...found)) }}));
     """
-    told = run_in_node(script, {"record": cells_record(heat), "places": np.column_stack([lon, lat]).tolist()})
+    told = run_in_node(script, {"scene": scene, "places": np.column_stack([lon, lat]).tolist()})
     wanted = tiling.locate(lon, lat)
     assert (wanted >= 0).sum() > 300
     assert (wanted < 0).sum() > 10
-    # The record's nine decimals move an edge by a tenth of a millimetre.
-    assert (np.array(told["found"]) == wanted).mean() > 0.999
-    assert all(told["inRing"])
-    cell = int(max(told["found"]))
-    assert told["reading"]["persons"] == pytest.approx(heat.values[cell], rel=1e-3)
-    assert told["reading"]["density"] == pytest.approx(heat.per_km2()[cell], rel=1e-3)
+    # The record's seven decimals move an edge by a centimetre.
+    assert (np.array(told["found"]) == wanted).mean() > 0.998
+    np.testing.assert_allclose(told["back"], np.column_stack([lon, lat]), atol=1e-9)
+    cell, rows = int(max(told["found"])), {row[0]: row[1] for row in told["rows"]}
+    shown = {
+        name: float(rows[name].split(" ")[0].replace("\u202f", "")) for name in ("Estimated users", "Density")
+    }
+    assert shown["Estimated users"] == pytest.approx(heat.values[cell], rel=6e-3)
+    assert shown["Density"] == pytest.approx(heat.per_km2()[cell], rel=6e-3)
+
+
+def test_maps_are_laid_over_each_other_by_degrees_where_their_planes_agree() -> None:
+    script = f"""
+    {NO_PAGE}
+    const {{ cellScene }} = await import('{module("cell_scene.js")}');
+    const {{ unpackAll }} = await import('{module("packed.js")}');
+    const {{ layOver }} = await import('{module("compare.js")}');
+    const [one, other, far] = await Promise.all(given.map(async (each) => cellScene(await unpackAll(each))));
+    const laid = layOver(one, other), [x, y] = laid.place(other.degrees.x(-73.97), other.degrees.y(40.75));
+    console.log(JSON.stringify([one.degrees.at(x, y), layOver(one, one).transform, layOver(far, one)]));
+    """
+    mercator = WebMercatorTiles(Region.from_bbox(170.0, -10.0, 179.9, 80.0), 4)
+    tilings = [TILINGS["grid"], TILINGS["tiles"], mercator]
+    scenes = [scene_record(a_map(each, np.ones(each.size)))["scene"] for each in tilings]
+    place, same, refused = run_in_node(script, scenes)
+    assert place == pytest.approx([-73.97, 40.75], abs=1e-4)  # 10 m
+    assert same == pytest.approx([1, 0, 0, 1, 0, 0], abs=1e-6)
+    assert refused is None
 
 
 def test_the_legends_scale_is_the_pictures() -> None:
     tiling = TILINGS["grid"]
-    promise = Guarantee(
-        model=TrustModel.LOCAL,
-        neighbours=Neighbouring.REPLACE_ONE,
-        epsilon=Fraction(1),
-        adversary=Adversary.REPORTS,
-    )
-    heat = DensityMap(np.random.default_rng(2).exponential(9.0, tiling.size), tiling, promise, "grr")
-    legend = MapTiles(heat).legend()
+    heat = a_map(tiling, np.random.default_rng(2).exponential(9.0, tiling.size))
+    legend = scene_record(heat)["scene"]["layers"][0]["scale"]
     scale = density_scale(heat.per_km2(), "log")
     densities = [0.0, scale.knee / 3, scale.knee, 20.0, scale.top]
     script = f"""
-    import {{ commonScale }} from '{module("legend.js")}';
-    import {{ fractionOf }} from '{module("scale.js")}';
+    {NO_PAGE}
+    const {{ commonScale }} = await import('{module("compare.js")}');
+    const {{ fractionOf, ticksOf }} = await import('{module("scale.js")}');
     const noisy = {{ ...given.other, top: 163, knee: 100, noise_floor: 50 }};
     const fractions = given.densities.map((density) => fractionOf(given.legend, density));
-    console.log(JSON.stringify([fractions, commonScale([given.legend, given.other]),
-      commonScale([{{ ...given.legend, top: 1.5, knee: 0.001 }}, noisy])]));
+    const scales = [commonScale([given.legend, given.other]),
+      commonScale([{{ ...given.legend, top: 1.5, knee: 0.001 }}, noisy])];
+    console.log(JSON.stringify([fractions, ...scales.map((each) => ({{ ...each, ticks: ticksOf(each) }}))]));
     """
-    other = {"unit": "persons per km²", "top": 5e6, "knee": 1000.0, "noise_floor": 0.0, "ticks": []}
+    other = {"kind": "log", "low": 0, "top": 5e6, "knee": 1000.0, "noise_floor": 0.0}
     found, common, noisy = run_in_node(script, {"legend": legend, "densities": densities, "other": other})
     np.testing.assert_allclose(found, scale.fraction(densities), rtol=1e-12)
     assert (common["top"], common["knee"]) == (5e6, scale.knee)
@@ -231,22 +244,19 @@ def test_numbers_and_times_read_well() -> None:
 
 def test_the_graticule_runs_at_round_degrees() -> None:
     script = f"""
-    import {{ graticule }} from '{module("graticule.js")}';
+    {NO_PAGE}
+    const {{ graticule }} = await import('{module("graticule.js")}');
     console.log(JSON.stringify(given.map((view) => graticule(...view))));
     """
-    views = [
-        [-74.03, 40.69, -73.90, 40.83, 900, 600],
-        [-180, -85, 180, 85, 900, 600],
-        [10, 50, 10.001, 50.001, 300, 300],
-    ]
+    views = [[-74.03, 40.69, -73.90, 40.83], [-180, -85, 180, 85], [10, 50, 10.001, 50.001]]
     for view, found in zip(views, run_in_node(script, views), strict=True):
-        lines = [each for each in found["features"] if each["geometry"]["type"] == "LineString"]
-        named = [each["properties"] for each in found["features"] if "label" in each["properties"]]
-        labels = [each["label"] for each in named]
-        assert 4 <= len(lines) <= 20, view
-        assert 2 <= len(labels) <= len(lines)
-        assert len({(each["label"], each["anchor"]) for each in named}) == len(labels)
-        assert all(re.fullmatch(r"\d+(\.\d+)?°( [NESW])?", label) for label in labels)
+        for lines in found.values():
+            assert 1 <= len(lines) <= 12, view
+            labels = [label for _, label in lines]
+            assert len(set(labels)) == len(labels)
+            for at, label in lines:
+                number, letter = re.fullmatch(r"(\d+(?:\.\d+)?)°(?: ([NESW]))?", label).groups()
+                assert float(number) * (-1 if letter in ("W", "S") else 1) == pytest.approx(at, abs=1e-9)
 
 
 def test_the_last_line_of_the_log_is_found_in_few_questions() -> None:

@@ -245,13 +245,14 @@ def test_the_page_holds_every_number(signal: SignalMap) -> None:
     signal = replace(signal, title="A <b>title</b>")
     text = page_html(signal)
     assert "A &lt;b&gt;title&lt;/b&gt;" in text
-    found = re.search(r'<script type="application/json" id="map">(.*?)</script>', text, re.DOTALL)
+    found = re.search(r'<script type="application/json" id="scene">(.*?)</script>', text, re.DOTALL)
     assert found is not None
     record = json.loads(found.group(1))
-    assert record["bounds"] is None
-    assert record["layers"][0]["scale"]["under"].startswith("#")
-    assert record["layers"][0]["scale"]["low"] == -97
-    for layer, shown in zip(signal.columns(), record["layers"], strict=True):
+    scene = record["scene"]
+    assert scene["bounds"] is None
+    assert scene["layers"][0]["scale"]["under"].startswith("#")
+    assert scene["layers"][0]["scale"]["low"] == -97
+    for layer, shown in zip(signal.columns(), scene["layers"], strict=True):
         np.testing.assert_allclose(unpacked(shown["values"]), layer.values, rtol=2e-4, atol=1e-6)
     assert record["metadata"] == json.loads(signal.metadata_json())
     assert "{{" not in text.split("<script")[0]

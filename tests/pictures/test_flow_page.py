@@ -38,10 +38,14 @@ def flows_of(count: int = 144, **about) -> FlowMap:
     return FlowMap(pair // 12, pair % 12, trips, GRID, PROMISE, "by hand", **about)
 
 
-def record(page: str) -> dict:
-    found = re.search(r'<script[^>]*id="map"[^>]*>(.*?)</script>', page, re.S)
+def record_of(page: str) -> dict:
+    found = re.search(r'<script[^>]*id="scene"[^>]*>(.*?)</script>', page, re.S)
     assert found
     return json.loads(found[1])
+
+
+def record(page: str) -> dict:
+    return record_of(page)["scene"]
 
 
 def unpack(packed: dict) -> np.ndarray:
@@ -64,7 +68,7 @@ def test_arcs_and_their_facts_come_back() -> None:
     within[flows.origin[~between]] = flows.trips[~between]
     np.testing.assert_allclose(unpack(held["dots"]["size"]), within, rtol=1e-3)
     assert held["directed"]
-    assert held["metadata"] == json.loads(flows.metadata_json())
+    assert record_of(page_html(flows))["metadata"] == json.loads(flows.metadata_json())
 
 
 def test_only_the_largest_are_drawn_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import itertools
 import json
 import math
@@ -18,6 +19,7 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.maps.density_map import DensityMap
 from mapveil.pictures.page import page_html
+from mapveil.pictures.scene_record import scene_record
 from mapveil_client.errors import InputError
 
 KINDS = ["grid", "quadtree", "polygon", "utm", "degrees", "tiles", "no georeference", "hexagons", "places"]
@@ -55,6 +57,10 @@ def record(heat, **options):
     return json.loads(Reader(page_html(heat, **options)).scripts[0])
 
 
+def scene(heat):
+    return record(heat)["scene"]
+
+
 def unpack(packed):
     planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), np.uint8)
     return np.ascontiguousarray(planes.reshape(4, -1).T).view("<" + packed["type"])[:, 0]
@@ -67,11 +73,11 @@ def area_of(page):
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_come_back_to_four_digits(make_map, kind):
     heat = make_map(kind)
-    page = record(heat)
+    page = scene(heat)
     users = unpack(page["layers"][page["main"]]["values"])
     assert np.allclose(users, heat.values, rtol=2**-13, atol=0)
     assert np.allclose(unpack(page["bounds"][0]), heat.interval().lower, rtol=2**-13, atol=0)
-    assert page["layers"][0]["values"] == {"over_area": "users"}
+    assert page["layers"][0]["values"] == {"of": "users", "over_area": True}
     inside = heat.tiling.lattice().inside
     density = users / area_of(page)
     known = np.ones(heat.tiling.size, bool) if inside is None else inside
@@ -80,22 +86,23 @@ def test_values_come_back_to_four_digits(make_map, kind):
 
 
 def test_a_bound_that_is_not_there_stays_infinite(make_map):
-    upper = unpack(record(make_map("grid", partial=True))["bounds"][1])
+    upper = unpack(scene(make_map("grid", partial=True))["bounds"][1])
     assert math.isinf(upper[-1])
     assert np.isfinite(upper[:-1]).all()
-    assert record(make_map("grid", measured=False))["bounds"] is None
+    assert scene(make_map("grid", measured=False))["bounds"] is None
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("hexagons", "places")])
 def test_pixels_lie_where_the_tiling_says(make_map, kind):
     heat = make_map(kind)
-    raster = record(heat)["raster"]
+    page = scene(heat)
+    raster = page["raster"]
     row, col = unpack(raster["row"]), unpack(raster["col"])
     assert len(set(zip(row.tolist(), col.tolist(), strict=True))) == heat.tiling.size
     if kind in ("utm", "no georeference"):
         return
     bounds = heat.tiling.bounds()
-    lon, lat = np.array(raster["lon"]), np.array(raster["lat"])
+    lon, lat = (np.array(page["degrees"][name]) for name in ("lon", "lat"))
     for ours, theirs in ((lon[col], bounds.west), (lon[col + 1], bounds.east), (lat[row], bounds.north)):
         assert np.allclose(ours, theirs, atol=2e-7)
 
@@ -103,9 +110,9 @@ def test_pixels_lie_where_the_tiling_says(make_map, kind):
 def test_mesh_of_a_plane_with_curved_meridians(make_map):
     """Between its nodes the mesh is straight; in a city that is good to a centimetre."""
     heat = make_map("utm")
-    raster = record(heat)["raster"]
-    side = raster["mesh"] + 1
-    lon, lat = (np.array(raster[name]).reshape(side, side) for name in ("lon", "lat"))
+    degrees = scene(heat)["degrees"]
+    side = degrees["mesh"] + 1
+    lon, lat = (np.array(degrees[name]).reshape(side, side) for name in ("lon", "lat"))
     x0, y0, x1, y1 = heat.tiling.region.bounds_m
     middle = heat.tiling.region.unproject(
         np.array([x0 + (x1 - x0) * 10.5 / 64]), np.array([y1 - (y1 - y0) * 20.5 / 64])
@@ -118,7 +125,7 @@ def test_mesh_of_a_plane_with_curved_meridians(make_map):
 def test_outlines_come_back(make_map, kind):
     shapely = pytest.importorskip("shapely")
     heat = make_map(kind)
-    rings = record(heat)["rings"]
+    rings = scene(heat)["rings"]
     start, cell = unpack(rings["start"]), unpack(rings["cell"])
     lon = rings["origin"][0] + unpack(rings["lon"]).astype(float)
     lat = rings["origin"][1] + unpack(rings["lat"]).astype(float)
@@ -130,6 +137,17 @@ def test_outlines_come_back(make_map, kind):
         max(one.symmetric_difference(two).area / two.area for one, two in zip(made, known, strict=True))
         < 1e-3
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_of_the_interval_is_a_layer_where_bounds_are(make_map, kind):
+    heat = make_map(kind, partial=True)
+    page, bounds = scene(heat), heat.interval()
+    layer = page["layers"][-1]
+    assert (layer["name"], layer["values"]["of"]) == ("half_width", "bounds")
+    half = (bounds.upper - bounds.lower) / 2 / area_of(page)
+    assert layer["scale"]["top"] == pytest.approx(half[np.isfinite(half)].max())
+    assert not any(each["name"] == "half_width" for each in scene(make_map(kind, measured=False))["layers"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -192,9 +210,9 @@ def test_every_control_has_a_name(make_map):
             assert attrs["aria-label"]
             assert attrs["role"]
     assert {attrs.get("lang") for tag, attrs in Reader(text).tags if tag == "html"} == {"en"}
-    ids = re.findall(r'id="(\w+)"', text)
+    ids = re.findall(r'\sid="(\w+)"', text)
     assert len(ids) == len(set(ids))
-    assert set(re.findall(r'\$\("(\w+)"\)', Reader(text).scripts[1])) <= set(ids)
+    assert set(re.findall(r'\bat\("(\w+)"\)', Reader(text).scripts[1])) <= set(ids)
 
 
 def test_a_million_cells_fit_in_twelve_megabytes(make_map):
@@ -213,6 +231,7 @@ def test_a_million_cells_fit_in_twelve_megabytes(make_map):
         measurements=(Measurement(np.arange(tree.size), values, seen.epsilon, seen.unit),),
     )
     assert len(page_html(heat)) < 12e6
+    assert len(gzip.compress(json.dumps(scene_record(heat)).encode(), 5)) < 7e6
 
 
 def test_file(make_map, tmp_path):

@@ -46,11 +46,9 @@ SILENCED = (
     "PreconnectToSearch",
     "Translate",
 )
-# WebGL by the processor, for the map; and nothing that calls home.
+# Nothing that calls home.
 FLAGS = (
     "--no-sandbox",
-    "--use-angle=swiftshader",
-    "--enable-unsafe-swiftshader",
     "--disable-background-networking",
     "--disable-component-update",
     f"--disable-features={','.join(SILENCED)}",

@@ -1,11 +1,9 @@
 // What is asked of every page, whatever it shows: an expression that gives the faults found, by kind.
 (() => {
   const visible = (each) => each.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true });
-  // The map's own buttons are MapLibre's.
-  const ours = (each) => !each.closest(".maplibregl-ctrl");
 
   const nameless = [...document.querySelectorAll("a, button, input, select, textarea, summary, [role=button]")]
-    .filter((each) => visible(each) && ours(each))
+    .filter(visible)
     .filter((each) => !(each.labels?.length || each.ariaLabel || each.getAttribute("aria-labelledby")
                         || each.innerText?.trim() || each.title))
     .map((each) => each.outerHTML.slice(0, 120));
@@ -29,7 +27,7 @@
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const text = walker.currentNode.data.trim(), each = walker.currentNode.parentElement;
-    if (!text || !visible(each) || !ours(each) || each.closest(".unseen, .skip, :disabled, option")) continue;
+    if (!text || !visible(each) || each.closest(".unseen, .skip, :disabled, option")) continue;
     const lights = [light(channels(getComputedStyle(each).color)), light(groundOf(each))];
     const contrast = (Math.max(...lights) + 0.05) / (Math.min(...lights) + 0.05);
     if (contrast < 4.5) faint.push(`${contrast.toFixed(2)}: ${text.slice(0, 60)}`);

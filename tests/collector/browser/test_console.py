@@ -25,7 +25,7 @@ def test_a_collection_from_the_form_to_the_map(collector: Any, pages: Any, peopl
     page.get_by_label("Devices wanted").fill(str(DEVICES))
     page.get_by_label("Halvings").fill("5")
     page.get_by_label("Seconds for each step").fill("20")
-    page.locator(".map.small canvas").wait_for()
+    page.locator(".map[data-ready=yes] canvas").wait_for()
     pages.shoot(page, "2-new")
     page.get_by_role("button", name="Create the collection").click()
 
@@ -84,6 +84,52 @@ def watch_until_done(page: Any, seconds: float = 150) -> set[str]:
         seen.update(page.locator(".progress .top span:first-child").all_inner_texts())
         page.wait_for_timeout(100)
     return seen
+
+
+def test_a_region_is_drawn_pulled_and_taken_from_the_view(collector: Any, pages: Any) -> None:
+    page = pages.open(f"/#token={collector.token}&/new")
+    sides = [page.get_by_label(f"{side}, degrees") for side in ("West", "South", "East", "North")]
+    region = lambda: [float(side.input_value()) for side in sides]  # noqa: E731
+    page.locator(".map[data-ready=yes] canvas").scroll_into_view_if_needed()
+    box = page.locator(".map canvas").bounding_box()
+    drag = lambda *places: _drag(page, box, places)  # noqa: E731
+    before = region()
+    drag((0.5, 0.9), (0.6, 0.95))  # the map moves, the region stays
+    assert region() == before
+    page.get_by_role("button", name="Show the region").click()
+    page.get_by_role("button", name="Draw a box").click()
+    drag((0.45, 0.4), (0.5, 0.3), (0.55, 0.6))
+    west, south, east, north = drawn = region()
+    assert before[0] < west < east < before[2]
+    assert before[1] < south < north < before[3]
+    page.get_by_role("button", name="Show the region").click()
+    page.wait_for_timeout(100)
+    # The box is as wide as the frame is high, but for a margin: its corner is where the numbers say.
+    middle, half = (west + east) / 2, (east - west) / 2
+    page.get_by_role("button", name="Take the view").click()
+    seen = region()
+    assert seen[0] < west
+    assert seen[3] > north
+    for side, value in zip(sides, drawn, strict=True):
+        side.fill(str(value))
+    across = (middle + half - seen[0]) / (seen[2] - seen[0])
+    down = (seen[3] - north) / (seen[3] - seen[1])
+    drag((across, down), (across + 0.05, down))
+    pulled = region()
+    assert pulled[:2] == drawn[:2]
+    assert pulled[2] > east
+    assert pulled[3] == pytest.approx(north, abs=0.002)
+    pages.shoot(page, "pulled")
+
+
+def _drag(page: Any, box: dict[str, float], places: tuple[tuple[float, float], ...]) -> None:
+    """Press at the first of some fractions of a box, go through the others, and let go at the last."""
+    (x, y), *others = [(box["x"] + u * box["width"], box["y"] + v * box["height"]) for u, v in places]
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for place in others:
+        page.mouse.move(*place)
+    page.mouse.up()
 
 
 def test_a_token_that_nobody_knows_opens_nothing(pages: Any) -> None:

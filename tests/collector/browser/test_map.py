@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -32,71 +33,108 @@ def reading(page: Any, place: str = "#reading") -> list[tuple[str, str]]:
 def opened(collector: Any, pages: Any, identifier: str, **context: Any) -> Any:
     page = pages.open(f"/#token={collector.token}&/collections/{identifier}", **context)
     page.locator("#map[data-ready=yes]").wait_for()
-    page.wait_for_function("document.querySelectorAll('.ramp').length > 0")
     return page
 
 
-def test_what_is_read_off_the_map_is_what_the_api_says(collector: Any, pages: Any, finished: Any) -> None:
+def cells_of(collector: Any, identifier: str) -> list[dict[str, float]]:
+    """What a collection's GeoJSON says of each cell."""
+    features = collector.ask("GET", f"/collections/{identifier}/map/exports/geojson")["features"]
+    return [each["properties"] for each in features]
+
+
+def test_what_is_read_off_the_map_is_what_the_files_say(collector: Any, pages: Any, finished: Any) -> None:
     page = opened(collector, pages, finished.first)
-    cells = collector.ask("GET", f"/collections/{finished.first}/map/cells")
-    tiling = tiling_from_dict(collector.ask("GET", f"/collections/{finished.first}/map")["tiling"])
+    cells = cells_of(collector, finished.first)
+    tiling = tiling_from_dict(
+        collector.ask("GET", f"/collections/{finished.first}/map")["metadata"]["tiling"]
+    )
     box = page.locator("#map canvas").bounding_box()
     read = set()
     for across, down in ((0.47, 0.53), (0.45, 0.4), (0.55, 0.62), (0.4, 0.55), (0.6, 0.33)):
         page.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"])
         page.wait_for_timeout(50)
-        rows = reading(page)
-        shown = dict(reversed(rows))  # of the two intervals, the first: per km²
-        lat, lon = re.findall(r"([\d.]+)° [NW]", shown["Place"])
-        (cell,) = tiling.locate(np.array([-float(lon)]), np.array([float(lat)]))
-        read.add(int(cell))
-        assert number(shown["Density"]) == pytest.approx(cells["per_km2"][cell], rel=0.006, abs=1e-9)
-        assert number(shown["Persons in the cell"]) == pytest.approx(
-            cells["values"][cell], rel=0.006, abs=1e-9
-        )
-        intervals = [text for term, text in rows if term.endswith("interval")]
-        low, high = (number(part) for part in intervals[1].split(" to "))
-        assert low == pytest.approx(cells["low"][cell], rel=0.006, abs=1e-9)
-        assert high == pytest.approx(cells["high"][cell], rel=0.006, abs=1e-9)
+        shown = dict(reading(page))
+        cell = int(shown["Cell"])
+        lon, lat = -number(shown["Longitude"]), number(shown["Latitude"])
+        assert tiling.locate(np.array([lon]), np.array([lat])).tolist() == [cell]
+        read.add(cell)
+        assert number(shown["Estimated users"]) == pytest.approx(cells[cell]["users"], rel=0.006, abs=1e-9)
+        assert number(shown["Density"]) == pytest.approx(cells[cell]["users_per_km2"], rel=0.006, abs=1e-9)
+        low, high = (number(part) for part in shown["95 % bounds"].split(" to "))
+        assert low == pytest.approx(cells[cell]["lower"], rel=0.006, abs=1e-9)
+        assert high == pytest.approx(cells[cell]["upper"], rel=0.006, abs=1e-9)
     assert len(read) == 5
     pages.shoot(page, "cell")
+
+
+def test_a_click_holds_a_cell_until_escape(collector: Any, pages: Any, finished: Any) -> None:
+    page = opened(collector, pages, finished.first)
+    box = page.locator("#map canvas").bounding_box()
+    point = lambda across: (box["x"] + across * box["width"], box["y"] + 0.5 * box["height"])  # noqa: E731
+    page.mouse.click(*point(0.45))
+    held = dict(reading(page))["Cell"]
+    page.mouse.move(*point(0.6))
+    assert dict(reading(page))["Cell"] == held
+    page.keyboard.press("Escape")
+    page.mouse.move(*point(0.61))
+    page.wait_for_function("held => !document.querySelector('#reading').innerText.endsWith(held)", arg=held)
 
 
 def test_the_map_is_read_with_keys_and_told(collector: Any, pages: Any, finished: Any) -> None:
     page = opened(collector, pages, finished.first)
     page.locator("#map canvas").focus()
     page.keyboard.press("Enter")
-    page.wait_for_timeout(500)
-    before = dict(reading(page))["Place"]
-    assert "persons per square kilometre" in page.locator("#news").inner_text()
-    page.keyboard.press("ArrowRight")
+    page.locator("#news", has_text="Estimated users: ").wait_for(state="attached")
+    before = dict(reading(page))["Cell"]
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
     page.wait_for_function(
-        "before => !document.querySelector('#reading').innerText.includes(before)", arg=before
+        "before => !document.querySelector('#reading').innerText.endsWith(before)", arg=before
     )
     page.keyboard.press("+")
-    page.wait_for_timeout(500)
+    page.wait_for_timeout(300)
     pages.shoot(page, "zoomed")
 
 
-def test_layers_opacity_and_the_promise(collector: Any, pages: Any, finished: Any) -> None:
+def test_two_fingers_zoom_and_a_tap_reads(collector: Any, pages: Any, finished: Any) -> None:
+    page = opened(collector, pages, finished.first, width=390, height=780, has_touch=True, is_mobile=True)
+    canvas = page.locator("#map canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.touchscreen.tap(x, y)
+    page.locator("#map .chip", has_text="Estimated users").wait_for()
+    before = canvas.screenshot()
+    session = page.context.new_cdp_session(page)
+    for kind, apart in (("touchStart", 30), ("touchMove", 60), ("touchMove", 120), ("touchEnd", None)):
+        points = (
+            [] if apart is None else [{"x": x - apart, "y": y, "id": 1}, {"x": x + apart, "y": y, "id": 2}]
+        )
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    page.wait_for_timeout(200)
+    assert canvas.screenshot() != before
+    pages.shoot(page, "pinched")
+
+
+def test_layers_scales_and_the_promise(collector: Any, pages: Any, finished: Any) -> None:
     page = opened(collector, pages, finished.first)
-    ground = page.locator("#map").screenshot()
-    page.get_by_role("radio", name="Uncertainty").check()
-    page.wait_for_timeout(800)
-    uncertain = page.locator("#map").screenshot()
-    assert uncertain != ground
+    pictures = [page.locator("#map").screenshot()]
+    page.get_by_role("button", name="Linear").click()
+    page.wait_for_timeout(200)
+    pictures.append(page.locator("#map").screenshot())
+    choice = page.get_by_label("Colours show")
+    choice.select_option(label="Uncertainty: half the 95 % interval")
+    page.get_by_role("heading", name="Uncertainty: half the 95 % interval, users per km²").wait_for()
+    page.wait_for_timeout(200)
+    pictures.append(page.locator("#map").screenshot())
+    assert len(set(pictures)) == 3
     pages.shoot(page, "uncertainty")
-    page.get_by_label("Opacity").fill("0")
-    page.wait_for_timeout(500)
-    assert page.locator("#map").screenshot() != uncertain
-    tiles = [address for address in pages.requests if "/map/tiles/" in address]
-    assert any("layer=density" in address for address in tiles)
-    assert any("layer=uncertainty" in address for address in tiles)
     card = page.get_by_role("region", name="What is promised")
     words = card.inner_text()
     assert "At most 2.72 times" in words
     card.get_by_text("The exact promise").click()
-    promise = collector.ask("GET", f"/collections/{finished.first}/map")["guarantee"]["promise"]
+    record = collector.ask("GET", f"/collections/{finished.first}/map")
+    promise = record["metadata"]["guarantee"]["promise"]
     for text in (*promise["sentences"], *(text for _, text in promise["rows"])):
         assert text in card.inner_text()
 
@@ -109,8 +147,7 @@ def test_downloads_hold_the_map(collector: Any, pages: Any, finished: Any, tmp_p
     path = tmp_path / coming.value.suggested_filename
     coming.value.save_as(path)
     assert path.stem == "first-map"
-    cells = collector.ask("GET", f"/collections/{finished.first}/map/cells")
-    values = np.array(cells["values"], dtype=float)
+    values = np.array([each["users"] for each in cells_of(collector, finished.first)])
     if name in ("geotiff", "geoparquet"):
         heat = read_map(path)
         np.testing.assert_allclose(heat.values, values, rtol=1e-3, atol=1e-9)
@@ -124,8 +161,33 @@ def test_downloads_hold_the_map(collector: Any, pages: Any, finished: Any, tmp_p
         pages.keep(path, "download")
     else:
         text = path.read_text(encoding="utf-8")
-        assert "<html" in text
         assert "olh-h" in text
+        _check_page(pages, text, cells_of(collector, finished.first), tmp_path)
+
+
+def _check_page(pages: Any, text: str, cells: list[dict[str, float]], folder: Path) -> None:
+    """The exported page draws and reads the same map without any server."""
+    page = pages.open()
+    page.route("**/map.html", lambda route: route.fulfill(body=text, content_type="text/html"))
+    page.goto(pages.address + "/map.html")
+    page.locator("#map[data-ready=yes]").wait_for()
+    requests = len(pages.requests)
+    page.locator("#map canvas").hover()
+    shown = dict(reading(page))
+    assert number(shown["Estimated users"]) == pytest.approx(cells[int(shown["Cell"])]["users"], rel=0.006)
+    for button, suffix in (("CSV", ".csv"), ("GeoJSON", ".geojson")):
+        with page.expect_download() as coming:
+            page.get_by_role("button", name=button, exact=True).click()
+        coming.value.save_as(folder / f"page{suffix}")
+    rows = list(csv.DictReader((folder / "page.csv").read_text(encoding="utf-8").splitlines()))
+    kept = [float(row["users"]) for row in rows]
+    assert kept == pytest.approx([each["users"] for each in cells], rel=1e-3, abs=1e-6)
+    assert not any("half_width" in row for row in rows)
+    for feature in json.loads((folder / "page.geojson").read_text(encoding="utf-8"))["features"]:
+        assert feature["properties"]["upper"] == pytest.approx(cells[feature["id"]]["upper"], rel=1e-3)
+    page.get_by_role("button", name="Switch to dark colours").click()
+    pages.shoot(page, "exported-dark")
+    assert all(address.startswith("blob:") for address in pages.requests[requests:])
 
 
 def test_two_maps_under_a_slider(collector: Any, pages: Any, finished: Any) -> None:
@@ -143,17 +205,19 @@ def test_two_maps_under_a_slider(collector: Any, pages: Any, finished: Any) -> N
     box = page.locator("#swipe").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.47, box["y"] + box["height"] * 0.53)
     page.wait_for_timeout(100)
+    sides = [page.get_by_role("region", name=name) for name in ("Left:", "Right:")]
     left, right = (
-        dict(reversed(list(zip(terms, texts, strict=True))))
-        for terms, texts in (
-            (card.locator("dt").all_inner_texts(), card.locator("dd").all_inner_texts())
-            for card in (page.get_by_role("region", name="Left:"), page.get_by_role("region", name="Right:"))
-        )
+        dict(zip(side.locator("dt").all_inner_texts(), side.locator("dd").all_inner_texts(), strict=True))
+        for side in sides
     )
-    assert left["Place"] == right["Place"]
-    lat, lon = re.findall(r"([\d.]+)° [NW]", left["Place"])
+    assert left["Cell"] == right["Cell"]
     for identifier, shown in ((finished.first, left), (finished.second, right)):
-        cells = collector.ask("GET", f"/collections/{identifier}/map/cells")
-        tiling = tiling_from_dict(collector.ask("GET", f"/collections/{identifier}/map")["tiling"])
-        (cell,) = tiling.locate(np.array([-float(lon)]), np.array([float(lat)]))
-        assert number(shown["Density"]) == pytest.approx(cells["per_km2"][cell], rel=0.006, abs=1e-9)
+        density = cells_of(collector, identifier)[int(shown["Cell"])]["users_per_km2"]
+        assert number(shown["Density"]) == pytest.approx(density, rel=0.006, abs=1e-9)
+    # The edge is pulled, and nothing moves but the edge.
+    page.get_by_label("How much of the left map").fill("50")
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + 60)
+    page.mouse.up()
+    assert page.get_by_label("How much of the left map").input_value() == "20"

@@ -21,7 +21,7 @@ from mapveil_client.terms import CollectionTerms
 
 from .scene import Scene, Service
 
-VIEWS = ("", "/map", "/map/cells", "/guarantee")
+VIEWS = ("", "/map", "/guarantee")
 
 
 class Outcome(NamedTuple):

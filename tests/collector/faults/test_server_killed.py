@@ -97,5 +97,6 @@ def test_reports_survive_a_service_that_is_killed(scene: Scene, seed: int) -> No
     found = outcome_of(scene, service, collection)
     assert (found.state, found.included, found.spent) == ("done", (40,), 50)
     # One in e^50 of the reports is of another cell: the map is the count.
-    told = scene.ask(service, f"/collections/{collection}/map/cells")["values"]
+    features = scene.ask(service, f"/collections/{collection}/map/exports/geojson")["features"]
+    told = [each["properties"]["users"] for each in features]
     assert np.allclose(told, np.bincount([cell_of(index) for index in range(40)], minlength=len(told)))

@@ -174,9 +174,7 @@ def test_nothing_secret_is_told_by_a_whole_collection(
             assert record["state"] == "done", record
             for path in (
                 "map",
-                "map/cells",
                 "guarantee",
-                "map/tiles/0/0/0.png",
                 "map/exports/png",
                 "retrieval/offer",
             ):

@@ -89,8 +89,7 @@ def test_nothing_secret_is_logged_told_or_counted_in_a_whole_collection(log: io.
         phone.ask("PUT", path, body + b"x")
         phone.ask("PUT", path, body, {"body": b"y"})
     api.tick(3)
-    api.ask("GET", f"/v1/collections/{collection}/map/cells")
-    api.ask("GET", f"/v1/collections/{collection}/map/tiles/0/0/0.png?theme=dark")
+    api.ask("GET", f"/v1/collections/{collection}/map?theme=dark")
     audited = api.ask("GET", "/v1/audit?limit=1000").text
     counted = api.client.get("/metrics").text
     for where in (log.getvalue(), audited, counted):

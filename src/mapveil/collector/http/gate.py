@@ -19,8 +19,8 @@ from mapveil_client.errors import InputError, PromiseError
 
 _LOG: Final = logging.getLogger("mapveil.collector")
 PAGE_POLICY: Final = (
-    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-    b"worker-src 'self' blob:; manifest-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    b"manifest-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
 """Policy of the console and the browser device: they load from this service only, and run no inline script."""
 

@@ -1,4 +1,4 @@
-"""The routes of finished maps: the map, its guarantee, files, tiles, and private retrieval of its cells.
+"""The routes of finished maps: the scene, its guarantee, files, and private retrieval of its cells.
 
 What is costly to make of a map is made once and kept for a while.
 """
@@ -8,21 +8,21 @@ import itertools
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import FastAPI, Path, Query, Request, Response
+from fastapi import FastAPI, Path, Request, Response
 
-from mapveil.collector.http.exchange import CBOR, require_media
+from mapveil.collector.http.exchange import CBOR, JSON, require_media
 from mapveil.collector.http.schemas import GuaranteeBody
 from mapveil.collector.http.service import CollectionId, Service, refusals
-from mapveil.collector.http.tiles import MapTiles, Shown, Theme, cells_record
 from mapveil.collector.recent import Recent
 from mapveil.collector.refusals import NotFound, Refusal
 from mapveil.collector.store.principals import Operator
 from mapveil.maps.density_map import DensityMap
+from mapveil.pictures.scene_record import scene_record
 from mapveil.retrieval.map_records import map_database
 from mapveil.retrieval.pir_server import Server
 from mapveil_client.errors import MissingExtra
@@ -31,9 +31,9 @@ _MAP = "/v1/collections/{id}/map"
 _RETRIEVAL = "/v1/collections/{id}/retrieval"
 _BINARY: dict[str, Any] = {"type": "string", "format": "binary"}
 _CBOR = CBOR.decode()
+_JSON = JSON.decode()
 
 _MAPS: Final = 8
-_PICTURES: Final = 4096  # tiles of one map
 _HINT_PART_ROWS: Final = 256
 
 EXPORTS: Final = {
@@ -45,14 +45,7 @@ EXPORTS: Final = {
 }
 """Suffix and media type of each format that a map can be downloaded in, by its name in the address."""
 
-Layer = Annotated[Shown, Query(description="The density, or half the width of its interval")]
-Mode = Annotated[Theme, Query(description="Whether density 0 is white or black")]
-Scale = Annotated[
-    float | None, Query(gt=0, allow_inf_nan=False, description="Another scale: give top and knee")
-]
 Format = Literal["geotiff", "geoparquet", "geojson", "png", "html"]
-Level = Annotated[int, Path(ge=0, le=22)]
-Tile = Annotated[int, Path(ge=0, le=(1 << 22) - 1)]
 Part = Annotated[int, Path(ge=0, le=1 << 20)]
 
 
@@ -61,23 +54,12 @@ class FinishedMap:
 
     def __init__(self, heat: DensityMap) -> None:
         self.heat = heat
-        self.pictures: Recent[Hashable, bytes] = Recent(_PICTURES)
 
     @cached_property
-    def tiles(self) -> MapTiles:
-        """Its pictures."""
-        return MapTiles(self.heat)
-
-    @cached_property
-    def cells(self) -> bytes:
-        """Its cells as JSON, compressed."""
-        text = json.dumps(cells_record(self.heat), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        return _zipped(text.encode())
-
-    @cached_property
-    def features(self) -> bytes:
-        """Its cells as GeoJSON, compressed."""
-        return _zipped(self.export("geojson"))
+    def scene(self) -> bytes:
+        """The record of its scene as JSON, compressed."""
+        text = json.dumps(scene_record(self.heat), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return gzip.compress(text.encode(), 5, mtime=0)
 
     @cached_property
     def retrieval(self) -> Server:
@@ -126,57 +108,24 @@ def _body(about: str, *media: str, schema: dict[str, Any] | None = None) -> dict
 
 def _add_map(app: FastAPI, service: Service, map_of: Callable[[str], FinishedMap]) -> None:
     viewer, get = service.operator("viewer"), partial(app.get, tags=["results"])
-    record: dict[str, Any] = {"type": "object"}
-    json_body = partial(_body, schema=record)
     kinds = [media.partition(";")[0] for _, media in EXPORTS.values()]
+    record = _body("Guarantee, notes, and every cell; arrays are packed", _JSON, schema={"type": "object"})
 
-    @get(_MAP, summary="The map: guarantee, bounds, legend, outline",
-         **json_body("Everything but the cells", "application/json"))  # fmt: skip
-    def show(id: CollectionId, who: Operator = viewer) -> Response:
-        title = service.engine.collection(id)["title"]
-        body = {"id": id, "title": title, **map_of(id).tiles.record()}
-        text = json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        return Response(text.encode(), media_type="application/json")
-
-    @get(f"{_MAP}/cells", summary="Every cell: value, density, 95 % interval",
-         **json_body("Arrays over cells", "application/json"))  # fmt: skip
-    def cells(id: CollectionId, request: Request, who: Operator = viewer) -> Response:
-        return _compressed(request, map_of(id).cells, "application/json")
-
-    @get(f"{_MAP}/cells.geojson", summary="Every cell as a GeoJSON feature",
-         **json_body("A feature collection", "application/geo+json"))  # fmt: skip
-    def features(id: CollectionId, request: Request, who: Operator = viewer) -> Response:
-        return _compressed(request, map_of(id).features, "application/geo+json")
+    @get(_MAP, summary="The scene of the map: what the viewer draws and says", **record)
+    def scene(id: CollectionId, request: Request, who: Operator = viewer) -> Response:
+        found = map_of(id)
+        with service.drawing:  # it is made once, however many ask for it first
+            zipped = found.scene
+        headers = {"Vary": "Accept-Encoding"}
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(gzip.decompress(zipped), media_type=_JSON, headers=headers)
+        return Response(zipped, media_type=_JSON, headers={**headers, "Content-Encoding": "gzip"})
 
     @get("/v1/collections/{id}/guarantee", summary="The guarantee, in words and as a record",
          responses=refusals(409))  # fmt: skip
     def guarantee(id: CollectionId, who: Operator = viewer) -> GuaranteeBody:
         found = service.engine.guarantee(id)
         return GuaranteeBody(in_words=found.in_words(), guarantee=found.to_dict())
-
-    @get(_MAP + "/tiles/{z}/{x}/{y}.png", summary="A web-mercator tile of 256 pixels",
-         **_body("The tile", "image/png"))  # fmt: skip
-    def tile(
-        id: CollectionId,
-        z: Level,
-        x: Tile,
-        y: Tile,
-        who: Operator = viewer,
-        layer: Layer = "density",
-        theme: Mode = "light",
-        top: Scale = None,
-        knee: Scale = None,
-    ) -> Response:
-        found = map_of(id)
-        if max(x, y) >= 1 << z:
-            raise NotFound(f"level {z} has columns and rows 0 to {(1 << z) - 1}")
-        if found.tiles.legend(layer) is None:
-            raise NotFound("the map has no such layer: it carries no bounds")
-        key = (z, x, y, layer, theme, top, knee)
-        made = found.pictures.get(key)
-        if made is None:
-            made = found.pictures.put(key, found.tiles.png(z, x, y, layer, theme, top=top, knee=knee))
-        return Response(made, media_type="image/png")
 
     @get(_MAP + "/exports/{form}", summary="The map as a file", **_body("The file", *kinds))
     def export(id: CollectionId, form: Format, who: Operator = viewer) -> Response:
@@ -235,15 +184,3 @@ def _add_retrieval(app: FastAPI, service: Service, map_of: Callable[[str], Finis
         except OutdatedHint as outdated:
             answer = outdated.reply
         return Response(answer, media_type=_CBOR)
-
-
-def _zipped(body: bytes) -> bytes:
-    return gzip.compress(body, 5, mtime=0)
-
-
-def _compressed(request: Request, zipped: bytes, media: str) -> Response:
-    """A large body, compressed for whoever accepts gzip."""
-    headers = {"Vary": "Accept-Encoding"}
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(zipped, media_type=media, headers={**headers, "Content-Encoding": "gzip"})
-    return Response(gzip.decompress(zipped), media_type=media, headers=headers)

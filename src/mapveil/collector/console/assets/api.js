@@ -61,13 +61,6 @@ export async function send(method, path, body) {
 export const post = (path, body = {}) => send("POST", path, body);
 export const blob = async (path) => (await ask(path)).blob();
 
-/** Adds the token to MapLibre's requests, and lets none leave this server. */
-export function transformRequest(url) {
-  const place = new URL(url, location.href);
-  if (place.origin !== location.origin) throw new Error(`${place.host} is not this server`);
-  return { url: place.href, headers: authorized(), credentials: "omit" };
-}
-
 /** Calls `work` now and then until the signal ends it: `work` says in how many milliseconds again, or null. */
 export function poll(work, signal) {
   let timer = null;

@@ -5,8 +5,10 @@ import { alertBox, announce, card, el, facts } from "./dom.js";
 import { enrolmentCard } from "./enrolment.js";
 import { promiseCard } from "./guarantee.js";
 import { progressBar, roundsTable, stateBadge } from "./progress.js";
-import { regionPicture } from "./region_picture.js";
+import { regionView } from "./region_view.js";
 import { ACTIVE, duration, epsilonWords, percent, STATES, time, trustName, whole } from "./words.js";
+
+const ASKED = "Where the collection asks; arrow keys move the map";
 
 export async function showPage(main, context) {
   const { argument: id, signal, who, heading } = context;
@@ -140,7 +142,7 @@ function about(one, who, signal) {
       { class: "stack" },
       waiting && who.role !== "viewer" ? enrolmentCard(one) : null,
       promiseCard(one.guarantee),
-      waiting ? regionPicture(one.region, signal) : null,
+      waiting ? card("Region", regionView(() => one.region, { label: ASKED, signal }).frame) : null,
     ),
     asked,
   ];

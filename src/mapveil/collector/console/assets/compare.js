@@ -1,13 +1,16 @@
 // Two finished maps under one slider, in one scale of colours.
 import { get } from "./api.js";
-import { Cells } from "./cells.js";
-import { alertBox, card, el, factRows } from "./dom.js";
-import { commonScale, drawLegend } from "./legend.js";
-import { addTiles, makeMap, markCell } from "./map_view.js";
-import { followPointer, nothingRead, rowsOf } from "./readout.js";
-import { onTheme, theme } from "./theme.js";
+import { cellScene } from "./cell_scene.js";
+import { alertBox, announce, card, el, factRows } from "./dom.js";
+import { drawLegend } from "./legend.js";
+import { unpackAll } from "./packed.js";
+import { planeView } from "./plane_view.js";
+import { css, onTheme } from "./theme.js";
+import { inShort, nothingRead, planeOf } from "./viewer.js";
 import { epsilonWords, trustName } from "./words.js";
 
+const REACH = 16; // pixels around the edge that can be pulled
+const WARP = 0.01; // of a map's height
 const SIDES = ["left", "right"];
 
 export async function showPage(main, context) {
@@ -91,28 +94,73 @@ export async function showPage(main, context) {
 
 async function show(body, pair, signal) {
   body.replaceChildren(el("p", { class: "quiet", role: "status" }, "The maps are being fetched."));
-  let records, tables;
+  let maps;
   try {
-    records = await Promise.all(pair.map((one) => get(`/collections/${one.id}/map`, signal)));
-    tables = (await Promise.all(pair.map((one) => get(`/collections/${one.id}/map/cells`, signal)))).map(
-      (record) => new Cells(record),
-    );
+    const records = await Promise.all(pair.map((one) => get(`/collections/${one.id}/map`, signal)));
+    maps = await Promise.all(records.map(async (record) => cellScene(await unpackAll(record.scene))));
   } catch (error) {
     if (error.name === "AbortError") return;
     body.replaceChildren(alertBox(error.message));
     return;
   }
-  const frames = pair.map(() => el("div", { class: "layer" }));
-  const edge = el("div", { class: "edge", "aria-hidden": "true" });
-  const swipe = el("div", { class: "map swipe", id: "swipe" }, frames, edge);
+  if (signal.aborted) return;
+  const [left, right] = maps;
+  const laid = layOver(right, left);
+  if (!laid) {
+    body.replaceChildren(alertBox("These maps' planes differ too much to be laid over each other."));
+    return;
+  }
+  const scale = commonScale(maps.map((map) => map.layers[0].scale));
+  const chosen = [-1, -1];
   const slider = el("input", { id: "slider", type: "range", min: 0, max: 100, step: 1, value: 50 });
-  const legend = el("div", {});
-  const readings = pair.map(() => el("dl", { class: "facts" }, nothingRead()));
+  const edge = (view) => (view.wide * slider.value) / 100;
+  const view = planeView({
+    plane: planeOf(left.scene),
+    label: `${pair[0].title} and ${pair[1].title}: density. Arrow keys move both, plus and minus zoom, Enter reads the cells in the middle.`,
+    home: () => laid.both,
+    paint(pen, view) {
+      clipped(pen, view, edge(view), view.wide, () => {
+        pen.transform(...laid.transform);
+        right.paint(pen, laid.view(view), chosen[1]);
+      });
+      clipped(pen, view, 0, edge(view), () => left.paint(pen, view, chosen[0]));
+    },
+    over: (pen, view) => drawEdge(pen, edge(view), view.high),
+    take: (px) => (Math.abs(px - edge(view)) < REACH ? (x) => cut((100 * x) / view.wide) : null),
+    read(px, py, how) {
+      if (px === null) return;
+      const [x, y] = view.toPlane(px, py);
+      const texts = maps.map((map, at) => {
+        chosen[at] = map.find(...(at === 0 ? [x, y] : laid.place(x, y)), view);
+        const rows = map.rows(chosen[at]);
+        readings[at].replaceChildren(...factRows(rows));
+        return `${SIDES[at]}: ${inShort(rows)}`;
+      });
+      if (how === "keys") announce(texts.join("; "));
+      view.redraw();
+    },
+    resized: () => colour(),
+    signal,
+  });
+  view.frame.id = "swipe";
+  const legend = el("canvas", { class: "legend", role: "img" });
+  const readings = pair.map(() => el("dl", { class: "facts" }, nothingRead("cell")));
+  const colour = () => {
+    if (legend.clientWidth > 0) drawLegend(legend, scale, left.layer.unit, left.ink);
+  };
+  const cut = (percent = slider.value) => {
+    slider.value = String(Math.round(percent));
+    const shown = `${slider.value} % ${pair[0].title}, ${100 - slider.value} % ${pair[1].title}`;
+    slider.setAttribute("aria-valuetext", shown);
+    view.redraw();
+  };
+  slider.addEventListener("input", () => cut());
+  cut();
   body.replaceChildren(
     el(
       "section",
       { class: "card flush", "aria-label": "Both maps" },
-      swipe,
+      view.frame,
       el(
         "div",
         { class: "foot field" },
@@ -124,107 +172,75 @@ async function show(body, pair, signal) {
       "div",
       { class: "columns" },
       pair.map((one, at) => card(`${SIDES[at] === "left" ? "Left" : "Right"}: ${one.title}`, readings[at])),
-      card("Colours of both", legend),
+      card(`Density of both, ${left.layer.unit}`, legend, el("p", { class: "hint" }, "One logarithmic scale.")),
     ),
   );
-  const cut = () => {
-    frames[0].style.clipPath = `inset(0 ${100 - slider.value}% 0 0)`;
-    edge.style.left = `${slider.value}%`;
-    slider.setAttribute(
-      "aria-valuetext",
-      `${slider.value} % ${pair[0].title}, ${100 - slider.value} % ${pair[1].title}`,
-    );
-  };
-  slider.addEventListener("input", cut);
-  cut();
-  const boxes = records.map((record) => record.bounds);
-  const bounds = [0, 1, 2, 3].map((at) => Math[at < 2 ? "min" : "max"](boxes[0][at], boxes[1][at]));
-  let maps;
-  try {
-    // The right one lies below and keeps the whole frame; the left is cut off at the slider.
-    maps = await Promise.all(
-      [1, 0].map((at) =>
-        makeMap(frames[at], {
-          bounds,
-          rings: records[at].outline,
-          signal,
-          controls: false,
-          label: `${pair[0].title} and ${pair[1].title}: persons per square kilometre. Arrow keys move both, plus and minus zoom, Enter reads the cells in the middle.`,
-        }),
-      ),
-    );
-  } catch (error) {
-    swipe.replaceChildren(alertBox(error.message));
-    return;
-  }
-  if (signal.aborted) return;
-  maps.reverse();
-  tie(maps);
-  // One of them is enough for the keyboard.
-  maps[1].getCanvas().tabIndex = -1;
-  maps[1].getCanvas().setAttribute("aria-hidden", "true");
-  swipe.append(zoomButtons(maps[0]));
-  const scale = commonScale(records.map((record) => record.legend.density));
-  const layers = maps.map((map, at) => addTiles(map, pair[at].id, records[at]));
   onTheme(() => {
-    drawLegend(legend, scale, records[0].colours, theme(), "Density");
-    layers.forEach((layer) => layer.show("density", theme(), scale));
+    maps.forEach((map) => map.show(0, scale));
+    colour();
+    view.redraw();
   }, signal);
-  maps.forEach((map, at) => {
-    const reader = followPointer(map, swipe, tables[at], (lon, lat, byKeys) => {
-      const texts = tables.map((cells, side) => {
-        const { rows, text } = rowsOf(cells, lon, lat);
-        markCell(maps[side], cells.ring(lon, lat));
-        readings[side].replaceChildren(...factRows(rows));
-        return `${SIDES[side]}: ${text}`;
-      });
-      if (byKeys) reader.announce(texts.join("; "));
-    });
-  });
-  pull(edge, swipe, slider, cut);
-  swipe.dataset.ready = "yes";
 }
 
-/** Whatever one map's view does, the other's does too. */
-function tie(maps) {
-  let leader = null;
-  maps.forEach((map, at) =>
-    map.on("move", () => {
-      if (leader !== null && leader !== at) return;
-      leader = at;
-      maps[1 - at].jumpTo({ center: map.getCenter(), zoom: map.getZoom() });
-      leader = null;
+/** The scale that maps side by side share: no shade is spent below what chance alone puts into any of them. */
+export function commonScale(scales) {
+  const top = Math.max(...scales.map((scale) => scale.top)),
+    floor = Math.max(...scales.map((scale) => scale.noise_floor)),
+    deep = Math.min(...scales.map((scale) => scale.knee));
+  const knee = Math.min(top, Math.max(deep, floor > 0 ? 10 ** Math.ceil(Math.log10(floor)) : 0));
+  return { ...scales[0], top, knee };
+}
+
+/**
+ * Lays a map over the plane of another by the degrees of its corners: the transform, the place of the other's places,
+ * and the box of `both`; null where the planes bend so differently that the middle would lie elsewhere.
+ */
+export function layOver({ degrees, scene }, other) {
+  const [width, height] = scene.extent;
+  const across = (x) => other.degrees.x(degrees.at(x, 0)[0]),
+    down = (y) => other.degrees.y(degrees.at(0, y)[1]);
+  const [x0, y0] = [across(0), down(0)],
+    [wide, high] = [across(width) - x0, down(height) - y0];
+  if (Math.abs(down(height / 2) - (y0 + high / 2)) > WARP * high) return null;
+  const place = (x, y) => [((x - x0) / wide) * width, ((y - y0) / high) * height];
+  const [ownWide, ownHigh] = other.scene.extent;
+  return {
+    transform: [wide / width, 0, 0, high / height, x0, y0],
+    place,
+    // What a map asks of the view while it is painted.
+    view: (view) => ({
+      ...view,
+      scale: (view.scale * wide) / width,
+      toPlane: (px, py) => place(...view.toPlane(px, py)),
     }),
-  );
+    both: [Math.min(0, x0), Math.min(0, y0), Math.max(ownWide, x0 + wide), Math.max(ownHigh, y0 + high)],
+  };
 }
 
-/** Zoom buttons over both maps: those of either map would be cut off with it. */
-const zoomButtons = (map) =>
-  el(
-    "div",
-    { class: "zoom" },
-    [
-      ["+", "Zoom in", "zoomIn"],
-      ["−", "Zoom out", "zoomOut"],
-    ].map(([sign, name, act]) =>
-      el(
-        "button",
-        { type: "button", "aria-label": name, title: name, on: { click: () => map[act]() } },
-        sign,
-      ),
-    ),
-  );
+/** Paints within columns of pixels only. */
+function clipped(pen, view, from, to, paint) {
+  const [x0, y0] = view.toPlane(from, 0),
+    [x1, y1] = view.toPlane(to, view.high);
+  pen.save();
+  pen.beginPath();
+  pen.rect(x0, y0, x1 - x0, y1 - y0);
+  pen.clip();
+  paint();
+  pen.restore();
+}
 
-/** The edge can be pulled, too; the slider under the map says the same to keys. */
-function pull(edge, swipe, slider, cut) {
-  edge.addEventListener("pointerdown", (event) => {
-    edge.setPointerCapture(event.pointerId);
-    event.preventDefault();
-  });
-  edge.addEventListener("pointermove", (event) => {
-    if (!edge.hasPointerCapture(event.pointerId)) return;
-    const box = swipe.getBoundingClientRect();
-    slider.value = String(Math.round((100 * (event.clientX - box.left)) / box.width));
-    cut();
-  });
+/** The edge between both maps, which can be pulled; the slider under the map says the same to keys. */
+function drawEdge(pen, x, high) {
+  pen.fillStyle = pen.strokeStyle = css("--ink");
+  pen.fillRect(x - 1.5, 0, 3, high);
+  pen.beginPath();
+  pen.arc(x, high / 2, 16, 0, 2 * Math.PI);
+  pen.lineWidth = 2;
+  pen.stroke();
+  pen.fillStyle = css("--card");
+  pen.fill();
+  pen.fillStyle = css("--ink");
+  pen.font = "bold 16px system-ui, sans-serif";
+  pen.textAlign = "center";
+  pen.fillText("↔", x, high / 2 + 6);
 }

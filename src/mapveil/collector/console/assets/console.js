@@ -14,6 +14,7 @@ const PAGES = [
   [/^\/audit$/, () => import("./audit.js")],
   [/^\/access$/, () => import("./access.js")],
 ];
+const THEME = "mapveil-theme";
 const main = document.getElementById("main");
 let leaving = new AbortController();
 let who = null;
@@ -95,6 +96,8 @@ document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });
-startTheme(document.getElementById("theme"));
+const kept = localStorage.getItem(THEME);
+if (kept) document.documentElement.dataset.theme = kept;
+startTheme(document.getElementById("theme"), (chosen) => localStorage.setItem(THEME, chosen));
 window.addEventListener("hashchange", show);
 show();

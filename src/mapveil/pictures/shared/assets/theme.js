@@ -1,9 +1,9 @@
 // Light or dark: as the system says, until somebody chooses.
-const KEY = "mapveil-theme";
 const system = matchMedia("(prefers-color-scheme: dark)");
+const root = document.documentElement;
 
-export const theme = () => localStorage.getItem(KEY) || (system.matches ? "dark" : "light");
-export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export const theme = () => root.dataset.theme || (system.matches ? "dark" : "light");
+export const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
 
 /** Tells `listener` the theme now and whenever it changes, until the signal. */
 export function onTheme(listener, signal) {
@@ -11,16 +11,17 @@ export function onTheme(listener, signal) {
   listener(theme());
 }
 
-export function startTheme(button) {
+/** Makes a button the switch; `keep` is told what somebody chose. */
+export function startTheme(button, keep = () => {}) {
   const apply = () => {
-    if (localStorage.getItem(KEY)) document.documentElement.dataset.theme = theme();
     const other = theme() === "dark" ? "light" : "dark";
     button.textContent = other === "dark" ? "Dark" : "Light";
     button.setAttribute("aria-label", `Switch to ${other} colours`);
     document.dispatchEvent(new CustomEvent("theme"));
   };
   button.addEventListener("click", () => {
-    localStorage.setItem(KEY, theme() === "dark" ? "light" : "dark");
+    root.dataset.theme = theme() === "dark" ? "light" : "dark";
+    keep(root.dataset.theme);
     apply();
   });
   system.addEventListener("change", apply);

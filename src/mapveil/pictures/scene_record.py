@@ -1,0 +1,257 @@
+"""The record of a map's scene: what the viewer of exported pages and of the console draws, JSON-ready."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.maps.scene import Layer, Shading
+from mapveil.pictures.colours import layer_scale, ramp
+from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST
+from mapveil.pictures.picture_plane import MapPlane, Rings, map_plane, planar, region_rings
+from mapveil_client.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from mapveil.geo.tiling import Tiling
+    from mapveil.maps.released import ReleasedMap
+    from mapveil.maps.scene import Lines, Scene
+
+
+_MESH: Final = 64
+_DEGREE_DECIMALS: Final = 7
+_STRAIGHT: Final = 1e-9  # degrees
+_MOST_DOTS: Final = 20_000  # cells whose centres are all shown
+_KEPT_BITS: Final = 13  # of a float's 23: four digits are shown and kept, and the record stays small
+
+
+def scene_record(released: ReleasedMap) -> dict[str, Any]:
+    """Make the record of a map's scene, whose arrays are packed; run by anybody who holds the map.
+
+    Numbers are rounded to four digits.
+
+    Parameters
+    ----------
+    released : ReleasedMap
+        The map.
+    """
+    scene, tiling, guarantee = released.scene(page=True), released.tiling, released.guarantee
+    metadata = released.metadata()
+    made = [
+        ("Method", released.method),
+        ("Cells", f"{tiling.spec}, {tiling.size} cells"),
+        ("Region", str(tiling.region)),
+        *scene.made,
+        *released.provenance.rows(),
+        *((name.capitalize(), text) for name, text in guarantee.promise.rows if name == "account"),
+        ("Software", f"Mapveil {released.version}"),
+    ]
+    parameters = [(name, _text(value)) for name, value in metadata["parameters"].items()]
+    spent = [(share.purpose, f"ε = {float(share.epsilon):.6g}") for share in guarantee.shares]
+    tables = [
+        ("How it was made", made),
+        ("Parameters", parameters),
+        ("How the privacy budget was spent", spent),
+        *scene.tables,
+    ]
+    shown = _cells(tiling, scene) if scene.lines is None else _lines(tiling, scene, scene.lines)
+    record = {
+        "title": released.title or scene.title,
+        "metadata": metadata,
+        "tables": [(head, rows) for head, rows in tables if rows],
+        "notes": list(scene.notes),
+        "reading": scene.reading,
+        "left_out": scene.left_out,
+        "scene": {**_ground(tiling), **shown},
+    }
+    # JSON knows no infinity and no NaN: such numbers are null.
+    finite: dict[str, Any] = json.loads(json.dumps(record), parse_constant=lambda _: None)
+    return finite
+
+
+def _ground(tiling: Tiling) -> dict[str, Any]:
+    """The plane that a scene is drawn in."""
+    plane = map_plane(tiling)
+    x0, y0, x1, y1 = plane.bounds
+    box, rings = tiling.region.polygon is None, region_rings(tiling, plane.projection)
+    return {
+        "georeferenced": tiling.region.georeferenced,
+        "ramp": base64.b64encode(ramp().tobytes()).decode(),
+        "extent": [x1 - x0, y1 - y0],
+        "metres": [plane.metres_per_x, plane.metres_per_y],
+        "degrees": _degrees(plane) if tiling.region.georeferenced else None,
+        "outline": None if box else _packed_rings(rings, plane),
+    }
+
+
+def _cells(tiling: Tiling, scene: Scene) -> dict[str, Any]:
+    """The layers of a map of cells, and where its cells lie."""
+    area, bounds = tiling.area_m2() / (1e6 if tiling.region.georeferenced else 1.0), scene.bounds
+    for layer in scene.layers:
+        if layer.derived:
+            area = np.where(np.isnan(layer.values), np.nan, area)  # so that no density is known there
+    layers = [_layer(layer) for layer in scene.layers]
+    if bounds is not None:
+        density = next((layer for layer in scene.layers if layer.derived), scene.layers[scene.main])
+        layers.append(_uncertainty(density, bounds, area))
+    return {
+        "main": scene.main,
+        "empty": None if scene.layers[0].shading.blank else 0,
+        "bounds": bounds and [_packed(bounds[0], rounded=True), _packed(bounds[1], rounded=True), bounds[2]],
+        # Equal cells need one number.
+        "area": float(area[0]) if np.allclose(area, area[0], rtol=1e-9) else _packed(area),
+        "layers": layers,
+        "names": getattr(tiling, "names", None),
+        **_places(tiling),
+    }
+
+
+def _layer(layer: Layer) -> dict[str, Any]:
+    """A layer for the viewer."""
+    scale, shading = layer_scale(layer), layer.shading
+    return {
+        "name": layer.name,
+        "title": layer.title[0].upper() + layer.title[1:],
+        "unit": layer.unit,
+        "values": {"of": "users", "over_area": True}
+        if layer.derived
+        else _packed(layer.values, rounded=True),
+        "words": layer.words,
+        "scale": {
+            "kind": shading.kind,
+            "low": scale.low,
+            "top": scale.top,
+            "knee": scale.knee,
+            "noise_floor": shading.noise_floor,
+            "palest": PALEST if shading.blank else 0.0,
+            "under": HOLE_COLOUR if shading.holes else None,
+        },
+    }
+
+
+def _uncertainty(
+    density: Layer, bounds: tuple[FloatArray, FloatArray, str], area: FloatArray
+) -> dict[str, Any]:
+    """A layer of half the width of each cell's bounds, in the unit of the density."""
+    lower, upper, probability = bounds
+    half = np.full(area.shape, np.nan)
+    known = np.isfinite(upper) & (area > 0)
+    np.divide((upper - lower) / 2, area if density.derived else 1.0, out=half, where=known)
+    title = f"uncertainty: half the {probability} interval"
+    layer = _layer(Layer("half_width", title, density.unit, half, Shading(density.shading.kind)))
+    return {**layer, "values": {"of": "bounds", "over_area": density.derived}}
+
+
+def _lines(tiling: Tiling, scene: Scene, lines: Lines) -> dict[str, Any]:
+    """The lines of a map, their facts, and the dots under them."""
+    plane, (layer,) = map_plane(tiling), scene.layers
+    courses, scale = planar(plane, lines), layer_scale(layer)
+    mark = np.full(layer.values.size, -1) if lines.mark is None else lines.mark
+    dots = None
+    if scene.dots is not None:
+        sites = np.flatnonzero(scene.dots > 0) if tiling.size > _MOST_DOTS else np.arange(tiling.size)
+        x, y = plane.projection.project(*tiling.centres(sites))
+        size = _packed(np.nan_to_num(scene.dots[sites]), rounded=True)
+        dots = {**_packed_xy(plane, x, y), "size": size}
+    return {
+        "unit": layer.unit,
+        "directed": lines.directed,
+        "widths": list(lines.widths),
+        "faintest": FAINTEST,
+        "scale": {"top": scale.top, "knee": scale.knee},
+        **_packed_xy(plane, *courses.corners.T),
+        "start": _packed(courses.start),
+        "value": _packed(layer.values, rounded=True),
+        "mark": _packed(mark.astype(np.int64)),
+        "marks": [
+            {"name": name, "colour": MARK_COLOURS[at % len(MARK_COLOURS)]}
+            for at, name in enumerate(lines.marks)
+        ],
+        "facts": {
+            name: _packed(column, rounded=True) if isinstance(column, np.ndarray) else list(column)
+            for name, column in lines.facts.items()
+        },
+        "dots": dots,
+    }
+
+
+def _places(tiling: Tiling) -> dict[str, Any]:
+    """Where the cells lie: pixels, or outlines with their degrees."""
+    plane = map_plane(tiling)
+    record: dict[str, Any] = {"size": tiling.size}
+    if plane.frame is not None:
+        frame = plane.frame
+        record["raster"] = {
+            "rows": frame.rows,
+            "columns": frame.columns,
+            "row": _packed(frame.row),
+            "col": _packed(frame.col),
+        }
+    elif plane.rings is not None:
+        centres = tiling.centres()
+        corners = plane.projection.unproject(*plane.rings.corners.T)
+        record["rings"] = {
+            **_packed_rings(plane.rings, plane),
+            # Offsets, because a float of 32 bits has seven digits.
+            "origin": [float(np.min(corners[0])), float(np.min(corners[1]))],
+            "lon": _packed(corners[0] - np.min(corners[0])),
+            "lat": _packed(corners[1] - np.min(corners[1])),
+            "centre_lon": np.round(centres.lon, _DEGREE_DECIMALS).tolist(),
+            "centre_lat": np.round(centres.lat, _DEGREE_DECIMALS).tolist(),
+        }
+    return record
+
+
+def _degrees(plane: MapPlane) -> dict[str, Any]:
+    """Degrees of the plane's places: along its sides where those run straight, else of a mesh's nodes."""
+    x0, y0, x1, y1 = plane.bounds
+
+    def nodes(across: int, down: int) -> tuple[FloatArray, FloatArray]:
+        x, y = np.meshgrid(np.linspace(x0, x1, across + 1), np.linspace(y1, y0, down + 1))
+        lon, lat = plane.projection.unproject(x.ravel(), y.ravel())
+        return lon.reshape(x.shape), lat.reshape(x.shape)
+
+    lon, lat = nodes(_MESH, _MESH)
+    straight = bool((np.ptp(lon, axis=0) < _STRAIGHT).all() and (np.ptp(lat, axis=1) < _STRAIGHT).all())
+    if straight:
+        frame = plane.frame
+        across, down = (_MESH, _MESH) if frame is None else (frame.columns, frame.rows)
+        lon, lat = nodes(across, 1)[0][0], nodes(1, down)[1][:, 0]
+    rounded = (np.round(part.ravel(), _DEGREE_DECIMALS).tolist() for part in (lon, lat))
+    return {"mesh": None if straight else _MESH, **dict(zip(("lon", "lat"), rounded, strict=True))}
+
+
+def _packed(values: npt.NDArray[Any], *, rounded: bool = False) -> dict[str, Any]:
+    """An array as text: 32 bits each, bytes of like weight together, deflated, base64."""
+    kind = "<i4" if values.dtype.kind in "iu" else "<f4"
+    words = np.ascontiguousarray(values, dtype=kind).view("<u4")
+    if rounded:
+        spare = 23 - _KEPT_BITS
+        words = (words + np.uint32(1 << (spare - 1))) & np.uint32(0xFFFFFFFF << spare & 0xFFFFFFFF)
+    planes = np.ascontiguousarray(words.view(np.uint8).reshape(-1, 4).T)
+    return {"type": kind[1:], "data": base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode()}
+
+
+def _packed_xy(plane: MapPlane, x: FloatArray, y: FloatArray) -> dict[str, Any]:
+    """Locations from the plane's north-west corner, y down."""
+    x0, _, _, y1 = plane.bounds
+    return {"x": _packed(x - x0), "y": _packed(y1 - y)}
+
+
+def _packed_rings(rings: Rings, plane: MapPlane) -> dict[str, Any]:
+    return {
+        **_packed_xy(plane, *rings.corners.T),
+        "start": _packed(rings.start),
+        "cell": _packed(rings.cell),
+    }
+
+
+def _text(value: Any) -> str:
+    """A parameter for readers."""
+    if value is None:
+        return "not given"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,184 @@
+// A scene of cells: colours of pixels or outlines, and what is known of each cell.
+import { degreesOf } from "./degrees.js";
+import { rampOf } from "./legend.js";
+import { bytesOf, pathsOf } from "./packed.js";
+import { degree, fractionOf, number, range } from "./scale.js";
+import { css, theme } from "./theme.js";
+
+const TRANSPARENT = 0;
+const packedColour = ([red, green, blue]) => (0xff000000 | (blue << 16) | (green << 8) | red) >>> 0;
+const channels = (text) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
+
+/** Smallest boxes around rings, by the cell they belong to. */
+function boxesOf({ x, y, start, cell }) {
+  const boxes = new Map();
+  for (let k = 0; k + 1 < start.length; k++) {
+    const box = boxes.get(cell[k]) || [Infinity, Infinity, -Infinity, -Infinity];
+    for (let i = start[k]; i < start[k + 1]; i++) {
+      box[0] = Math.min(box[0], x[i]);
+      box[1] = Math.min(box[1], y[i]);
+      box[2] = Math.max(box[2], x[i]);
+      box[3] = Math.max(box[3], y[i]);
+    }
+    boxes.set(cell[k], box);
+  }
+  return boxes;
+}
+
+/** What is drawn of a scene whose arrays are unpacked. */
+export function cellScene(scene) {
+  const { raster, rings, main, size, names } = scene,
+    [width, height] = scene.extent;
+  const [lower, upper, probability] = scene.bounds || [];
+  const ramp = rampOf(bytesOf(scene.ramp)),
+    degrees = degreesOf(scene);
+  const areaOf = (cell) => (typeof scene.area === "number" ? scene.area : scene.area[cell]);
+  const paths = rings && pathsOf(rings),
+    boxes = rings && boxesOf(rings),
+    outline = scene.outline && pathsOf(scene.outline).get(0);
+  const cellAt = raster && new Int32Array(raster.rows * raster.columns).fill(-1);
+  if (raster) for (let i = 0; i < size; i++) cellAt[raster.row[i] * raster.columns + raster.col[i]] = i;
+
+  // Densities and half widths follow from other numbers; outside the region no area is known.
+  const halfWidth = (cell) => (Number.isFinite(upper[cell]) ? (upper[cell] - lower[cell]) / 2 : NaN);
+  const derived = ({ of, over_area: divided }) => {
+    const source = of === "bounds" ? halfWidth : (cell) => valuesOf(of)[cell];
+    return Float32Array.from({ length: size }, (_, cell) => {
+      const area = divided ? areaOf(cell) : 1;
+      return area > 0 ? source(cell) / area : area === 0 ? 0 : NaN;
+    });
+  };
+  const valuesOf = (name) => scene.layers.find((layer) => layer.name === name).values;
+  const layers = scene.layers.map((layer) =>
+    layer.values.of ? { ...layer, derived: true, values: derived(layer.values) } : layer,
+  );
+
+  // ---- colours ----
+  let layer, scale;
+  const picture = document.createElement("canvas");
+  const ink = (part) => ramp(scale.palest + (1 - scale.palest) * part, theme() === "dark");
+  const colourOf = (value) =>
+    scale.under && value < scale.low ? channels(scale.under) : ink(Math.min(1, fractionOf(scale, value)));
+  function paintPixels() {
+    picture.width = raster.columns;
+    picture.height = raster.rows;
+    const pen = picture.getContext("2d"),
+      image = pen.createImageData(raster.columns, raster.rows),
+      pixels = new Uint32Array(image.data.buffer),
+      table = Uint32Array.from({ length: 1024 }, (_, at) => packedColour(ink(at / 1023))),
+      under = scale.under && packedColour(channels(scale.under));
+    for (let i = 0; i < size; i++) {
+      const value = layer.values[i];
+      pixels[raster.row[i] * raster.columns + raster.col[i]] = Number.isNaN(value)
+        ? TRANSPARENT
+        : under && value < scale.low
+          ? under
+          : table[Math.round(1023 * Math.min(1, fractionOf(scale, value)))];
+    }
+    pen.putImageData(image, 0, 0);
+  }
+  /** Colours a layer, on its own scale or a given one; again with the theme's colours. */
+  function show(at = layers.indexOf(layer), given = layers[at].scale) {
+    [layer, scale] = [layers[at], given];
+    if (raster) paintPixels();
+  }
+  show(0);
+
+  function paint(pen, view, selected = -1) {
+    if (raster) {
+      pen.imageSmoothingEnabled = (width * view.scale * view.dense) / raster.columns < 1;
+      pen.imageSmoothingQuality = "high";
+      pen.drawImage(picture, 0, 0, width, height);
+    } else {
+      const [left, north] = view.toPlane(0, 0),
+        [right, south] = view.toPlane(view.wide, view.high);
+      pen.lineWidth = 0.6 / view.scale;
+      for (const [cell, path] of paths) {
+        const box = boxes.get(cell),
+          value = layer.values[cell];
+        if (box[2] < left || box[0] > right || box[3] < north || box[1] > south || Number.isNaN(value)) continue;
+        pen.fillStyle = pen.strokeStyle = `rgb(${colourOf(value).join()})`;
+        pen.fill(path, "evenodd");
+        pen.stroke(path);
+      }
+    }
+    const line = (path, pixels, paint) => {
+      pen.lineWidth = pixels / view.scale;
+      pen.strokeStyle = paint;
+      pen.stroke(path);
+    };
+    if (outline) line(outline, 1.2, css("--quiet"));
+    const path = selected >= 0 && pathOf(selected);
+    if (path) {
+      line(path, 4, css("--card"));
+      line(path, 2, css("--mark"));
+    }
+  }
+  function pathOf(cell) {
+    if (rings) return paths.get(cell);
+    const path = new Path2D(),
+      [wide, high] = [width / raster.columns, height / raster.rows];
+    path.rect(raster.col[cell] * wide, raster.row[cell] * high, wide, high);
+    return path;
+  }
+
+  // ---- which cell, and what is known of it ----
+  function find(x, y, { pen }) {
+    if (raster) {
+      const col = Math.floor((x / width) * raster.columns),
+        row = Math.floor((y / height) * raster.rows);
+      if (col < 0 || row < 0 || col >= raster.columns || row >= raster.rows) return -1;
+      const cell = cellAt[row * raster.columns + col];
+      return cell >= 0 && !Number.isNaN(areaOf(cell)) ? cell : -1;
+    }
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    for (const [cell, box] of boxes) {
+      if (x < box[0] || x > box[2] || y < box[1] || y > box[3]) continue;
+      if (pen.isPointInPath(paths.get(cell), x, y, "evenodd")) return cell;
+    }
+    return -1;
+  }
+  const corner = (col, row) => degrees.at((col / raster.columns) * width, (row / raster.rows) * height);
+  function centre(cell) {
+    if (rings) return [rings.centre_lon[cell], rings.centre_lat[cell]];
+    return corner(raster.col[cell] + 0.5, raster.row[cell] + 0.5);
+  }
+  function row({ title, unit, values, words }, cell, style) {
+    const value = values[cell];
+    if (Number.isNaN(value)) return style ? [title, "unknown", style] : null;
+    return [title, words ? words[value] : `${number(value)} ${unit === "1" ? "" : unit}`.trim(), style];
+  }
+  function rows(cell) {
+    if (cell < 0) return [["Here", "outside the map"]];
+    const [lon, lat] = degrees ? centre(cell) : [];
+    return [
+      row(layers[main], cell, "main"),
+      lower && [`${probability} bounds`, range(lower[cell], upper[cell])],
+      ...layers.map((each, at) => (at === main ? null : row(each, cell))),
+      names && ["Site", names[cell]],
+      degrees && ["Longitude", degree(lon, "EW")],
+      degrees && ["Latitude", degree(lat, "NS")],
+      degrees ? null : ["Column, row", `${raster.col[cell]}, ${raster.row[cell]}`],
+      ["Cell", String(cell)],
+    ].filter(Boolean);
+  }
+
+  return {
+    scene,
+    layers,
+    degrees,
+    rows,
+    centre,
+    corner,
+    find,
+    paint,
+    show,
+    ink,
+    get layer() {
+      return layer;
+    },
+    get scale() {
+      return scale;
+    },
+  };
+}

@@ -1,0 +1,52 @@
+// The ramp with what its colours stand for.
+import { css } from "./theme.js";
+import { fractionOf, number, ticksOf } from "./scale.js";
+
+const HIGH = 46;
+
+/** The colours of a scene by their place on its ramp, 0 to 1. */
+export function rampOf(colours) {
+  const steps = colours.length / 3;
+  return (part, dark) => {
+    const step = Math.round(part * (steps - 1));
+    // In the dark, nobody is the page's darkness and the densest place shines.
+    const at = 3 * (dark ? steps - 1 - step : step);
+    return [colours[at], colours[at + 1], colours[at + 2]];
+  };
+}
+
+/** Draws the ramp and its ticks on a canvas; `ink` gives the colour of a place on the scale. */
+export function drawLegend(canvas, scale, unit, ink) {
+  const dense = window.devicePixelRatio || 1,
+    full = canvas.clientWidth,
+    pen = canvas.getContext("2d");
+  canvas.width = full * dense;
+  canvas.height = HIGH * dense;
+  const x0 = 4,
+    across = full - 8;
+  pen.scale(dense, dense);
+  for (let i = 0; i < across; i++) {
+    pen.fillStyle = `rgb(${ink(i / (across - 1)).join()})`;
+    pen.fillRect(x0 + i, 0, 1.5, 18);
+  }
+  pen.strokeStyle = css("--edge");
+  pen.strokeRect(x0 + 0.5, 0.5, across - 1, 17);
+  pen.fillStyle = css("--quiet");
+  pen.font = "12px system-ui, sans-serif";
+  pen.textAlign = "center";
+  let free = -Infinity;
+  for (const tick of ticksOf(scale)) {
+    const text = number(tick),
+      x = x0 + Math.min(1, fractionOf(scale, tick)) * across,
+      half = pen.measureText(text).width / 2;
+    const middle = Math.min(Math.max(x, half), full - half);
+    pen.fillRect(Math.min(x, x0 + across - 1), 18, 1, 5);
+    // Names that would meet are left out; the marks stay.
+    if (middle - half < free) continue;
+    pen.fillText(text, middle, 37);
+    free = middle + half + 8;
+  }
+  const { kind = "log", low = 0, top } = scale;
+  const name = `Colours from ${number(low)} to ${number(top)} ${unit}`;
+  canvas.setAttribute("aria-label", `${name}, ${kind === "log" ? "logarithmic" : "linear"} scale`);
+}

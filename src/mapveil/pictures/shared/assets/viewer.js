@@ -1,0 +1,166 @@
+// The viewer of a scene: the map, what is read off it, and what its colours stand for. Exported pages and the console
+// mount it.
+import { cellScene } from "./cell_scene.js";
+import { degreesOf } from "./degrees.js";
+import { announce, card, el, factRows, freshId } from "./dom.js";
+import { drawLegend } from "./legend.js";
+import { lineScene } from "./line_scene.js";
+import { unpackAll } from "./packed.js";
+import { planeView } from "./plane_view.js";
+import { number } from "./scale.js";
+import { onTheme, theme } from "./theme.js";
+
+const KEYS = "Arrow keys move it, plus and minus zoom";
+
+/** The plane of a scene, for `planeView`. */
+export const planeOf = (scene) => ({
+  extent: scene.extent,
+  aspect: scene.metres[1] / scene.metres[0],
+  metresAt: () => (scene.georeferenced ? scene.metres[0] : null),
+  degrees: degreesOf(scene),
+});
+
+/** A title with its unit, for the head of a legend. */
+const named = ({ title, unit }) => (unit && unit !== "1" && unit !== title ? `${title}, ${unit}` : title);
+
+const median = (values) => {
+  const known = values.filter((value) => !Number.isNaN(value)).sort();
+  return known[known.length >> 1];
+};
+
+/** The first lines of a reading, for small screens and for those who hear it. */
+export const inShort = (rows) =>
+  rows
+    .slice(0, 2)
+    .map(([term, text]) => `${term}: ${text}`)
+    .join("; ");
+
+/** What stands in a reading before anybody has pointed anywhere. */
+export const nothingRead = (thing) =>
+  el(
+    "div",
+    { class: "hint" },
+    el("dt", {}, matchMedia("(pointer: coarse)").matches ? `Tap a ${thing} of the map` : "Point at the map, or reach it with the Tab key"),
+    el("dd", {}),
+  );
+
+/** Mounts a scene's record; resolves to the whole `element`, the column `side` of its cards, and what is `drawn`. */
+export async function mountScene(record, { signal } = {}) {
+  const scene = await unpackAll(record.scene),
+    thing = scene.layers ? "cell" : "line",
+    drawn = scene.layers ? cellScene(scene) : lineScene(scene);
+  const reading = el("dl", { class: "facts", id: "reading" }, nothingRead(thing));
+  const chip = el("p", { class: "chip", "aria-hidden": "true", hidden: true });
+  const legend = el("canvas", { class: "legend", role: "img" }),
+    hint = el("p", { class: "hint" }),
+    below = el("p", { class: "swatch", hidden: true });
+  let selected = -1,
+    pinned = false,
+    timer = null;
+
+  const tell = (found, how) => {
+    selected = found;
+    const rows = drawn.rows(found);
+    reading.replaceChildren(...factRows(rows));
+    chip.textContent = inShort(rows);
+    chip.hidden = found < 0;
+    clearTimeout(timer);
+    if (how === "keys") timer = setTimeout(() => announce(inShort(rows)), 300);
+    view.redraw();
+  };
+  const read = (px, py, how) => {
+    if (px === null) {
+      pinned = false;
+      return;
+    }
+    if (how === "hover" && pinned) return;
+    const found = drawn.find(...view.toPlane(px, py), view);
+    // A click holds what it hit until the next.
+    pinned = how === "tap" && found >= 0 && !(pinned && found === selected);
+    if (found !== selected || how !== "hover") tell(found, how);
+  };
+  const view = planeView({
+    plane: planeOf(scene),
+    label: `${record.title}. ${KEYS}, Enter reads the ${thing} in the middle.`,
+    paint: (pen, view) => drawn.paint(pen, view, selected),
+    read,
+    resized: () => colour(),
+    signal,
+  });
+  view.frame.id = "map";
+  view.frame.append(chip);
+
+  // ---- the card of colours ----
+  const uncertain = scene.layers && drawn.layers.find(({ name }) => name === "half_width");
+  const middle = uncertain && median(uncertain.values);
+  const colours = card(named(scene.layers?.[0] ?? { title: "Colours", unit: scene.unit }), legend, hint, below);
+  const head = colours.querySelector("h2");
+  function colour() {
+    const { scale } = drawn,
+      unit = drawn.layer?.unit ?? scene.unit;
+    if (legend.clientWidth > 0) drawLegend(legend, scale, unit, drawn.ink);
+    const more = theme() === "dark" ? "brighter is more" : "darker is more";
+    const noise = uncertain?.unit === unit ? ` Uncertainty of the median cell: ± ${number(middle)} ${unit}.` : "";
+    hint.textContent = `${scale.kind === "linear" ? "Linear" : "Logarithmic"} scale; ${more}.${noise}`;
+    below.hidden = !scale.under;
+    if (scale.under) {
+      below.style.setProperty("--swatch", scale.under);
+      below.textContent = `Below ${number(scale.low)} ${unit}: a coverage hole`;
+    }
+  }
+  const show = (at, scale) => {
+    drawn.show(at, scale);
+    colour();
+    view.redraw();
+  };
+  if (scene.layers) colours.append(...layerChoice(drawn, show, head));
+  else colours.append(...sizeChoice(drawn, view), ...scene.marks.map(markRow));
+  if (record.reading) colours.append(el("p", { class: "hint" }, record.reading));
+  onTheme(() => show(), signal);
+
+  const foot = `Drag or arrow keys: move. Wheel, pinch or + and −: zoom. Point or tap: read a ${thing}; click to hold it, Escape to let go.`;
+  const side = el("div", { class: "stack side" }, card(`This ${thing}`, reading), colours);
+  const picture = el("section", { class: "card flush", "aria-label": "Map" }, view.frame, el("p", { class: "foot" }, foot));
+  return { element: el("div", { class: "viewer" }, picture, side), side, drawn };
+}
+
+/** What the colours show, and on which scale. */
+function layerChoice(drawn, show, head) {
+  const id = freshId("layer");
+  const select = el("select", { id });
+  for (const [at, { title }] of drawn.layers.entries()) select.append(new Option(title, String(at)));
+  const buttons = ["log", "linear"].map((kind) =>
+    el("button", { type: "button", on: { click: () => choose({ ...drawn.scale, kind }) } }, kind === "log" ? "Logarithmic" : "Linear"),
+  );
+  const kinds = el("div", { class: "choices", role: "group", "aria-label": "Scale of the colours" }, buttons);
+  const choose = (scale = drawn.layers[select.value].scale) => {
+    show(Number(select.value), scale);
+    head.textContent = named(drawn.layer);
+    kinds.hidden = drawn.layer.scale.kind !== "log";
+    buttons.forEach((button, at) => button.setAttribute("aria-pressed", String((scale.kind === "log") === (at === 0))));
+  };
+  select.addEventListener("change", () => choose());
+  choose();
+  const field = el("div", { class: "field" }, el("label", { for: id }, "Colours show"), select);
+  return drawn.layers.length > 1 ? [field, kinds] : [kinds];
+}
+
+/** The smallest line that is shown. */
+function sizeChoice(drawn, view) {
+  const id = freshId("least"),
+    shown = el("output", { for: id });
+  const hide = () => {
+    shown.textContent = `${number(drawn.hideBelow(slider.value / 100))} ${drawn.scene.unit}`;
+    view.redraw();
+  };
+  const value = Math.ceil(100 * drawn.opening);
+  const slider = el("input", { id, type: "range", min: 0, max: 100, value, on: { input: hide } });
+  hide();
+  return [el("div", { class: "field" }, el("label", { for: id }, "At least ", shown), slider)];
+}
+
+function markRow({ name, colour }) {
+  const patch = el("span", { class: "patch" });
+  patch.style.background = colour;
+  return el("p", {}, patch, name);
+}
