@@ -16,6 +16,7 @@ from mapveil_client.epsilon import split_epsilon
 from mapveil_client.morton import deinterleave
 
 _LEAST = 10
+_MOST_PARTS = 1 << 12  # per side
 _DEVICES_C2 = 10.0
 
 
@@ -42,7 +43,7 @@ class AdaptiveGrid(SumMechanism):
     Parameters
     ----------
     alpha : float
-        Fraction of the budget for the first grid, in (0, 1).
+        Fraction of the budget for the first grid, from 0.0001 to 0.9999.
     c : float
         The constant of the first grid, above 0.
     c2 : float, optional
@@ -65,9 +66,9 @@ class AdaptiveGrid(SumMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(0 < self.alpha < 1, "alpha", "a number between 0 and 1")
+        self._check_share("alpha")
         self._check_positive("c", *(() if self.c2 is None else ("c2",)))
-        self._check(self.first is None or 1 <= self.first <= 1 << 12, "first", "1 to 4096, or none")
+        self._check(self.first is None or 1 <= self.first <= _MOST_PARTS, "first", "1 to 4096, or none")
 
     def plan(self, setting: Setting) -> Plan:
         """Two queries, after one for the number of users where it is needed; see :meth:`SumMechanism.plan`."""
@@ -127,7 +128,7 @@ class AdaptiveGrid(SumMechanism):
         """m2, parts per side of each block of the first grid; ``epsilon`` is the second grid's."""
         wanted = np.sqrt(np.maximum(noisy, 0.0) * epsilon / c2)
         whole = np.ceil(wanted) if self.whole == "ceil" else np.floor(wanted)
-        return np.maximum(whole, 1).astype(np.int64)
+        return np.clip(whole, 1, _MOST_PARTS).astype(np.int64)
 
 
 def _held(group: IntArray, members: IntArray, groups: int) -> IntArray:

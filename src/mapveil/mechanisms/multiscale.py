@@ -98,7 +98,8 @@ class Multiscale(GridMechanism):
         Map that secure sums make: ``"population"``, of all users of whom the clients are a sample, so that sampling
         error is smoothed as noise is; or ``"devices"``, of the clients asked and nobody else.
     first_share : float, optional
-        Fraction of the budget for the first of two rounds, in (0, 1); 0.25 for a curator and 0.15 otherwise by default.
+        Fraction of the budget for the first of two rounds, from 0.0001 to 0.9999; 0.25 for a curator and 0.15 otherwise
+        by default.
     leaf_signal : float
         c, above 0: number of users in a leaf of the second round, in deviations.
     slope : bool, optional
@@ -137,9 +138,8 @@ class Multiscale(GridMechanism):
             self.concentration >= 1 and math.isfinite(self.concentration), "concentration", "a number from 1"
         )
         self._check(self.longest is None or self.longest >= 1, "longest", "a whole number from 1, or none")
-        self._check(
-            self.first_share is None or 0 < self.first_share < 1, "first_share", "a number between 0 and 1"
-        )
+        if self.first_share is not None:
+            self._check_share("first_share")
         self._check_positive("leaf_signal")
         self._check(self.shifts >= 1, "shifts", "a whole number of at least 1")
 

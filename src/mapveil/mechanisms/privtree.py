@@ -65,7 +65,7 @@ class PrivTree(SumMechanism):
     theta : float
         The threshold, users, from -2**32 to 2**32.
     tree_share : float
-        Part of the budget for the tree, in (0, 1).
+        Part of the budget for the tree, from 0.0001 to 0.9999.
     """
 
     name: ClassVar[str] = "privtree"
@@ -82,7 +82,7 @@ class PrivTree(SumMechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(abs(self.theta) <= _LARGEST_THETA, "theta", "a number from -2**32 to 2**32")
-        self._check(0 < self.tree_share < 1, "tree_share", "a number between 0 and 1")
+        self._check_share("tree_share")
 
     def plan(self, setting: Setting) -> Plan:
         """Ask for the tree, then for its leaves; see :meth:`SumMechanism.plan`."""

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 SMALL: Final = Fraction(1, 100)
 """Budgets from here on draw the noise of every plan: the least share of one that fails is about 4e-8."""
 
+_LEAST_SHARE: Final = 1e-4  # of a budget, for one of two rounds: with SMALL 1e-6, whose noise can be drawn
+
 
 class UserNumber(NamedTuple):
     """A number of users that a plan may use: public, or bought with a share of the budget."""
@@ -85,6 +87,11 @@ class SumMechanism(Mechanism):
         why = self.unanswerable.get(self.trust.name)
         if why is not None:
             raise ParameterError(f"{self.name} cannot run with trust {self.trust.name}: {why}")
+
+    def _check_share(self, name: str) -> None:
+        """Refuse a fraction of the budget that leaves the noise of a later query too wide, after the charge."""
+        held = _LEAST_SHARE <= getattr(self, name) <= 1 - _LEAST_SHARE
+        self._check(held, name, f"a number from {_LEAST_SHARE} to {1 - _LEAST_SHARE}")
 
     @abstractmethod
     def plan(self, setting: Setting) -> Plan:
