@@ -181,8 +181,8 @@ TAMPERED: Final = {
     "progress: no record": told(PROGRESS, lambda record: [], "cannot be read"),
     "open: no list": told(OPEN, lambda record: {"a": 1}, "cannot be read"),
     # Of the messages of others.
-    "roster: a member's key": altered("shares", flipped(6), "not signed by its identity", "keys"),
-    "roster: another graph": altered("shares", flipped(4), "not signed by its identity", "keys"),
+    "roster: a member's key": altered("shares", flipped(6), "lists other keys of client|graph of", "keys"),
+    "roster: another graph": altered("shares", flipped(4), "lists other keys of client|graph of", "keys"),
     "roster: one member": altered("shares", one_member, "needed", "keys"),
     "roster: of another device": altered("shares", lambda p: p.__setitem__(3, (p[3] + 1) % DEVICES), "client", "keys"),
     "roster: cut": bytes_of("shares", lambda body: body[:-1], "message", "keys"),
