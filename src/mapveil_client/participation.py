@@ -99,7 +99,9 @@ class Participation:
             raise DeviceRefusal(reason)
         self._pin()
         self.memory.parts[self.collection] = Part(self.terms.digest.hex())
-        self.memory.log.add("joined", f"{self.terms.trust}, {self.terms.method}", self.collection)
+        alone = self.terms.own_epsilon
+        said = f", epsilon {float(alone):.3g} or more if every other device is corrupt" if alone else ""
+        self.memory.log.add("joined", f"{self.terms.trust}, {self.terms.method}{said}", self.collection)
         self._save(None)
 
     def _refusal_of_features(self) -> str | None:

@@ -18,7 +18,7 @@ from mapveil_client.errors import Checked, InputError, MapveilError, one_line
 from mapveil_client.method_parameters import LABELLED, SumParameters
 from mapveil_client.plane import closed_projection
 from mapveil_client.random_features.feature_policy import Policy
-from mapveil_client.randomness.noise_shares import check_round, share_shape
+from mapveil_client.randomness.noise_shares import check_round, own_epsilon, share_shape
 from mapveil_client.terms import TRUSTS, CollectionTerms
 
 _MOST_UNITS: Final = 1 << 40
@@ -44,6 +44,9 @@ class DevicePolicy(Checked):
         Smallest fraction of corrupt devices that noise and graph must be provisioned for.
     most_dropout : Fraction
         Largest fraction of a shard that may drop out.
+    most_own_epsilon : float
+        Largest worst-case epsilon of a collection if every other device is corrupt: the least that this device's own
+        noise must keep.
     active_only : bool
         Refuse secure sums without protection against a malicious server.
     trusts : tuple of str
@@ -70,6 +73,7 @@ class DevicePolicy(Checked):
     least_shard: int = 20
     least_corrupt: Fraction = Fraction(1, 20)
     most_dropout: Fraction = Fraction(1, 4)
+    most_own_epsilon: float = math.inf  # the default relies on others' noise
     active_only: bool = True
     trusts: tuple[str, ...] = TRUSTS
     smallest_cell_m: float = 0.0
@@ -85,6 +89,7 @@ class DevicePolicy(Checked):
             self._check(0 <= getattr(self, name) < 1, name, "a fraction from 0 to below 1")
         for name, least in (("least_shard", 3), ("most_cells", 1), ("most_length", 1)):
             self._check(getattr(self, name) >= least, name, f"{least} or more")
+        self._check(self.most_own_epsilon > 0, "most_own_epsilon", "above 0")
         self._check(0 <= self.smallest_cell_m < math.inf, "smallest_cell_m", "a number of metres from 0")
         self._check(set(self.trusts) <= set(TRUSTS), "trusts", f"a choice of {', '.join(TRUSTS)}")
 
@@ -141,11 +146,19 @@ class DevicePolicy(Checked):
             return "secure sums must be protected against a malicious server"
         if sums.overflow != "refuse":
             return f"overflow must be refuse, got {sums.overflow}"
+        told, own = terms.own_epsilon or 0, terms.least_own_epsilon
+        if told < own * (1 - _SAME):
+            return f"own_epsilon must be {own:.3g} or more, got {float(told):.3g}"
+        if own > self.most_own_epsilon:
+            return self._exposed(own, self.most_own_epsilon)
         return _outside(
             ("corrupt", Fraction(str(sums.corrupt)), self.least_corrupt, 1),
             ("tolerated_dropout", Fraction(str(sums.tolerated_dropout)), 0, self.most_dropout),
             ("shard_size", sums.shard_size, self.least_shard, math.inf),
         )
+
+    def _exposed(self, own: float, most: float) -> str:
+        return f"epsilon with every other device corrupt must be at most {most:.3g}, got {own:.3g}"
 
     def _refusal_of_features(self, terms: CollectionTerms) -> str | None:
         if self.random_features is None:
@@ -222,6 +235,10 @@ class DevicePolicy(Checked):
         asked.parameters(0)
         moves = sensitivity(asked.query.encoding, asked.scale, asked.rounding)
         check_round(asked.number, asked.length, asked.alpha, asked.epsilon, moves)
+        # In proportion to the round's budget: so the rounds of a collection stay within the bound together.
+        most = self.most_own_epsilon * float(asked.epsilon / (terms.epsilon or asked.epsilon))
+        if (own := own_epsilon(asked.alpha, asked.epsilon, moves)) > most:
+            return self._exposed(own, most)
         if asked.terms not in asked.judged:
             asked.judged[asked.terms] = _fault_of_encoding(terms, asked)
         return asked.judged[asked.terms]

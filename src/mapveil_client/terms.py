@@ -21,10 +21,11 @@ from mapveil_client.cells import Cells
 from mapveil_client.errors import InputError, ParameterError, check, is_whole
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import LocalMethod, Randomizer
-from mapveil_client.method_parameters import Parameters, read_parameters
+from mapveil_client.method_parameters import Parameters, SumParameters, read_parameters
 from mapveil_client.morton import interleave
 from mapveil_client.random_features.query import Query
 from mapveil_client.random_features.report import read_query
+from mapveil_client.randomness.noise_shares import own_epsilon
 from mapveil_client.tiles_and_sites import cells_from_dict
 
 VERSION: Final = 1
@@ -168,6 +169,8 @@ class CollectionTerms(Document):
         Smallest number that a result is made of, at least 3.
     active : bool
         Whether secure sums are also safe against a malicious server.
+    own_epsilon : Fraction, optional
+        Cost of one secure sum with the whole budget if every other device is corrupt; further sums add to it.
     query : bytes
         The query of random features (:func:`mapveil_client.random_features.report.write_query`); empty otherwise.
 
@@ -189,6 +192,7 @@ class CollectionTerms(Document):
     devices: int
     minimum: int
     active: bool = True
+    own_epsilon: Fraction | None = None
     query: bytes = b""
 
     def __post_init__(self) -> None:
@@ -212,6 +216,14 @@ class CollectionTerms(Document):
     def parameters(self) -> Parameters:
         """The method's parameters, as :func:`mapveil_client.method_parameters.read_parameters` reads them."""
         return read_parameters(self.trust, self.method, self.epsilon, self.options)
+
+    @property
+    def least_own_epsilon(self) -> float:
+        """The least that ``own_epsilon`` may say of secure sums: that of the largest shard, of the smallest shares."""
+        sums = self.parameters
+        if not isinstance(sums, SumParameters) or self.epsilon is None:
+            return 0.0
+        return own_epsilon(sums.alpha(min(sums.shard_size, self.devices)), self.epsilon, sums.units)
 
     @cached_property
     def cells(self) -> Cells:
@@ -255,8 +267,11 @@ class CollectionTerms(Document):
 
     @classmethod
     def _read(cls, record: dict[str, Any]) -> dict[str, Any]:
-        epsilon = record["epsilon"]
+        optional = {
+            name: None if record[name] is None else read_fraction(record[name], name)
+            for name in ("epsilon", "own_epsilon")
+        }
         return record | {
-            "epsilon": None if epsilon is None else read_fraction(epsilon, "epsilon"),
+            **optional,
             "query": bytes.fromhex(record["query"]),
         }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -59,7 +61,10 @@ def make_terms(**changes: Any) -> CollectionTerms:
             mechanism = FourierKde(**given["options"])
             where = map_points(Quadtree(REGION, FINE))
             given["query"] = write_query(mechanism.query(where, mechanism.bandwidth_m or BANDWIDTH_M))
-    return CollectionTerms(**given)
+    terms = CollectionTerms(**given)
+    if terms.trust == "distributed" and "own_epsilon" not in changes:
+        terms = replace(terms, own_epsilon=Fraction(math.ceil(1000 * terms.least_own_epsilon), 1000))
+    return terms
 
 
 def make_announcement(terms: CollectionTerms, **changes: Any) -> RoundAnnouncement:

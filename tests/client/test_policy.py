@@ -22,6 +22,11 @@ REFUSED = {
     "the trust": ({}, {"trusts": ("local",)}, "trust must be local, got distributed"),
     "the price": ({"epsilon": Fraction(3)}, {}, "epsilon must be at most 2, got 3"),
     "too few devices": ({"minimum": 19}, {}, "minimum must be at least 20, got 19"),
+    "its own noise": (
+        {"options": {"scale": 1}}, {"most_own_epsilon": 4.0}, "every other device corrupt must be at most 4, got 4.04",
+    ),
+    "its own noise, untold": ({"own_epsilon": None}, {}, "own_epsilon must be 3.07e+03 or more, got 0"),
+    "its own noise, embellished": ({"own_epsilon": Fraction(1)}, {}, "own_epsilon must be 3.07e+03 or more, got 1"),
     "passive sums": ({"active": False}, {}, "a malicious server"),
     "nobody corrupt": ({"options": {"corrupt": 0.04}}, {}, "corrupt must be at least 0.05, got 0.04"),
     "too many dropouts": ({"options": {"tolerated_dropout": 0.3}}, {}, "must be at most 0.25, got 0.3"),
@@ -87,6 +92,25 @@ def test_the_share_of_noise_is_the_one_that_the_shard_needs(
     assert DevicePolicy().refusal_of_round(terms, new_announcement(terms, alpha=Fraction(2)))
 
 
+def test_the_rounds_of_a_collection_stay_within_the_bound_on_its_own_noise(
+    new_terms, new_announcement
+) -> None:
+    terms = new_terms(options={"scale": 1})
+    half = new_announcement(terms, epsilon=Fraction(1, 2), scale=1)
+    # Half the budget: 3.5 of the 4.04 that the whole would cost, for ln(1 / alpha) is paid for every sum.
+    for most, answered in ((4.05, False), (7.1, True)):
+        policy = DevicePolicy(most_own_epsilon=most)
+        assert policy.refusal(terms) is None
+        refusal = policy.refusal_of_round(terms, half)
+        assert (refusal is None) == answered
+        assert answered or f"at most {most / 2:.3g}, got 3.53" in refusal
+    whole = new_terms(method="local-laplace", options={"scale": 1})
+    assert float(whole.own_epsilon) == 1
+    policy = DevicePolicy(most_own_epsilon=1.0)
+    assert policy.refusal(whole) is None
+    assert policy.refusal_of_round(whole, new_announcement(whole, alpha=Fraction(1), scale=1)) is None
+
+
 def test_whole_noise_of_every_device_is_asked_where_the_method_promises_it(
     new_terms, new_announcement
 ) -> None:
@@ -104,6 +128,7 @@ def test_a_round_of_reports_is_refused(new_terms, new_announcement) -> None:
     "rule",
     [
         {"lifetime_epsilon": Fraction(0)},
+        {"most_own_epsilon": 0.0},
         {"most_per_collection": Fraction(-1)},
         {"least_shard": 2},
         {"least_corrupt": Fraction(1)},

@@ -128,6 +128,7 @@ ROUND: Final = Fraction(1, 1 << 36)
 LARGEST_MEAN: Final = 1 << 32
 """Largest mean number of events: more do not fit into memory."""
 _LARGEST_PART = 256
+_TERMS = 4096
 _CHUNK = 1 << 16  # table draws at a time
 
 
@@ -252,6 +253,41 @@ def shares_distance(length: int, alpha: Fraction, epsilon: Fraction, sensitivity
     numbers = Fraction(clients * -(-math.ceil(mean) // _LARGEST_PART), 1 << 64)
     # The mean of all clients together: a client's own may be far below one event.
     return numbers + Fraction(math.ceil(clients * mean), 1 << 60)
+
+
+def own_epsilon(alpha: Fraction, epsilon: Fraction, sensitivity: int) -> float:
+    r"""The worst-case epsilon of one client's report where everybody else is corrupt: its own share is all its noise.
+
+    .. math:: \Delta \ln \frac{f(0)}{f(1)}, \qquad
+        \frac{f(0)}{f(1)} = \frac{\sum_j a_j^2}{\sum_j a_j a_{j+1}}, \qquad a_j = \frac{(\alpha)_j}{j!} \beta^j
+
+    where: :math:`f` is the law of a share :math:`Z`. It is log-convex on both sides of 0 for
+    :math:`\alpha \le 1`, a sum of the log-convex :math:`k \mapsto a_j a_{j + k}`, so that no step costs more than that
+    from 0 to 1. A contribution of one unit at each of :math:`\Delta` coordinates reaches it: the figure is exact where
+    the vector is as long, and no less than the truth elsewhere. It is finite, with no delta but the sampler's distance;
+    for :math:`\alpha = 1` it is epsilon. Cutting the sums where the rest is bounded by a geometric series leaves it an
+    upper bound.
+
+    Parameters
+    ----------
+    alpha : Fraction
+        Shape of the share, above 0 and at most 1.
+    epsilon, sensitivity
+        See :func:`noise_shares`.
+
+    Examples
+    --------
+    >>> round(own_epsilon(Fraction(1, 850), Fraction(1), 1), 2), own_epsilon(Fraction(1), Fraction(1), 1)
+    (7.75, 1.0)
+    """
+    shape, step = float(alpha), float(epsilon / sensitivity)
+    j = np.arange(_TERMS, dtype=np.float64)
+    ratios = (shape + j) / (j + 1)  # of a_{j + 1} to a_j, less beta
+    logs = np.concatenate([[0.0], np.cumsum(np.log(ratios[:-1]) - step)])
+    squares = np.exp(2 * logs)
+    rest = squares[-1] / -math.expm1(2 * (math.log(ratios[-1]) - step))
+    squares[-1] = rest  # and all after, whose ratios are at least the last
+    return sensitivity * (step + math.log(squares.sum() / (squares @ ratios)))
 
 
 def check_round(number: int, length: int, alpha: Fraction, epsilon: Fraction, sensitivity: int) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mapveil_client.errors import ParameterError
-from mapveil_client.randomness.noise_shares import noise_shares
+from mapveil_client.randomness.noise_shares import noise_shares, own_epsilon
 from mapveil_client.randomness.random import Randomness
 
 CERTAIN = 1e-9
@@ -90,6 +90,18 @@ def test_the_dense_sampler_draws_the_same_law(alpha, epsilon, sensitivity):
     assert alike(sparse) > CERTAIN
     wrong = dense(noise_shares(2000, 60, float(alpha) * 1.3, epsilon, sensitivity, Randomness(43)), 2000, 60)
     assert alike(wrong.ravel()) < CERTAIN
+
+
+@pytest.mark.parametrize("survivors", [1, 2, 21, 850])
+@pytest.mark.parametrize(("epsilon", "sensitivity"), [(1, 1), (2, 3), (1, 8)])
+def test_a_share_alone_costs_what_the_exact_law_says(survivors, epsilon, sensitivity):
+    alpha, rate = Fraction(1, survivors), epsilon / sensitivity
+    law = polya_law(float(alpha), rate)[:20]
+    steps = np.log(law[:-1] / law[1:])
+    assert np.all(np.diff(steps) <= 1e-6)  # log-convex: the first step costs most
+    found = own_epsilon(alpha, Fraction(epsilon), sensitivity)
+    assert found == pytest.approx(sensitivity * steps[0], rel=1e-6)
+    assert found >= epsilon * (1 - 1e-12)
 
 
 @pytest.mark.parametrize("survivors", [17, 40])
