@@ -23,6 +23,7 @@ from mapveil_client.terms import TRUSTS, CollectionTerms
 
 _MOST_UNITS: Final = 1 << 40
 _SAME: Final = 1e-6
+_THOUSANDTH: Final = Fraction(1, 1000)
 _CHUNK: Final = 1 << 18
 _FROM_THE_WIRE: Final = (MapveilError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 """Exceptions raised by malformed input, wherever it is first used."""
@@ -146,19 +147,16 @@ class DevicePolicy(Checked):
             return "secure sums must be protected against a malicious server"
         if sums.overflow != "refuse":
             return f"overflow must be refuse, got {sums.overflow}"
-        told, own = terms.own_epsilon or 0, terms.least_own_epsilon
-        if told < own * (1 - _SAME):
-            return f"own_epsilon must be {own:.3g} or more, got {float(told):.3g}"
+        told, own = terms.own_epsilon or 0, terms.least_own_epsilon or 0
+        if told < own - _THOUSANDTH:  # another machine's logarithm may round otherwise
+            return f"own_epsilon must be {float(own):.3g} or more, got {float(told):.3g}"
         if own > self.most_own_epsilon:
-            return self._exposed(own, self.most_own_epsilon)
+            return _exposed(float(own), self.most_own_epsilon)
         return _outside(
             ("corrupt", Fraction(str(sums.corrupt)), self.least_corrupt, 1),
             ("tolerated_dropout", Fraction(str(sums.tolerated_dropout)), 0, self.most_dropout),
             ("shard_size", sums.shard_size, self.least_shard, math.inf),
         )
-
-    def _exposed(self, own: float, most: float) -> str:
-        return f"epsilon with every other device corrupt must be at most {most:.3g}, got {own:.3g}"
 
     def _refusal_of_features(self, terms: CollectionTerms) -> str | None:
         if self.random_features is None:
@@ -237,8 +235,8 @@ class DevicePolicy(Checked):
         check_round(asked.number, asked.length, asked.alpha, asked.epsilon, moves)
         # In proportion to the round's budget: so the rounds of a collection stay within the bound together.
         most = self.most_own_epsilon * float(asked.epsilon / (terms.epsilon or asked.epsilon))
-        if (own := own_epsilon(asked.alpha, asked.epsilon, moves)) > most:
-            return self._exposed(own, most)
+        if (own := own_epsilon(asked.alpha, asked.epsilon, moves)) > most * (1 + _SAME):
+            return _exposed(own, most)
         if asked.terms not in asked.judged:
             asked.judged[asked.terms] = _fault_of_encoding(terms, asked)
         return asked.judged[asked.terms]
@@ -252,6 +250,10 @@ def _fault_of_encoding(terms: CollectionTerms, asked: RoundAnnouncement) -> str 
         if not -1 <= int(position.min()) <= int(position.max()) < asked.length:
             return "a location would count at a coordinate that the vector does not have"
     return None
+
+
+def _exposed(own: float, most: float) -> str:
+    return f"epsilon with every other device corrupt must be at most {most:.3g}, got {own:.3g}"
 
 
 _Number = float | Fraction

@@ -6,6 +6,7 @@ that were told different terms can never be summed together.
 
 import hashlib
 import json
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ TRUSTS: Final = ("distributed", "local", "random-features")
 MOST_BYTES: Final = 1 << 24
 _TILINGS: Final = ("grid", "quadtree", "tiles", "places")
 _MOST_DEVICES: Final = 1 << 24
+_ROUNDING: Final = 1e-6  # of thousandths, in what is no more than a quotient of two sums
 _PLAIN: Final = re.compile(r"[0-9]+(\.[0-9]+|/[0-9]+)?")
 _HEXADECIMAL: Final = re.compile(r"[0-9a-f]*")
 _LONGEST: Final = 200
@@ -218,12 +220,13 @@ class CollectionTerms(Document):
         return read_parameters(self.trust, self.method, self.epsilon, self.options)
 
     @property
-    def least_own_epsilon(self) -> float:
-        """The least that ``own_epsilon`` may say of secure sums: that of the largest shard, of the smallest shares."""
+    def least_own_epsilon(self) -> Fraction | None:
+        """The value for ``own_epsilon``, to thousandths: that of the largest shard, of the smallest shares."""
         sums = self.parameters
         if not isinstance(sums, SumParameters) or self.epsilon is None:
-            return 0.0
-        return own_epsilon(sums.alpha(min(sums.shard_size, self.devices)), self.epsilon, sums.units)
+            return None
+        own = own_epsilon(sums.alpha(min(sums.shard_size, self.devices)), self.epsilon, sums.units)
+        return Fraction(math.ceil(1000 * own - _ROUNDING), 1000)
 
     @cached_property
     def cells(self) -> Cells:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -63,7 +62,7 @@ def make_terms(**changes: Any) -> CollectionTerms:
             given["query"] = write_query(mechanism.query(where, mechanism.bandwidth_m or BANDWIDTH_M))
     terms = CollectionTerms(**given)
     if terms.trust == "distributed" and "own_epsilon" not in changes:
-        terms = replace(terms, own_epsilon=Fraction(math.ceil(1000 * terms.least_own_epsilon), 1000))
+        terms = replace(terms, own_epsilon=terms.least_own_epsilon)
     return terms
 
 

@@ -4,7 +4,6 @@ Everything that could make a collection fail by its parameters alone is tried he
 """
 
 import itertools
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -211,7 +210,7 @@ def read_specification(spec: CollectionSpec | Mapping[str, Any], identifier: str
         offer(terms).randomizer.identity()
         terms.randomizer.identity()
     elif terms.trust == "distributed":
-        terms = replace(terms, own_epsilon=Fraction(math.ceil(1000 * terms.least_own_epsilon), 1000))
+        terms = replace(terms, own_epsilon=terms.least_own_epsilon)
         check_feasible(terms)
     # Devices read the encoded terms: these must mean the same.
     return PendingCollection(CollectionTerms.decode(terms.encode()), spec.join_seconds, spec.phase_seconds)
