@@ -29,18 +29,19 @@ def shard_of(engine, id, shard, count):
     return [d for d in range(1, count + 1) if engine.devices.assignment(id, 1, d).shard == shard]
 
 
-def test_too_few_survivors_in_one_shard_abort_and_nothing_is_charged(
+def test_too_few_survivors_in_every_shard_abort_and_nothing_is_charged(
     engine, store, clock, crowd_of, opened, make_spec
 ):
     crowd = crowd_of(store, 24)
     id, _ = opened(engine, make_spec("distributed", method="uniform"))
     asyncio.run(crowd.join(engine, id))
     engine.tick()
-    for device in shard_of(engine, id, 1, 24)[:4]:  # three are tolerated
-        crowd.leaves[device] = (1, "inputs")
+    for shard in (0, 1):
+        for device in shard_of(engine, id, shard, 24)[:4]:  # three are tolerated
+            crowd.leaves[device] = (1, "inputs")
     assert crowd.play(engine, id, clock) == "aborted"
     record = engine.collection(id)
-    assert "shard 2" in record["reason"]
+    assert "shard 1" in record["reason"]
     assert record["spent"] == "0"
     assert (counted(store, charges), counted(store, messages)) == (0, 0)
     assert record["rounds"][0]["state"] == "aborted"

@@ -48,6 +48,8 @@ class RoundRecord(BaseModel):
     bits: int
     asked: int
     included: int | None
+    shards: int
+    left_out: int
     phase: str | None
     state: str
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 from sqlalchemy import ColumnElement, Select, Table, delete, exists, func, insert, select, update
 from sqlalchemy.engine import Connection
 
@@ -26,11 +27,14 @@ from mapveil.collector.store.schema import (
     assignments,
     charges,
     collections,
+    devices,
     members,
     messages,
     reports,
     rounds,
+    shards,
 )
+from mapveil_client.arrays import IntArray
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms
 
@@ -215,13 +219,15 @@ def charged_devices(
 ) -> Charged:
     """The devices that round ``number`` charges or, if that is 0, their reports.
 
-    ``forgotten`` says that the round's messages are: its assignments are then those whose input came in.
+    ``forgotten`` says that the round's messages are: its assignments are then those whose input came in. A shard that
+    was left out before its survivors were told is charged nothing, a later one is.
     """
     query: Select[tuple[int]] = select(reports.c.device).where(reports.c.collection == identifier)
     if number:
-        query = select(assignments.c.device).where(*_of_round(assignments, identifier, number))
+        told = not_left_out(assignments, identifier, number, after=ServerState.INPUTS)
+        query = select(assignments.c.device).where(*_of_round(assignments, identifier, number), told)
         if not forgotten:
-            query = query.where(_input_came(identifier, number))
+            query = query.where(_came(identifier, number, ServerState.INPUTS))
     count, digest = 0, hashlib.sha256()
     in_order = query.order_by(query.selected_columns.device)
     for device in connection.execute(in_order, execution_options=_ROWS).scalars():
@@ -230,18 +236,47 @@ def charged_devices(
     return Charged(count, digest.hexdigest())
 
 
-def forget_messages(connection: Connection, identifier: str, number: int) -> None:
-    """Delete a round's messages; its assignments are left to those whose input came in, whom the next round asks."""
-    left = *_of_round(assignments, identifier, number), ~_input_came(identifier, number)
+def in_sums(identifier: str, number: int) -> tuple[ColumnElement[bool], ...]:
+    """Conditions on the assignments of a round that is over: the device's shard was not left out."""
+    return *_of_round(assignments, identifier, number), not_left_out(assignments, identifier, number)
+
+
+def asked_devices(connection: Connection, identifier: str, number: int) -> IntArray:
+    """Devices that round ``number`` asks: all members, later those left of the round before, unless it lost theirs."""
+    table = members if number == 1 else assignments
+    query = select(table.c.device).where(table.c.collection == identifier)
+    if number > 1:
+        query = query.where(*in_sums(identifier, number - 1))
+    here = devices.c.id == table.c.device
+    kept = query.join(devices, here).where(devices.c.revoked_at.is_(None)).order_by(table.c.device)
+    return np.array(connection.execute(kept).scalars().all(), dtype=np.int64)
+
+
+def forget_messages(
+    connection: Connection, identifier: str, number: int, phase: ServerState = ServerState.INPUTS
+) -> None:
+    """Delete a round's messages; its assignments are left to those who answered ``phase``, whom the next one asks."""
+    left = *_of_round(assignments, identifier, number), ~_came(identifier, number, phase)
     connection.execute(delete(assignments).where(*left))
     connection.execute(delete(messages).where(*_of_round(messages, identifier, number)))
 
 
-def _input_came(identifier: str, number: int) -> ColumnElement[bool]:
-    """Condition on the assignments of a round: the masked input came in."""
+def not_left_out(
+    table: Table, identifier: str, number: int, after: ServerState = ServerState.ABORTED
+) -> ColumnElement[bool]:
+    """Condition on a round's assignments or messages: the shard goes on, or was left out past the phase ``after``."""
+    return ~exists().where(
+        *_of_round(shards, identifier, number),
+        shards.c.shard == table.c.shard,
+        shards.c.failed <= after.value,
+    )
+
+
+def _came(identifier: str, number: int, phase: ServerState) -> ColumnElement[bool]:
+    """Condition on the assignments of a round: the message of a phase came in."""
     return exists().where(
         *_of_round(messages, identifier, number),
-        messages.c.phase == ServerState.INPUTS.value,
+        messages.c.phase == phase.value,
         messages.c.shard == assignments.c.shard,
         messages.c.client == assignments.c.client,
     )
@@ -264,9 +299,19 @@ def present(connection: Connection, collection: Collection) -> int:
 
 
 def rounds_of(connection: Connection, identifier: str) -> list[Any]:
-    """The rows of a collection's rounds, in order, without their sums."""
+    """The rows of a collection's rounds, in order, without their sums; ``left_out`` counts shards."""
     wanted = [column for column in rounds.c if column.name != "total"]
-    query = select(*wanted).where(rounds.c.collection == identifier).order_by(rounds.c.number)
+    failed = (
+        shards.c.collection == identifier,
+        shards.c.round == rounds.c.number,
+        shards.c.failed.is_not(None),
+    )
+    left_out = select(func.count()).select_from(shards).where(*failed).scalar_subquery()
+    query = (
+        select(*wanted, left_out.label("left_out"))
+        .where(rounds.c.collection == identifier)
+        .order_by(rounds.c.number)
+    )
     return list(connection.execute(query).all())
 
 

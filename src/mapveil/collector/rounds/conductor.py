@@ -17,6 +17,7 @@ from mapveil.collector.rounds.collection import (
     Collection,
     Round,
     abort,
+    asked_devices,
     charge_reports,
     counted,
     find,
@@ -154,7 +155,7 @@ class Conductor:
     def _start_round(self, collection: Collection, number: int) -> bool:
         """Start the round that the plan asks for, or go on to the map where it asks for none."""
         with self._store.read() as connection:
-            asked = plan_replay.asked_devices(connection, collection.id, number)
+            asked = asked_devices(connection, collection.id, number)
         wanted = plan_replay.next_step(self._store, collection.terms, asked.size)
         if not isinstance(wanted, Query):
             with self._store.write() as connection:
@@ -171,7 +172,7 @@ class Conductor:
             there = progress_of(connection, collection, self._deadlines)
         if newest is None:
             raise AssertionError("a collection runs from its first round on")
-        if newest.phase is ServerState.DONE:
+        if newest.phase in (ServerState.DONE, ServerState.ABORTED):
             self._machines.forget(collection.id)
             return self._start_round(collection, newest.number + 1)
         if newest.open:
@@ -186,18 +187,16 @@ class Conductor:
         held = self._machines.of(collection.id, number)
         if held is None:  # another process was faster
             return False
+        closed = secure_rounds.close_machines(held, phase)
+        terms, announced = collection.terms, held.announcement
         try:
-            closed = secure_rounds.close_machines(held, phase)
-        except Abort:
-            # Another process may have ended the phase meanwhile, and its messages with it: then nothing is wrong.
-            with self._store.read() as connection:
-                now = newest_round(connection, collection.id)
-            if now is not None and (now.number, now.phase) == (number, phase):
-                raise
+            with self._store.write() as connection:
+                moved = secure_rounds.restart(connection, collection.id, number, phase, closed)
+                moved = moved or secure_rounds.open_next(connection, terms, announced, phase, closed)
+        except Abort as error:
+            return self._end(collection, str(error), closed.lines)
+        if not moved:  # another process was faster, and may have ended the messages
             self._machines.forget(collection.id)
-            return False
-        with self._store.write() as connection:
-            moved = secure_rounds.open_next(connection, collection.id, held.announcement, phase, closed)
         if moved:
             _LOG.info("collection %s round %d: %s are in", collection.id, number, phase_name(phase))
             if self.on_phase is not None:
@@ -212,12 +211,15 @@ class Conductor:
         with self._store.write() as connection:
             return store_map(connection, collection.id, heat, stored)
 
-    def _end(self, collection: Collection, reason: str) -> bool:
+    def _end(self, collection: Collection, reason: str, lines: secure_rounds.Lines = ()) -> bool:
         """Abort a collection that cannot go on, unless it has gone on."""
         text = "".join(letter if letter.isprintable() else " " for letter in reason)[:MOST_REASON]
         with self._store.write() as connection:
             reason = text or "no reason was given"
-            return abort(connection, collection.id, "service", reason, only_in=collection.state)
+            ended = abort(connection, collection.id, "service", reason, only_in=collection.state)
+            if ended:
+                secure_rounds.record_lines(connection, collection.id, lines)
+        return ended
 
     def forget(self, identifier: str) -> None:
         """Drop what this process holds of a collection."""

@@ -200,9 +200,9 @@ def _record(connection: Connection, collection: Collection, progress: Progress) 
 
 def _round(row: Any, state: State) -> dict[str, Any]:
     announced, phase = RoundAnnouncement.decode(row.announcement), ServerState(row.phase)
-    done = phase is ServerState.DONE
-    if done:
-        stands = "done"
+    over = {ServerState.DONE: "done", ServerState.ABORTED: "restarted"}
+    if phase in over:
+        stands = over[phase]
     elif state is not State.RUNNING:
         stands = "aborted"
     else:
@@ -215,7 +215,9 @@ def _round(row: Any, state: State) -> dict[str, Any]:
         "bits": announced.bits,
         "asked": sum(announced.sizes),
         "included": row.included,
-        "phase": None if done else phase_name(phase),
+        "shards": len(announced.sizes),
+        "left_out": row.left_out,
+        "phase": None if phase in over else phase_name(phase),
         "state": stands,
     }
 

@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.schema import assignments, charges, devices, members, rounds
+from mapveil.collector.store.schema import charges, rounds
 from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.claim import Share
 from mapveil.trust.queries import Estimate, Query, Raster, Setting
@@ -197,17 +197,6 @@ def next_step(store: Store, terms: CollectionTerms, asked: int) -> Query | Estim
         else shard_sizes(asked, offer(terms).model)
     )
     return replay(terms, sizes, done)
-
-
-def asked_devices(connection: Connection, identifier: str, number: int) -> IntArray:
-    """Devices that round ``number`` asks: all members, later those whose input the round before included."""
-    table = members if number == 1 else assignments
-    query = select(table.c.device).where(table.c.collection == identifier)
-    if number > 1:
-        query = query.where(assignments.c.round == number - 1)
-    here = devices.c.id == table.c.device
-    kept = query.join(devices, here).where(devices.c.revoked_at.is_(None)).order_by(table.c.device)
-    return np.array(connection.execute(kept).scalars().all(), dtype=np.int64)
 
 
 def shares_of(connection: Connection, identifier: str) -> tuple[Share, ...]:

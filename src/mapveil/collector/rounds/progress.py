@@ -11,7 +11,15 @@ from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.clock import Clock
-from mapveil.collector.rounds.collection import Collection, Round, counted, find, newest_round, present
+from mapveil.collector.rounds.collection import (
+    Collection,
+    Round,
+    counted,
+    find,
+    newest_round,
+    not_left_out,
+    present,
+)
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import assignments, messages
@@ -80,7 +88,7 @@ def progress_of(connection: Connection, collection: Collection, deadlines: Deadl
     number = None if newest is None else newest.number
     left = None
     if state is State.RUNNING and newest is not None:
-        if newest.phase is ServerState.DONE:
+        if newest.phase in (ServerState.DONE, ServerState.ABORTED):
             return Progress(state, number, None, False, None, 0, 0)
         phase = (newest.number, newest.phase)
         left = deadlines.left(collection.id, phase, newest.phase_at, collection.phase_seconds)
@@ -95,13 +103,14 @@ def progress_of(connection: Connection, collection: Collection, deadlines: Deadl
 def _messages(connection: Connection, collection: Collection, newest: Round) -> tuple[int, int]:
     """Messages of the phase that can come, and that are there.
 
-    Only devices that answered the phase before can answer this one.
+    Only devices that answered the phase before, in shards that go on, can answer this one.
     """
     order = server_phases(collection.terms.active)
     at = order.index(newest.phase)
     of_phase = (
         select(messages.c.phase, func.count())
         .where(messages.c.collection == collection.id, messages.c.round == newest.number)
+        .where(not_left_out(messages, collection.id, newest.number))
         .where(messages.c.phase.in_([phase.value for phase in order[max(0, at - 1) : at + 1]]))
         .group_by(messages.c.phase)
     )

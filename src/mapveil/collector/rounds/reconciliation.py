@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.rounds.collection import CHARGE, REPORTS_PURPOSE, charged_devices
+from mapveil.collector.rounds.collection import CHARGE, REPORTS_PURPOSE, charged_devices, in_sums
 from mapveil.collector.rounds.life_cycle import State
-from mapveil.collector.store.schema import audit, charges, collections, results, rounds
+from mapveil.collector.store.schema import assignments, audit, charges, collections, results, rounds
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import InputError
 from mapveil_client.secure_sum.states import ServerState
@@ -163,9 +163,13 @@ def _follow(connection: Connection, terms: CollectionTerms, state: State) -> Row
         if (announced.terms, announced.number) != (terms.digest.hex(), row.number):
             raise InputError(f"round {row.number} was announced under other terms or another number")
         phase = ServerState(row.phase)
-        if phase.value > ServerState.INPUTS.value:
+        if ServerState.INPUTS.value < phase.value < ServerState.ABORTED.value:
             add(row.number, announced.purpose, announced.epsilon, ended or phase is ServerState.DONE)
-            if row.included != made[identifier, row.number]["devices"]:
+            in_them = made[identifier, row.number]["devices"]
+            if phase is ServerState.DONE:
+                counted = select(func.count()).select_from(assignments)
+                in_them = connection.execute(counted.where(*in_sums(identifier, row.number))).scalar_one()
+            if row.included != in_them:
                 raise InputError(
                     f"round {row.number} says {row.included} devices are in its sums, its rows do not"
                 )

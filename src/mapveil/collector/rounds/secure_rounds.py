@@ -9,15 +9,20 @@ import json
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from sqlalchemy import ColumnElement, insert, update
+from sqlalchemy import ColumnElement, func, insert, select, update
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.rounds.collection import charge, forget_messages, move, newest_round, now_text
+from mapveil.collector.rounds.collection import (
+    charge,
+    forget_messages,
+    move,
+    newest_round,
+    now_text,
+)
 from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.plan_replay import TOTAL, announce, round_terms, shard_sizes
-from mapveil.collector.rounds.shard_machines import RoundMachines
+from mapveil.collector.rounds.shard_machines import RoundMachines, ShardFailure
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import assignments, rounds, shards
@@ -25,7 +30,6 @@ from mapveil.trust.queries import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import PromiseError
-from mapveil_client.randomness.noise_shares import promised_survivors
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.messages import largest
 from mapveil_client.secure_sum.states import Abort, Message, ServerState, sent_messages, server_phases
@@ -34,6 +38,13 @@ from mapveil_client.terms import CollectionTerms
 _RUN_BYTES: Final = 16
 _SEED_BYTES: Final = 32
 _ROWS: Final = 5000
+_BEFORE_INPUTS: Final = (ServerState.KEYS, ServerState.SHARES)
+MOST_RESTARTS: Final = 2
+"""Rounds of a collection that are run again before shards are left out: each costs its devices two phases."""
+
+
+Lines = tuple[tuple[str, dict[str, Any]], ...]
+"""Lines of the audit log: action and detail."""
 
 
 class Drawn(NamedTuple):
@@ -50,6 +61,9 @@ class Closed(NamedTuple):
     phase: ServerState  # the next one
     included: int | None  # devices in the sums, once that is settled
     total: IntArray | None  # units of all shards, once the round is done
+    left: int  # shards that go on
+    failed: tuple[ShardFailure, ...]  # shards that ended with this phase
+    lines: Lines  # for the audit log
 
 
 def draw_round(terms: CollectionTerms, query: Query, number: int, asked: IntArray, rng: Randomness) -> Drawn:
@@ -73,7 +87,9 @@ def start_round(connection: Connection, identifier: str, drawn: Drawn) -> bool:
     state = lock_collection(connection, identifier)
     newest = newest_round(connection, identifier)
     before = None if newest is None else (newest.number, newest.phase)
-    if before != (None if number == 1 else (number - 1, ServerState.DONE)):
+    if before not in (
+        [None] if number == 1 else [(number - 1, over) for over in (ServerState.DONE, ServerState.ABORTED)]
+    ):
         return False
     if number == 1:
         if move(connection, identifier, Happening.JOINED, "service", members=drawn.devices.size) is None:
@@ -126,63 +142,115 @@ def shut_phase(connection: Connection, identifier: str, number: int, phase: Serv
 def close_machines(held: RoundMachines, phase: ServerState) -> Closed:
     """Second step: every shard's machine takes the phase's messages from the store. CPU-heavy.
 
-    An :class:`Abort` means that a shard cannot be finished, or too few of its devices are left: then no sum of the
-    round can ever be known.
+    A shard that cannot be finished is left out.
     """
     announced = held.announcement
     order = (*server_phases(announced.active), ServerState.DONE)
     following = order[order.index(phase) + 1]
     included: int | None = 0 if following.value > ServerState.INPUTS.value else None
-    totals: list[npt.NDArray[np.uint64]] = []
-    for shard, machine in enumerate(held.machines):
+    terms, totals, failed, lines = round_terms(announced), [], [], []
+    for machine in held.machines:
         with machine.lock:
-            machine.bring_up(following)
-            if included is not None:
-                count = int(np.count_nonzero(machine.server.included))
-                promised = promised_survivors(announced.sizes[shard], announced.dropout)
-                if count < promised:
-                    raise Abort(
-                        f"{count} of the {announced.sizes[shard]} devices of shard {shard + 1} are left; {promised} "
-                        "were promised, and their noise would not suffice"
-                    )
-                included += count
-            if following is ServerState.DONE:
-                totals.append(machine.server.total)
-    units = round_terms(announced).units(totals) if totals else None
-    return Closed(following, included, units)
+            try:
+                machine.bring_up(following)
+            except Abort:
+                pass
+            else:
+                count = 0 if included is None else int(np.count_nonzero(machine.server.included))
+                if following is ServerState.DONE and not terms.plausible(machine.server.total, count):
+                    machine.fail(phase, "a coordinate of its sum is outside its range")
+                elif following is ServerState.DONE:
+                    totals.append(machine.server.total)
+            failure = machine.failure
+            if failure is None:
+                included = None if included is None else included + count
+            elif failure.phase is phase:
+                failed.append(failure)
+                lines.append(("shard.fail", held.described(failure)))
+            if following is ServerState.DONE and (failure is None or failure.phase is phase):
+                lines += [("device.fault", held.fault(machine, each)) for each in machine.server.faults]
+    left = sum(machine.failure is None for machine in held.machines)
+    units = terms.units(totals) if totals else None
+    return Closed(following, included, units, left, tuple(failed), tuple(lines))
+
+
+def restart(connection: Connection, identifier: str, number: int, phase: ServerState, closed: Closed) -> bool:
+    """Instead of the third step: run the round again, as the next one, with the devices that answered ``phase``.
+
+    Before the masked inputs no device has sent anything of its locations, so nobody is charged.
+    """
+    if phase not in _BEFORE_INPUTS or not closed.failed:
+        return False
+    if lock_collection(connection, identifier) != State.RUNNING:
+        return False
+    ended = rounds.c.collection == identifier, rounds.c.phase == ServerState.ABORTED.value
+    before = connection.execute(select(func.count()).select_from(rounds).where(*ended)).scalar_one()
+    if before >= MOST_RESTARTS:
+        return False
+    shut = (rounds.c.phase == phase.value, rounds.c.open.is_(False))
+    values = {"phase": ServerState.ABORTED.value, "phase_at": now_text(connection)}
+    moved = connection.execute(update(rounds).where(*_of(identifier, number), *shut).values(**values))
+    if moved.rowcount != 1:
+        return False
+    forget_messages(connection, identifier, number, phase)
+    restarted = {"round": number, "failed": len(closed.failed)}
+    record_lines(connection, identifier, (*closed.lines, ("round.restart", restarted)))
+    return True
 
 
 def open_next(
-    connection: Connection, identifier: str, announced: RoundAnnouncement, phase: ServerState, closed: Closed
+    connection: Connection,
+    terms: CollectionTerms,
+    announced: RoundAnnouncement,
+    phase: ServerState,
+    closed: Closed,
 ) -> bool:
     """Third step: open the next phase, or end the round.
 
     Before the survivors are sent to any device, and so before any sum can become known, the round is charged: here,
     in the transaction that opens the phase after the masked inputs. False where another process was faster, or ended
     the collection.
+
+    Raises
+    ------
+    Abort
+        No shard is left, or fewer than the promised devices in those that are.
     """
-    number = announced.number
+    identifier, minimum, number = terms.identifier, terms.minimum, announced.number
     if lock_collection(connection, identifier) != State.RUNNING:
         return False
     values: dict[str, Any] = {
         "phase": closed.phase.value,
         "open": closed.phase is not ServerState.DONE,
         "phase_at": now_text(connection),
+        "included": closed.included,
     }
-    if phase is ServerState.INPUTS:
-        values["included"] = closed.included
     if closed.total is not None:
         values["total"] = closed.total.astype(TOTAL).tobytes()
     shut = (rounds.c.phase == phase.value, rounds.c.open.is_(False))
     moved = connection.execute(update(rounds).where(*_of(identifier, number), *shut).values(**values))
     if moved.rowcount != 1:
         return False
+    if not closed.left:
+        raise Abort(closed.failed[0].reason)
+    if closed.included is not None and closed.included < minimum:
+        raise Abort(f"{closed.included} devices are in the sums; {minimum} are promised at least")
+    for failure in closed.failed:
+        here = (shards.c.collection == identifier, shards.c.round == number, shards.c.shard == failure.shard)
+        connection.execute(update(shards).where(*here).values(failed=phase.value))
+    record_lines(connection, identifier, closed.lines)
     if phase is ServerState.INPUTS:
         charge(connection, identifier, number, announced.purpose, announced.epsilon)
     if closed.total is not None:
         forget_messages(connection, identifier, number)
         audit.record(connection, "service", "round.done", identifier, round=number)
     return True
+
+
+def record_lines(connection: Connection, identifier: str, lines: Lines) -> None:
+    """Write lines of the service to the audit log."""
+    for action, detail in lines:
+        audit.record(connection, "service", action, identifier, **detail)
 
 
 def _of(identifier: str, number: int) -> tuple[ColumnElement[bool], ...]:

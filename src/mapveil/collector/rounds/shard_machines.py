@@ -15,10 +15,11 @@ from sqlalchemy.engine import Row
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import assignments, devices, messages, rounds, shards
 from mapveil.secure_sum.server import Outbox, Server
+from mapveil.secure_sum.server_unmask import Fault
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.connection import Assignment
 from mapveil_client.secure_sum.keys import Enrolled
-from mapveil_client.secure_sum.states import Abort, OwnFault, ServerState
+from mapveil_client.secure_sum.states import Abort, OwnFault, ServerState, phase_name
 
 _ROWS: Final = 256  # messages held at once while a machine takes them
 _ROUNDS: Final = 64  # kept at once, one of every collection that runs: the keys and shares of its devices
@@ -33,6 +34,15 @@ class _Place(NamedTuple):
     shard: int
 
 
+class ShardFailure(NamedTuple):
+    """The end of a shard without a sum."""
+
+    shard: int
+    phase: ServerState  # at whose end
+    reason: str
+    client: int | None = None  # concerned
+
+
 class ShardMachine:
     """The machine of one shard. Hold :attr:`lock` while using it; closing a phase holds it for long."""
 
@@ -40,10 +50,11 @@ class ShardMachine:
         self, place: _Place, announcement: RoundAnnouncement, seed: bytes, enrolled: Enrolled
     ) -> None:
         self.lock = threading.Lock()
+        self.shard = place.shard
         self._place = place
         self._parameters = announcement.parameters(place.shard)
         self._seed, self._enrolled = seed, enrolled
-        self._failure: str | None = None
+        self.failure: ShardFailure | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -52,22 +63,27 @@ class ShardMachine:
 
     def bring_up(self, phase: ServerState) -> None:
         """Close phases until it stands in ``phase``; those before it must be closed to messages."""
-        if self._failure is not None:
-            raise Abort(self._failure)
-        while self.server.state.value < phase.value:
+        if self.failure is not None:
+            raise Abort(self.failure.reason)
+        while (collected := self.server.state).value < phase.value:
             try:
-                for page in self._messages(self.server.state):
+                for page in self._messages(collected):
                     for row in page:
                         self.server.receive(row.client, row.body)
                 outbox = self.server.close_phase()
                 # Of the phase before too: until the next one is open, no device is sent anything of it.
                 self._outboxes = {**dict(list(self._outboxes.items())[-1:]), self.server.state: outbox}
             except Abort as error:
-                self._failure = f"shard {self._place.shard + 1}: {error}"
-                raise Abort(self._failure) from error
+                reason = f"shard {self.shard + 1}: {error}"
+                self.failure = ShardFailure(self.shard, collected, reason, error.client)
+                raise Abort(reason) from error
             except BaseException:
                 self._reset()  # half a phase cannot be taken once more
                 raise
+
+    def fail(self, phase: ServerState, reason: str) -> None:
+        """Give the shard's sum up at the end of a phase."""
+        self.failure = ShardFailure(self.shard, phase, f"shard {self.shard + 1}: {reason}")
 
     def _messages(self, phase: ServerState) -> Iterator[Sequence[Row[Any]]]:
         """The client and the body of every message of a phase, a page at a time."""
@@ -125,6 +141,27 @@ class RoundMachines:
         if at == self._devices.size or self._devices[at] != device:
             return None
         return Assignment(int(self._shards[at]), int(self._clients[at]))
+
+    def described(self, failure: ShardFailure) -> dict[str, Any]:
+        """The failure of a shard, with the device concerned, for the audit log."""
+        who = {} if failure.client is None else {"device": self._device(failure.shard, failure.client)}
+        size = self.announcement.sizes[failure.shard]
+        what = {"devices": size, "phase": phase_name(failure.phase), "reason": failure.reason}
+        return {"round": self.announcement.number, "shard": failure.shard + 1, **what, **who}
+
+    def fault(self, machine: ShardMachine, fault: Fault) -> dict[str, Any]:
+        """A device whose messages contradict others', for the audit log."""
+        return {
+            "round": self.announcement.number,
+            "shard": machine.shard + 1,
+            "device": self._device(machine.shard, fault.client),
+            "kind": fault.kind,
+            "against": fault.against,
+            "proven": fault.proven(machine.server.parameters),
+        }
+
+    def _device(self, shard: int, client: int) -> int:
+        return int(self._devices[(self._shards == shard) & (self._clients == client)][0])
 
 
 class ShardMachines:

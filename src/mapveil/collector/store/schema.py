@@ -129,7 +129,9 @@ rounds: Final = _of_collection(
     "rounds",
     Column("number", Integer, primary_key=True),  # from 1
     Column("announcement", LargeBinary, nullable=False),  # RoundAnnouncement.encode()
-    Column("phase", Integer, nullable=False),  # a ServerState: which messages are collected
+    Column(
+        "phase", Integer, nullable=False
+    ),  # a ServerState: which messages are collected; ABORTED: run again
     Column("open", Boolean, nullable=False),  # False: the phase is over and is being closed
     Column("phase_at", _TIME, nullable=False),  # when the phase was opened
     Column("included", Integer),  # devices in the sums, once the masked inputs are in
@@ -137,7 +139,12 @@ rounds: Final = _of_collection(
     Column("bytes", Text),  # JSON {"up": {phase: most of one device}, "down": {...}}
 )
 
-shards: Final = _of_round("shards", ("shard",), Column("graph_seed", LargeBinary(32), nullable=False))
+shards: Final = _of_round(
+    "shards",
+    ("shard",),
+    Column("graph_seed", LargeBinary(32), nullable=False),
+    Column("failed", Integer),  # a ServerState: the phase at whose end it was left out
+)
 
 assignments: Final = _of_round(
     "assignments",

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.privacy.discrete_laplace import laplace_variance
-from mapveil.secure_sum.modulus import centre, highest_sum, smallest_modulus
+from mapveil.privacy.laplace_sum import laplace_sum_quantile
+from mapveil.secure_sum.modulus import FAILURE, centre, highest_sum, smallest_modulus
 from mapveil.trust.queries import NoisySums, Query
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Rounding, sensitivity
@@ -91,6 +92,17 @@ class RoundTerms(NamedTuple):
         """The shards' sums modulo 2**bits as one sum of signed units. Run by: the server."""
         highest = highest_sum(int(self.sizes.max()), self.most)
         return np.asarray(sum(centre(total, self.bits, highest) for total in totals), dtype=np.int64)
+
+    def plausible(self, total: npt.NDArray[np.uint64], included: int) -> bool:
+        """Whether one shard's sum modulo 2**bits could come from ``included`` clients and their noise.
+
+        The noise of honest clients leaves this range with probability :data:`~mapveil.secure_sum.modulus.FAILURE`.
+        """
+        largest = int(self.sizes.max())
+        units = centre(total, self.bits, highest_sum(largest, self.most))
+        chance = FAILURE / units.size
+        reach = laplace_sum_quantile(chance, self.alpha * largest, self.query.epsilon, self.sensitivity)
+        return -reach <= int(units.min()) and int(units.max()) <= included * self.most + reach
 
     def noisy_sums(self, units: IntArray, included: int) -> NoisySums:
         """The reply to the plan, from the units of all shards and the number of clients in them."""

@@ -63,7 +63,9 @@ export function roundsTable(one) {
         ? "not known yet"
         : `${whole(each.included)} (${number((100 * each.included) / Math.max(1, each.asked))} %)`,
       epsilonWords(each.epsilon),
-      each.state || each.phase || "",
+      [each.state || each.phase, each.left_out ? `${whole(each.left_out)} of ${whole(each.shards)} shards left out` : ""]
+        .filter(Boolean)
+        .join(", "),
     ]),
     [0, 2, 3, 4, 5],
   );

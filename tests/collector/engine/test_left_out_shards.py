@@ -1,0 +1,190 @@
+"""Attacks of one device on a collection, and dropouts: a shard is lost at most, and the device is named."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from mapveil.collector.rounds.reconciliation import reconcile
+from mapveil.collector.store.schema import audit, shards
+from mapveil_client.canonical_cbor import decode as decode_values
+from mapveil_client.canonical_cbor import encode as encode_values
+from mapveil_client.secure_sum.messages import SHARE_BYTES
+
+LIAR = 5
+ROUND = {"method": "uniform"}
+
+
+def tampered(crowd, phase, change):
+    """Let the liar's message of a phase be changed as ``change`` does with its fields."""
+    original = crowd._answer
+
+    def answer(engine, id, terms, announced, number, now, device):
+        data = original(engine, id, terms, announced, number, now, device)
+        if data is None or (device, now) != (LIAR, phase):
+            return data
+        values = decode_values(data)
+        return encode_values([*values[:4], *change(values[4:])])
+
+    crowd._answer = answer
+
+
+def wrong_shares(fields):
+    given, shares = fields
+    rows = np.frombuffer(shares, dtype="<u2").reshape(-1, SHARE_BYTES // 2)
+    return given, np.where(rows > 0, rows - 1, 7).astype("<u2").tobytes()
+
+
+def garbage(fields):
+    return (bytes(len(fields[0])),)
+
+
+def nonsense(fields):
+    commitment, vector = fields
+    return commitment, np.random.default_rng(1).bytes(len(vector))
+
+
+def flipped(fields):
+    commitment, vector = fields
+    return bytes([commitment[0] ^ 1]) + commitment[1:], vector
+
+
+def lines(store, action):
+    with store.read() as connection:
+        query = select(audit.c.detail).where(audit.c.action == action).order_by(audit.c.number)
+        return [json.loads(detail) for detail in connection.execute(query).scalars()]
+
+
+def failed(store):
+    with store.read() as connection:
+        assert reconcile(connection).problems == []
+        return list(connection.execute(select(shards.c.failed).order_by(shards.c.shard)).scalars())
+
+
+@pytest.mark.parametrize(
+    ("phase", "change", "included", "fault"),
+    [
+        ("answers", wrong_shares, 24, ("answers", True)),
+        ("inputs", flipped, 24, ("commitment", False)),
+        ("shares", garbage, 12, ("shares", True)),
+        ("inputs", nonsense, 12, None),
+    ],
+    ids=["altered ANSWER", "altered commitment", "garbage boxes", "garbage vector"],
+)
+def test_one_bad_device_costs_its_shard_at_most(
+    engine, store, clock, crowd_of, opened, make_spec, phase, change, included, fault
+):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", **ROUND))
+    tampered(crowd, phase, change)
+    assert crowd.play(engine, id, clock) == "done"
+    record = engine.collection(id)
+    assert record["rounds"][0]["included"] == included
+    assert record["rounds"][0]["left_out"] == (24 - included) // 12
+    # Survivors were told before the answers came, so everybody was charged, whatever became of the shard.
+    assert (record["spent"], engine.ledger()[0]["devices"]) == ("2", 24)
+    named = {(each["device"], each["kind"], each["proven"]) for each in lines(store, "device.fault")}
+    assert named == (set() if fault is None else {(LIAR, *fault)})
+    assert sum(phase is not None for phase in failed(store)) == (24 - included) // 12
+    assert engine.map(id).guarantee.epsilon == Fraction(2)
+
+
+def leaving(engine, id, crowd, number, phase, shard, count):
+    """Let ``count`` devices of a shard leave before a phase."""
+    placed = [d for d in range(1, crowd.count + 1) if d not in crowd.gone]
+    here = [d for d in placed if engine.devices.assignment(id, number, d).shard == shard]
+    crowd.leaves |= dict.fromkeys(here[:count], (number, phase))
+
+
+def begun(engine, id, crowd):
+    asyncio.run(crowd.join(engine, id))
+    engine.tick()
+
+
+def test_one_bad_device_of_the_only_shard_ends_the_collection_and_is_named(
+    engine, store, clock, crowd_of, opened, make_spec
+):
+    crowd = crowd_of(store, 12)
+    id, _ = opened(engine, make_spec("distributed", devices=12, **ROUND))
+    tampered(crowd, "shares", garbage)
+    assert crowd.play(engine, id, clock) == "aborted"
+    assert (engine.collection(id)["spent"], engine.ledger()[0]["devices"]) == ("2", 12)
+    assert [(each["device"], each["proven"]) for each in lines(store, "device.fault")] == [(LIAR, True)]
+    (failure,) = lines(store, "shard.fail")
+    assert (failure["device"], failure["phase"], failure["shard"]) == (LIAR, "answers", 1)
+    failed(store)
+
+
+@pytest.mark.parametrize("phase", ["keys", "shares"])
+def test_a_round_that_told_nothing_is_run_again_with_the_devices_left(
+    engine, store, clock, crowd_of, opened, make_spec, phase
+):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", **ROUND))
+    begun(engine, id, crowd)
+    leaving(engine, id, crowd, 1, phase, 0, 4)  # three are tolerated
+    assert crowd.play(engine, id, clock) == "done"
+    first, second = engine.collection(id)["rounds"]
+    assert (first["state"], first["included"], first["asked"]) == ("restarted", None, 24)
+    assert (second["state"], second["included"], second["asked"]) == ("done", 20, 20)
+    (charge,) = engine.ledger()
+    assert (charge["number"], charge["devices"], charge["epsilon"]) == (2, 20, "2")
+    assert [each["failed"] for each in lines(store, "round.restart")] == [1]
+    failed(store)
+
+
+def test_after_two_restarts_a_shard_is_left_out(engine, store, clock, crowd_of, opened, make_spec):
+    crowd = crowd_of(store, 36)
+    id, _ = opened(engine, make_spec("distributed", devices=36, minimum=12, **ROUND))
+    begun(engine, id, crowd)
+    for number in (1, 2, 3):
+        leaving(engine, id, crowd, number, "keys", 0, 4)
+        asyncio.run(crowd.turn(engine, id))
+        clock.advance(61)
+        engine.tick()
+    assert crowd.play(engine, id, clock) == "done"
+    *again, last = engine.collection(id)["rounds"]
+    assert [each["state"] for each in again] == ["restarted", "restarted"]
+    assert (last["shards"], last["left_out"], last["asked"]) == (3, 1, 28)
+    assert engine.ledger()[0]["devices"] == last["included"]
+    failed(store)
+
+
+def test_fewer_included_than_the_minimum_end_the_collection_uncharged(
+    engine, store, clock, crowd_of, opened, make_spec
+):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", minimum=13, **ROUND))
+    begun(engine, id, crowd)
+    leaving(engine, id, crowd, 1, "inputs", 1, 4)
+    assert crowd.play(engine, id, clock) == "aborted"
+    record = engine.collection(id)
+    assert record["reason"] == "12 devices are in the sums; 13 are promised at least"
+    assert (record["spent"], engine.ledger()) == ("0", [])
+    failed(store)
+
+
+def test_a_collection_of_a_hundred_shards_with_eight_in_a_hundred_dropouts_ends_in_a_map(
+    engine, store, clock, crowd_of, opened, make_spec
+):
+    devices = 600
+    crowd = crowd_of(store, devices)
+    options = {"shard_size": 6, "tolerated_dropout": 0.34, "corrupt": 0}
+    id, _ = opened(engine, make_spec("distributed", devices=devices, options=options, **ROUND))
+    chance = np.random.default_rng(3)
+    for device in range(1, devices + 1):
+        if chance.random() < 0.08:
+            crowd.leaves[device] = (1, str(chance.choice(["keys", "shares", "inputs", "answers"])))
+    begun(engine, id, crowd)
+    leaving(engine, id, crowd, 1, "inputs", 7, 3)
+    assert crowd.play(engine, id, clock) == "done"
+    last = engine.collection(id)["rounds"][-1]
+    assert last["left_out"] >= 1
+    assert 0.8 * devices <= last["included"] <= devices - 6
+    assert engine.map(id).rounds[0].included == last["included"]
+    failed(store)
