@@ -144,7 +144,7 @@ NO_PAGE = """
 const nothing = { createImageData: (w, h) => ({ data: { buffer: new ArrayBuffer(4 * w * h) } }), putImageData() {} };
 globalThis.document = { documentElement: { dataset: {} }, createElement: () => ({ getContext: () => nothing }) };
 globalThis.matchMedia = () => ({ matches: false });
-globalThis.Path2D = class { moveTo() {} lineTo() {} closePath() {} };
+globalThis.Path2D = class { moveTo() {} lineTo() {} closePath() {} rect() {} };
 """
 
 

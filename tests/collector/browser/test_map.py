@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,13 @@ import numpy as np
 import pytest
 
 from mapveil.formats.read_map import read_map
+from mapveil.geo.grid import Grid
 from mapveil.geo.parse_tiling import tiling_from_dict
+from mapveil.geo.region import Region
+from mapveil.maps.flow_map import FlowMap
+from mapveil.pictures.page import page_html
+from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
+from mapveil.privacy.guarantee import Guarantee
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -165,12 +172,18 @@ def test_downloads_hold_the_map(collector: Any, pages: Any, finished: Any, tmp_p
         _check_page(pages, text, cells_of(collector, finished.first), tmp_path)
 
 
-def _check_page(pages: Any, text: str, cells: list[dict[str, float]], folder: Path) -> None:
-    """The exported page draws and reads the same map without any server."""
+def exported(pages: Any, text: str) -> Any:
+    """An exported page, once it has drawn its map."""
     page = pages.open()
     page.route("**/map.html", lambda route: route.fulfill(body=text, content_type="text/html"))
     page.goto(pages.address + "/map.html")
     page.locator("#map[data-ready=yes]").wait_for()
+    return page
+
+
+def _check_page(pages: Any, text: str, cells: list[dict[str, float]], folder: Path) -> None:
+    """The exported page draws and reads the same map without any server."""
+    page = exported(pages, text)
     requests = len(pages.requests)
     page.locator("#map canvas").hover()
     shown = dict(reading(page))
@@ -188,6 +201,35 @@ def _check_page(pages: Any, text: str, cells: list[dict[str, float]], folder: Pa
     page.get_by_role("button", name="Switch to dark colours").click()
     pages.shoot(page, "exported-dark")
     assert all(address.startswith("blob:") for address in pages.requests[requests:])
+
+
+def test_a_page_of_flows_reads_lines_and_hides_small_ones(pages: Any, tmp_path: Path) -> None:
+    grid = Grid(Region.from_bbox(-8.70, 41.10, -8.52, 41.22), rows=1, columns=3)
+    trips = np.array([5.0, 90.0])
+    promise = Guarantee(
+        model=TrustModel.LOCAL,
+        neighbours=Neighbouring.REPLACE_ONE,
+        epsilon=Fraction(2),
+        adversary=Adversary.REPORTS,
+    )
+    flows = FlowMap(np.array([0, 1]), np.array([1, 2]), trips, grid, promise, "by hand")
+    page = exported(pages, page_html(flows))
+    box = page.locator("#map canvas").bounding_box()
+    seen = set()
+    for across in np.linspace(0.2, 0.8, 40):
+        for down in np.linspace(0.3, 0.5, 12):
+            page.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"])
+            seen.add(dict(reading(page)).get("Estimated trips"))
+    assert seen == {None, "5", "90"}
+    before = page.locator("#map").screenshot()
+    page.get_by_label("At least").fill("80")
+    page.wait_for_timeout(200)
+    assert page.locator("#map").screenshot() != before
+    with page.expect_download() as coming:
+        page.get_by_role("button", name="CSV").click()
+    coming.value.save_as(tmp_path / "flows.csv")
+    rows = list(csv.DictReader((tmp_path / "flows.csv").read_text(encoding="utf-8").splitlines()))
+    assert sorted(float(row["Estimated trips"]) for row in rows) == pytest.approx(trips.tolist())
 
 
 def test_two_maps_under_a_slider(collector: Any, pages: Any, finished: Any) -> None:

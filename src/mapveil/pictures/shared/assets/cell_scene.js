@@ -25,6 +25,12 @@ function boxesOf({ x, y, start, cell }) {
   return boxes;
 }
 
+function frameOf(...box) {
+  const path = new Path2D();
+  path.rect(...box);
+  return path;
+}
+
 /** What is drawn of a scene whose arrays are unpacked. */
 export function cellScene(scene) {
   const { raster, rings, main, size, names } = scene,
@@ -35,7 +41,7 @@ export function cellScene(scene) {
   const areaOf = (cell) => (typeof scene.area === "number" ? scene.area : scene.area[cell]);
   const paths = rings && pathsOf(rings),
     boxes = rings && boxesOf(rings),
-    outline = scene.outline && pathsOf(scene.outline).get(0);
+    outline = scene.outline ? pathsOf(scene.outline).get(0) : frameOf(0, 0, width, height);
   const cellAt = raster && new Int32Array(raster.rows * raster.columns).fill(-1);
   if (raster) for (let i = 0; i < size; i++) cellAt[raster.row[i] * raster.columns + raster.col[i]] = i;
 
@@ -107,7 +113,7 @@ export function cellScene(scene) {
       pen.strokeStyle = paint;
       pen.stroke(path);
     };
-    if (outline) line(outline, 1.2, css("--quiet"));
+    line(outline, 1.2, css("--quiet"));
     const path = selected >= 0 && pathOf(selected);
     if (path) {
       line(path, 4, css("--card"));
@@ -116,10 +122,8 @@ export function cellScene(scene) {
   }
   function pathOf(cell) {
     if (rings) return paths.get(cell);
-    const path = new Path2D(),
-      [wide, high] = [width / raster.columns, height / raster.rows];
-    path.rect(raster.col[cell] * wide, raster.row[cell] * high, wide, high);
-    return path;
+    const [wide, high] = [width / raster.columns, height / raster.rows];
+    return frameOf(raster.col[cell] * wide, raster.row[cell] * high, wide, high);
   }
 
   // ---- which cell, and what is known of it ----

@@ -242,7 +242,7 @@ export function planeView({
     if (canvas.clientWidth === 0) return;
     const magnified = view.wide > 0 ? view.magnified() : 0;
     view.wide = canvas.clientWidth;
-    const most = Math.max(320, Math.min(window.innerHeight * (view.wide < 600 ? 0.62 : 0.8), 900));
+    const most = Math.max(320, Math.min(window.innerHeight * (view.wide < 600 ? 0.62 : 0.72), 900));
     const needed = Math.max(280, ((view.wide * height) / width) * aspect);
     view.high = Math.round(tallest ?? Math.min(most, needed));
     canvas.style.height = `${view.high}px`;
