@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from mapveil.geo.tables import Table, connection, quote_name, quote_text, reading, value_text
@@ -59,10 +59,11 @@ class PointQuery:
     )
     where: str | None = None  # SQL of the rows that count, see :mod:`mapveil.geo.row_filter`
     on_bad_rows: BadRows = "fail"
-    held: bool = False  # whether the table is a checked copy, see :meth:`Points.held_once`
+    copy_of: PointQuery | None = None  # the points that the table is a copy of, see :meth:`Points.held_once`
     recorded_where: str | None = (
         None  # the filter as files record it: not its text where it reads the users' ids
     )
+    _treated: list[int] = field(default_factory=list, init=False)  # the number of bad rows, once it is known
 
     @property
     def source(self) -> str:
@@ -91,7 +92,7 @@ class PointQuery:
     @property
     def kept(self) -> str:
         """SQL of the filter; a row that it fails on is left out, because an error would tell of the row."""
-        return "mapveil_kept" if self.held else f"TRY({self.where or 'TRUE'}\n)"
+        return "mapveil_kept" if self.copy_of else f"TRY({self.where or 'TRUE'}\n)"
 
     def check(self) -> None:
         """Look for bad rows, in one cheap pass; a second one names the first of them. Run by: the curator.
@@ -105,14 +106,20 @@ class PointQuery:
             missing or not above 0, and bad rows are not dropped: names the row (1 is the first of the data) and
             the value.
         """
-        if not self.held:
+        if not self.checked:
             self.treat(*self.bad_rows())
+
+    @property
+    def checked(self) -> bool:
+        """Whether the table is a copy whose rows were checked: they do not change any more."""
+        return self.copy_of is not None and bool(self._treated)
 
     def treat(self, bad: int, rows: int) -> None:
         """Refuse so many bad rows, naming the first, or warn that they are dropped; see :meth:`check`."""
+        self._treated.append(bad)
         if bad and self.on_bad_rows == "fail":
             changed = f"{self.source}: changed while it was read; expected a table that stays as it is"
-            raise InputError(first_failure(self) or changed)
+            raise InputError(first_failure(self.copy_of or self) or changed)
         if bad:
             text = f"{self.source}: dropped {bad} of {rows} rows, which cannot be used; keep these numbers private"
             warnings.warn(text, CuratorWarning, stacklevel=2)

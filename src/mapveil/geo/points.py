@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 _EXACT_IDS: Final = re.compile(r"(U?(TINY|SMALL|BIG)INT|U?INTEGER|FLOAT|DOUBLE|VARCHAR|DATE)$")
 """SQL types of ids that a Parquet file keeps as they are."""
 
+_EXACT_BELOW: Final = {"FLOAT": 1 << 24, "DOUBLE": 1 << 53}
+"""Largest whole number up to which a type of floating point holds all."""
+
+ROUNDED_ID: Final = (
+    "InputError: an id is a rounded number such as 1.2e+16, which may stand for several people; expected whole "
+    "numbers or texts"
+)
+"""Message of the SQL error about an id that cannot be compared."""
+
 
 class PointArrays(NamedTuple):
     """All rows as arrays, for experiments on small tables. Not private."""
@@ -107,18 +116,24 @@ class Points(PointQuery):
         return [] if self.columns.weight else like_weights(column_types(self.table))
 
     @contextlib.contextmanager
-    def held_once(self) -> Iterator[Points]:
+    def held_once(self, *, check: bool = True) -> Iterator[Points]:
         """Read the source once and check it: the same points in a temporary copy, which every further query reads.
 
         A source that differs from reading to reading is one table thereafter. The copy lies in a folder that only its
         owner can open, and that is removed at the end.
+
+        Parameters
+        ----------
+        check : bool
+            Check the copy now; else when it is first used.
         """
-        if self.held:
+        if self.copy_of is not None:
             yield self
             return
         columns = {kind: sql for kind, sql in self.expressions._asdict().items() if sql}
-        if not _EXACT_IDS.match(column_types(self.table)[self.columns.user]):
-            columns["user"] = f"CAST({columns['user']} AS VARCHAR)"
+        kind = column_types(self.table)[self.columns.user]
+        if not _EXACT_IDS.match(kind):
+            columns["user"] = id_text(columns["user"], kind)
         with tempfile.TemporaryDirectory(prefix="mapveil-") as folder:
             path = Path(folder) / "points.parquet"
             select = ", ".join(f"{sql} AS {quote_name(f'mapveil_{kind}')}" for kind, sql in columns.items())
@@ -131,9 +146,10 @@ class Points(PointQuery):
                 self,
                 table=parquet_files((path,), self.source),
                 expressions=Columns(**{kind: f"mapveil_{kind}" for kind in columns}),
-                held=True,
+                copy_of=self,
             )
-            self.treat(*copy.bad_rows())
+            if check:
+                copy.check()
             yield copy
 
     def arrays(self) -> PointArrays:
@@ -154,6 +170,19 @@ class Points(PointQuery):
     def __repr__(self) -> str:
         # No rows and no numbers: a repr ends up in logs.
         return f"Points({self.source}: {self.columns.text})"
+
+
+def id_text(id: str, kind: str) -> str:
+    """SQL of an id as text, which is one whatever its SQL type is; an error for a number that was rounded."""
+    text = f"CAST({id} AS VARCHAR)"
+    if kind == "BLOB":
+        return f"COALESCE(TRY(decode({id})), {text})"
+    if kind in _EXACT_BELOW:
+        return (
+            f"CASE WHEN isfinite({id}) AND abs({id}) > {_EXACT_BELOW[kind]} THEN error({quote_text(ROUNDED_ID)}) "
+            f"WHEN isfinite({id}) AND {id} = trunc({id}) THEN CAST(CAST({id} AS BIGINT) AS VARCHAR) ELSE {text} END"
+        )
+    return text
 
 
 def _column(name: str, values: Any, source: str) -> pyarrow.Array:

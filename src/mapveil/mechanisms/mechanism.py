@@ -87,7 +87,7 @@ def held_for(source: Any, cells: Tiling | str, account: Account | None) -> Itera
     for path in () if account is None else account.outputs:
         check_fits(path, cells)
     if isinstance(source, Points):
-        with source.held_once() as table:
+        with source.held_once(check=False) as table:
             yield table
     else:
         yield source

@@ -1,7 +1,8 @@
 r"""The people of a table, known by keyed values of their ids, and the share of them whom an account knows.
 
-A person's value is the first 64 bits of SHA-256 of a key of the ledger's followed by the id as text. (HMAC would hash
-four blocks instead of one; cutting the digest keeps it from being extended, which HMAC is for.) A population is known
+A person's value is, under keys of the ledger, the first 64 bits of AES-128 of an id that is a whole number of 64 bits,
+one block each, and otherwise of SHA-256 of a key followed by the id as text. (HMAC would hash four blocks instead of
+one; cutting the digest keeps it from being extended, which HMAC is for.) A population is known
 by a bottom-k sketch (Beyer et al. 2007, "On synopses for distinct-value estimation under multiset operations"): the k
 smallest values of its people, k being :data:`SAMPLE`. Keyed values are uniform, so a sketch is a random sample of the
 people, and the sketch of a union is made from the sketches.
@@ -25,19 +26,22 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from mapveil.geo.counts import Counts
-from mapveil.geo.points import Points
+from mapveil.geo.points import ROUNDED_ID, Points, id_text
 from mapveil.geo.tables import connection, reading
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow
 
 Sketch = npt.NDArray[np.uint64]
 """Keyed values, shape (at most SAMPLE,), ascending and distinct."""
@@ -55,19 +59,25 @@ _NOBODY: Final = np.empty(0, dtype=np.uint64)
 
 _PEOPLE_SQL: Final = """
 CREATE TEMP TABLE people AS
-SELECT CAST('0x' || left(sha256('{key}' || id), 16) AS UBIGINT) AS value, kept
-FROM (
-    SELECT {text} AS id, kept
-    FROM (
-        SELECT CAST(id AS VARCHAR) AS id, {kept} AS kept FROM ({ids} WHERE id IS NOT NULL GROUP BY id) AS ids
-    ) AS written
-) AS texts
+SELECT CASE WHEN CAST(number AS VARCHAR) = id THEN mapveil_keyed(number)
+            ELSE CAST('0x' || left(sha256('{key}' || id), 16) AS UBIGINT) END AS value, kept
+FROM (SELECT id, TRY_CAST(id AS BIGINT) AS number, kept FROM (
+    SELECT {text} AS id, kept FROM (SELECT {written} AS id, kept FROM ids WHERE id IS NOT NULL) AS written
+) AS texts) AS numbers
 """
+
+_WHOLE: Final = re.compile("U?(TINYINT|SMALLINT|INTEGER)|BIGINT")
+_WHOLE_SQL: Final = """
+CREATE TEMP TABLE people AS SELECT mapveil_keyed(CAST(id AS BIGINT)) AS value, kept FROM ids WHERE id IS NOT NULL
+"""
+"""The values of ids of a type of whole numbers: the same, without texts."""
 
 _WIDE: Final = "".join(chr(0xFF10 + digit) for digit in range(10))  # full-width digits
 
 _TEXT_SQL: Final = f"""
-CASE WHEN strlen(id) = length(id) AND id >= '1' AND right(id, 1) > ' ' AND NOT contains(id, '.0') THEN lower(id)
+CASE WHEN strlen(id) = length(id) AND id >= '1' AND right(id, 1) > ' ' AND NOT contains(id, '.0')
+          AND NOT contains(id, '+') THEN lower(id)
+     WHEN regexp_matches(id, '^-?[0-9]([.][0-9]+)?[eE][+][0-9]+$') THEN error('{ROUNDED_ID}')
      ELSE regexp_replace(lower(regexp_replace(translate(nfc_normalize(id), '{_WIDE}', '0123456789'),
               '^[\\s\\p{{Z}}]+|[\\p{{Cf}}\\p{{Cc}}]+|[\\s\\p{{Z}}]+$', '', 'g')),
           '^[+]?(-?)0*([0-9]+)([.]0+)?$', '\\1\\2') END
@@ -106,10 +116,10 @@ class Seen:
             return {}
         import pyarrow
 
-        accounts = np.repeat(list(known), [sketch.size for sketch in known.values()])
-        self._opened.register(
-            "known", pyarrow.table({"account": accounts, "value": np.concatenate(list(known.values()))})
-        )
+        numbers = np.array(list(known), dtype=np.uint64)
+        accounts = np.repeat(numbers, [sketch.size for sketch in known.values()])
+        columns = [_arrow(accounts), _arrow(np.concatenate(list(known.values())))]
+        self._opened.register("known", pyarrow.table(columns, names=["account", "value"]))
         shares: dict[int, float] = {}
         for number, having in ((self.people, "TRUE"), (self.left, "kept")):
             common = self._opened.execute(
@@ -138,17 +148,29 @@ def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
         return
     with connection() as opened, reading(data.source):
         opened.execute(f"SET perfect_ht_threshold = {_DENSE_BITS}")
-        prefix = hmac.digest(key, b"people", "sha256")[:16].hex()
         counted = data.counted()
         every = counted == "TRUE"
-        columns = f"{data.expressions.user} AS id" + ("" if every else f", ({counted}) AS kept")
-        ids = f"SELECT * FROM (SELECT {columns} FROM {data.table.relation(opened)}) AS rows"
-        whole = opened.execute(f"DESCRIBE {ids}").fetchall()[0][1].endswith(("INT", "INTEGER"))  # one text
-        grouped = ids.replace("*", "id" if every else "id, COALESCE(bool_or(kept), FALSE) AS kept", 1)
-        text = _PEOPLE_SQL.format(
-            key=prefix, text="id" if whole else _TEXT_SQL, ids=grouped, kept="TRUE" if every else "kept"
+        rows, groups = [f"{data.expressions.user} AS id"], ["id"]
+        rows += [] if every else [f"({counted}) AS counts"]
+        groups.append("TRUE AS kept" if every else "COALESCE(bool_or(counts), FALSE) AS kept")
+        if data.copy_of is not None and not data.checked:  # in the same pass
+            rows.append(f"({' AND '.join(data.usable(data.expressions).values())}) AS usable")
+            groups.append("COUNT(*) FILTER (usable IS NOT TRUE) AS bad, COUNT(*) AS rows")
+        opened.execute(
+            f"CREATE TEMP TABLE ids AS SELECT {', '.join(groups)} FROM "
+            f"(SELECT {', '.join(rows)} FROM {data.table.relation(opened)}) AS rows GROUP BY id"
         )
-        people = opened.execute(text).fetchall()[0][0]
+        if "bad" in groups[-1]:
+            found = opened.execute("SELECT COALESCE(SUM(bad), 0), COALESCE(SUM(rows), 0) FROM ids").fetchall()
+            data.treat(*map(int, found[0]))
+        kind = str(opened.execute("DESCRIBE ids").fetchall()[0][1])
+        keys = [hmac.digest(key, what, "sha256")[:16] for what in (b"people", b"numbers")]
+        opened.create_function(
+            "mapveil_keyed", _keyed(keys[1]), ["BIGINT"], "UBIGINT", type=cast("Any", "arrow")
+        )
+        text = "id" if kind.endswith(("INT", "INTEGER")) else _TEXT_SQL
+        text = _PEOPLE_SQL.format(key=keys[0].hex(), text=text, written=id_text("id", kind))
+        people = opened.execute(_WHOLE_SQL if _WHOLE.fullmatch(kind) else text).fetchall()[0][0]
         sketch = _smallest(opened, people, "TRUE")
         digest = hmac.digest(key, b"people" + sketch.tobytes(), "sha256").hex()
         left = people
@@ -170,6 +192,28 @@ def _smallest(opened: duckdb.DuckDBPyConnection, people: int, having: str) -> Sk
         if sketch.size == SAMPLE:
             break
     return sketch
+
+
+def _keyed(key: bytes) -> Callable[[object], object]:
+    """The values of whole numbers, for a query."""
+    cipher = Cipher(algorithms.AES(key), modes.ECB())
+
+    # DuckDB evaluates these annotations where only builtins are known.
+    def values(numbers: object) -> object:
+        array = cast("Any", numbers).combine_chunks()
+        given = np.frombuffer(array.buffers()[1], dtype="<i8", count=len(array), offset=8 * array.offset)
+        blocks = np.column_stack([given, np.zeros_like(given)])
+        return _arrow(np.frombuffer(cipher.encryptor().update(blocks.tobytes()), dtype="<u8")[::2])
+
+    return values
+
+
+def _arrow(values: npt.NDArray[np.uint64]) -> pyarrow.Array:
+    """Values for DuckDB; ``pyarrow.array`` would import pandas."""
+    import pyarrow
+
+    buffer = pyarrow.py_buffer(values.astype("<u8").tobytes())
+    return pyarrow.Array.from_buffers(pyarrow.uint64(), values.size, [None, buffer])
 
 
 def merge(one: Sketch, other: Sketch) -> Sketch:
