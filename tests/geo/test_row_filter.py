@@ -152,7 +152,7 @@ def test_bad_rows_are_dropped_where_that_is_asked_for(lat: str, tmp_path: Path) 
     with pytest.raises(InputError, match="row 3, column 'lat' is"):
         mv.read_points(path).check()
     points = mv.read_points(path, on_bad_rows="drop")
-    with pytest.warns(CuratorWarning, match=r"visits\.csv: dropped 1 rows that cannot be used"):
+    with pytest.warns(CuratorWarning, match=r"visits\.csv: dropped 1 of 3 rows, which cannot be used"):
         points.check()
     assert users(points) == 2
 
