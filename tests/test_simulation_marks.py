@@ -16,6 +16,7 @@ from mapveil.mechanisms.methods import METHODS, Method
 from mapveil.mechanisms.release import release
 from mapveil.pictures.page import page_html
 from mapveil.pictures.picture import notebook_html, plot
+from mapveil.privacy.account import OWN
 
 CITY = mv.synthetic.city(users=120, seed=1)
 GRID = mv.Grid(CITY.region, rows=4, columns=4)
@@ -67,6 +68,7 @@ def test_every_map_that_no_curator_made_is_marked_everywhere(name: str) -> None:
         assert (MARK in text) == simulated
     for text in (repr(made), axes.get_title(loc="left"), made.guarantee.promise.label):
         assert ("simulation" in text) == simulated
+    assert ("SIMULATION" in axes.child_axes[0].get_ylabel()) == simulated
     assert (
         "SIMULATION" in {line for text in axes.texts for line in text.get_text().split("\n")}
     ) == simulated
@@ -96,7 +98,18 @@ def test_a_page_names_what_is_downloaded_from_it(tmp_path: Path) -> None:
     assert "...guarantee.promise.marks" in page
 
 
+def test_what_was_charged_to_no_account_says_so_on_the_picture_and_beside_its_legend() -> None:
+    for account, epsilon, stamps in (
+        (None, 1, "NOT ACCOUNTED"),
+        (None, 12, "LARGE EPSILON: LITTLE PROTECTION; NOT ACCOUNTED"),
+        (OWN, 1, ""),
+    ):
+        axes = plot(mv.release(CITY, GRID, epsilon=epsilon, account=account))
+        assert axes.child_axes[0].get_ylabel().partition("\n")[2] == stamps
+        assert stamps.replace("; ", "\n") in [text.get_text() for text in axes.texts]
+
+
 def test_a_curators_own_release_is_no_simulation() -> None:
     heat = mv.release(CITY, GRID, epsilon=1)
-    assert heat.guarantee.promise.warnings == ()
+    assert heat.guarantee.promise.warnings == heat.guarantee.promise.stamps == ()
     assert np.isfinite(heat.values).all()

@@ -16,7 +16,7 @@ from mapveil_client.epsilon import split_epsilon
 from mapveil_client.morton import deinterleave
 
 _LEAST = 10
-_MOST_PARTS = 1 << 12  # per side
+_MOST_PARTS = 1 << 24  # per side of a block: more than any raster has
 _DEVICES_C2 = 10.0
 
 
@@ -68,7 +68,7 @@ class AdaptiveGrid(SumMechanism):
         super().__post_init__()
         self._check_share("alpha")
         self._check_positive("c", *(() if self.c2 is None else ("c2",)))
-        self._check(self.first is None or 1 <= self.first <= _MOST_PARTS, "first", "1 to 4096, or none")
+        self._check(self.first is None or 1 <= self.first <= 1 << 12, "first", "1 to 4096, or none")
 
     def plan(self, setting: Setting) -> Plan:
         """Two queries, after one for the number of users where it is needed; see :meth:`SumMechanism.plan`."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mapveil as mv
 from mapveil.formats.read_map import read_map
 from mapveil.geo.grid import Grid
 from mapveil.geo.parse_tiling import tiling_from_dict
@@ -263,3 +264,27 @@ def test_two_maps_under_a_slider(collector: Any, pages: Any, finished: Any) -> N
     page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + 60)
     page.mouse.up()
     assert page.get_by_label("How much of the left map").input_value() == "20"
+
+
+_DRAWN = """
+window.drawn = [];
+const { fillText } = CanvasRenderingContext2D.prototype;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+  if (this.canvas.classList.contains("plane")) window.drawn.push(text);
+  fillText.call(this, text, ...rest);
+};
+"""
+
+
+def test_the_marks_of_a_map_are_drawn_on_it_and_stand_beside_its_legend(pages: Any) -> None:
+    city = mv.synthetic.city(users=200, seed=1)
+    heat = mv.release(city, mv.Grid(city.region, rows=4, columns=4), epsilon=12, trust="local", account=None)
+    page = pages.open()
+    page.add_init_script(_DRAWN)
+    page.route("**/map.html", lambda route: route.fulfill(body=page_html(heat), content_type="text/html"))
+    page.goto(pages.address + "/map.html")
+    page.locator("#map[data-ready=yes]").wait_for()
+    stamps = ["SIMULATION", "LARGE EPSILON: LITTLE PROTECTION", "NOT ACCOUNTED"]
+    assert set(stamps) <= set(page.evaluate("window.drawn"))
+    colours = page.locator(".card", has=page.locator("canvas.legend"))
+    assert colours.locator(".stamps").inner_text() == "; ".join(stamps)

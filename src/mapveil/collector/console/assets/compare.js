@@ -6,7 +6,7 @@ import { drawLegend } from "./legend.js";
 import { unpackAll } from "./packed.js";
 import { planeView } from "./plane_view.js";
 import { css, onTheme } from "./theme.js";
-import { inShort, nothingRead, planeOf } from "./viewer.js";
+import { inShort, nothingRead, planeOf, stampLine, stampsOf } from "./viewer.js";
 import { epsilonWords, trustName } from "./words.js";
 
 const REACH = 16; // pixels around the edge that can be pulled
@@ -94,10 +94,11 @@ export async function showPage(main, context) {
 
 async function show(body, pair, signal) {
   body.replaceChildren(el("p", { class: "quiet", role: "status" }, "The maps are being fetched."));
-  let maps;
+  let maps, stamps;
   try {
     const records = await Promise.all(pair.map((one) => get(`/collections/${one.id}/map`, signal)));
     maps = await Promise.all(records.map(async (record) => cellScene(await unpackAll(record.scene))));
+    stamps = stampsOf(...records);
   } catch (error) {
     if (error.name === "AbortError") return;
     body.replaceChildren(alertBox(error.message));
@@ -140,6 +141,7 @@ async function show(body, pair, signal) {
       view.redraw();
     },
     resized: () => colour(),
+    stamps,
     signal,
   });
   view.frame.id = "swipe";
@@ -172,7 +174,7 @@ async function show(body, pair, signal) {
       "div",
       { class: "columns" },
       pair.map((one, at) => card(`${SIDES[at] === "left" ? "Left" : "Right"}: ${one.title}`, readings[at])),
-      card(`Density of both, ${left.layer.unit}`, legend, el("p", { class: "hint" }, "One logarithmic scale.")),
+      card(`Density of both, ${left.layer.unit}`, legend, stampLine(stamps), el("p", { class: "hint" }, "One logarithmic scale.")),
     ),
   );
   onTheme(() => {

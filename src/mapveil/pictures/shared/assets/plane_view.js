@@ -9,7 +9,7 @@ import { css, onTheme } from "./theme.js";
  *
  * `plane` has `extent` (width and height), `aspect` (length of a unit of y on the ground in units of x), `metresAt(y)`
  * (metres of a unit of x, or null) and `degrees` (or null). `paint(pen, view)` draws under a transform of the plane,
- * `over(pen, view)` in pixels. `read(px, py, how)` is told where somebody points: "hover", "tap" or "keys"; null when
+ * `over(pen, view)` in pixels, and `stamps` are texts on top of all. `read(px, py, how)` is told where somebody points: "hover", "tap" or "keys"; null when
  * the place is let go. `take(px, py)` gives what follows a drag that begins there, or null where it moves the view.
  * `home()` is the box of the plane that is shown first.
  */
@@ -18,6 +18,7 @@ export function planeView({
   label,
   paint = () => {},
   over = () => {},
+  stamps = [],
   read = () => {},
   take = () => null,
   resized = () => {},
@@ -100,6 +101,10 @@ export function planeView({
     if (atKeys) haloed([[[x - 10, y], [x + 10, y]], [[x, y - 10], [x, y + 10]]]);
     const metres = plane.metresAt?.(view.y);
     if (metres) drawScaleBar(metres);
+    // On the map itself: a part cut out of the page carries them.
+    pen.font = "700 12px system-ui, sans-serif";
+    pen.textAlign = "left";
+    stamps.forEach((stamp, at) => halo(stamp, 14, 24 + 16 * at, "--warn"));
     frame.dataset.ready = "yes";
   }
   function haloed(lines) {
@@ -124,11 +129,14 @@ export function planeView({
     haloed([[[x, y - 6], [x, y], [x + length, y], [x + length, y - 6]]]);
     pen.font = "13px system-ui, sans-serif";
     pen.textAlign = "center";
+    halo(name, x + length / 2, y - 7, "--ink");
+  }
+  function halo(text, x, y, ink) {
     pen.lineWidth = 4;
     pen.strokeStyle = css("--card");
-    pen.strokeText(name, x + length / 2, y - 7);
-    pen.fillStyle = css("--ink");
-    pen.fillText(name, x + length / 2, y - 7);
+    pen.strokeText(text, x, y);
+    pen.fillStyle = css(ink);
+    pen.fillText(text, x, y);
   }
 
   // ---- mouse and fingers ----

@@ -44,6 +44,10 @@ export const nothingRead = (thing) =>
     el("dd", {}),
   );
 
+/** What must be seen with a map wherever it is cut out of a page: simulation, not accounted, large epsilon. */
+export const stampsOf = (...records) => [...new Set(records.flatMap(({ metadata }) => metadata.guarantee.promise.stamps))];
+export const stampLine = (stamps) => el("p", { class: "stamps", hidden: !stamps.length }, stamps.join("; "));
+
 /** Mounts a scene's record; resolves to the whole `element`, the column `side` of its cards, and what is `drawn`. */
 export async function mountScene(record, { signal } = {}) {
   const scene = await unpackAll(record.scene),
@@ -51,7 +55,8 @@ export async function mountScene(record, { signal } = {}) {
     drawn = scene.layers ? cellScene(scene) : lineScene(scene);
   const reading = el("dl", { class: "facts", id: "reading" }, nothingRead(thing));
   const chip = el("p", { class: "chip", "aria-hidden": "true", hidden: true });
-  const legend = el("canvas", { class: "legend", role: "img" }),
+  const stamps = stampsOf(record),
+    legend = el("canvas", { class: "legend", role: "img" }),
     hint = el("p", { class: "hint" }),
     below = el("p", { class: "swatch", hidden: true });
   let selected = -1,
@@ -85,6 +90,7 @@ export async function mountScene(record, { signal } = {}) {
     paint: (pen, view) => drawn.paint(pen, view, selected),
     read,
     resized: () => colour(),
+    stamps,
     signal,
   });
   view.frame.id = "map";
@@ -93,7 +99,7 @@ export async function mountScene(record, { signal } = {}) {
   // ---- the card of colours ----
   const uncertain = scene.layers && drawn.layers.find(({ name }) => name === "half_width");
   const middle = uncertain && median(uncertain.values);
-  const colours = card(named(scene.layers?.[0] ?? { title: "Colours", unit: scene.unit }), legend, hint, below);
+  const colours = card(named(scene.layers?.[0] ?? { title: "Colours", unit: scene.unit }), legend, stampLine(stamps), hint, below);
   const head = colours.querySelector("h2");
   function colour() {
     const { scale } = drawn,
