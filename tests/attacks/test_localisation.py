@@ -145,11 +145,11 @@ def test_the_same_seed_gives_the_same_report(at: Scene) -> None:
     assert other.servers != first.servers
 
 
-def test_devices_of_a_map_are_drawn_from_it() -> None:
-    heat = FourierKde(bandwidth_m=150).release(CITY, GRID, rng=1)
+def test_without_places_devices_are_drawn_from_the_prior() -> None:
     told: list[tuple[str, float]] = []
+    counts = mv.Counts(np.random.default_rng(1).poisson(3.0, GRID.size), GRID)
     made = localisation_report(
-        MECHANISM, 150.0, scene(GRID, None, heat), features=(1,), bandwidths=(150.0,), devices=40, answers=1,
+        MECHANISM, 150.0, scene(GRID, None, counts), features=(1,), bandwidths=(150.0,), devices=40, answers=1,
         progress=lambda step, done: told.append((step, done)),
     )  # fmt: skip
     assert made.settings["devices are"] == "drawn from the known prior"

@@ -58,8 +58,19 @@ def test_json_and_a_seed_that_repeats(mapveil: Callable, table: Path) -> None:
     assert json.loads(other.out)["servers"] != json.loads(first.out)["servers"]
 
 
-def test_a_released_map_brings_its_own(mapveil: Callable, released: Path) -> None:
-    done = mapveil("attack", "random-features", released, *FEW, "--json")
+@pytest.fixture(scope="module")
+def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import mapveil as mv
+
+    region = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+    city = mv.synthetic.city(users=300, seed=1, region=region)
+    path = tmp_path_factory.mktemp("private") / "private.parquet"
+    mv.release(city, mv.Quadtree(region, depth=5), epsilon=1, account=None, rng=1).save(path)
+    return path
+
+
+def test_a_released_map_brings_its_own(mapveil: Callable, released: Path, private: Path) -> None:
+    done = mapveil("attack", "random-features", released, "--prior", private, *FEW, "--json")
     assert done.code == 0, done.err
     record = json.loads(done.out)
     assert (record["settings"]["features"], record["settings"]["bandwidth_m"]) == (2, 150)
@@ -68,12 +79,20 @@ def test_a_released_map_brings_its_own(mapveil: Callable, released: Path) -> Non
     refused = mapveil("attack", "random-features", released, "--region", BOX)
     assert refused.code == 2
     assert "brings its own" in refused.err
+    alone = mapveil("attack", "random-features", released)
+    assert alone.code == 2
+    assert "prior (--prior) is required with a released map" in alone.err
 
 
-def test_a_prior_is_a_map_or_a_raster(mapveil: Callable, table: Path, released: Path) -> None:
-    done = mapveil("attack", "random-features", table, *ASKED, *FEW, "--prior", released, "--json")
+def test_a_prior_is_a_private_map_or_a_raster(
+    mapveil: Callable, table: Path, released: Path, private: Path
+) -> None:
+    done = mapveil("attack", "random-features", table, *ASKED, *FEW, "--prior", private, "--json")
     assert done.code == 0, done.err
-    assert json.loads(done.out)["settings"]["known prior"] == "features.parquet"
+    assert json.loads(done.out)["settings"]["known prior"] == "private.parquet"
+    refused = mapveil("attack", "random-features", table, *ASKED, *FEW, "--prior", released, "--json")
+    assert refused.code == 2
+    assert "a prior must be an external population or a private map" in refused.err
 
 
 def test_a_raster_of_counts(mapveil: Callable, tmp_path: Path) -> None:

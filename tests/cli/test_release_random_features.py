@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 BOX = "-74.03,40.69,-73.90,40.83"
@@ -14,7 +15,8 @@ BOX = "-74.03,40.69,-73.90,40.83"
 def arguments(table: Path, features: int, output: Path) -> tuple[object, ...]:
     return (
         "release", table, "--region", BOX, "--tiling", "quadtree:6", "--trust", "random-features",
-        "--option", f"features={features}", "--option", "bandwidth_m=150", "--seed", "3", "-o", output, "--json",
+        "--option", f"features={features}", "--option", "bandwidth_m=150", "--option", "least_signal=0",
+        "--seed", "3", "-o", output, "--json",
     )  # fmt: skip
 
 
@@ -22,13 +24,16 @@ def arguments(table: Path, features: int, output: Path) -> tuple[object, ...]:
 def test_a_release_carries_what_was_measured_and_warns(
     mapveil: Callable, table: Path, tmp_path: Path, features: int
 ) -> None:
-    done = mapveil(*arguments(table, features, tmp_path / "features.geojson"))
+    edges = dict(zip(("west", "south", "east", "north"), map(float, BOX.split(",")), strict=True))
+    np.savez(tmp_path / "people.npz", values=np.random.default_rng(1).poisson(3.0, (16, 16)), **edges)
+    call = arguments(table, features, tmp_path / "features.geojson")
+    done = mapveil(*call, "--option", f"population={tmp_path / 'people.npz'}")
     assert done.code == 0, done.err
     assert "not differential privacy" in done.err
     assert ("as good as found: 1 place left, error 0 m" in done.err) == (features == 3)
     record = json.loads(done.out)
     measured = {(each["quantity"], each["against"]): each for each in record["guarantee"]["measured"]}
-    for server in ("a server that knows the region only", "a server that knows this map"):
+    for server in ("a server that knows the region only", "a server that knows people.npz"):
         error = measured["posterior error", server]
         blind = measured["error of a guess without the report", server]
         assert error["unit"] == blind["unit"] == "m"

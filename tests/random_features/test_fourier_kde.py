@@ -10,12 +10,15 @@ import pytest
 from scipy import stats
 
 import mapveil as mv
+from mapveil.attacks.localisation_scene import scene
 from mapveil.formats.read_map import read_map
 from mapveil.privacy.claim import Assumes, Reveals
 from mapveil.random_features.federated_kde import FederatedKde
 from mapveil.random_features.fourier_kde import FourierKde
-from mapveil.random_features.map_points import map_points
+from mapveil.random_features.known_population import population_cells
+from mapveil.random_features.map_points import map_points, prior_cells
 from mapveil.random_features.measured import FEW_PLACES
+from mapveil.random_features.posterior import hiding
 from mapveil.random_features.visits import Chunk, all_places, visits_of
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.random_features.frequencies import unit_frequencies
@@ -25,6 +28,7 @@ from mapveil_client.randomness.random import Randomness
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 GRID = mv.Grid(REGION, rows=40, columns=30)
+SIDES = ("west", "south", "east", "north")
 CITY = mv.synthetic.city(users=4000, seed=2, region=REGION)
 COUNTS = mv.Counts(np.random.default_rng(2).poisson(np.random.default_rng(3).pareto(1.0, GRID.size)), GRID)
 
@@ -96,7 +100,7 @@ def test_smoothing_from_the_reports_lowers_the_error():
     )
     off = [np.sqrt(np.mean(np.square(made.users - truth))) for made in (plain, smooth)]
     assert off[1] < off[0] / 4
-    assert "as the reports alone say" in smooth.notes[-1]
+    assert any("as the reports alone say" in note for note in smooth.notes)
 
 
 def test_a_query_outside_the_policy_is_refused_and_nothing_released():
@@ -140,15 +144,45 @@ def test_a_rules_bandwidth_is_held_to_lemma_3s():
     assert places.shape[1] > 3000
 
 
-def test_the_guarantee_gives_the_posterior_in_metres_for_two_servers():
-    heat = FourierKde(bandwidth_m=100).release(CITY, GRID, rng=1)
+def test_the_guarantee_gives_the_posterior_in_metres_for_two_servers(tmp_path):
+    np.savez(
+        tmp_path / "people.npz",
+        values=np.arange(1200).reshape(40, 30),
+        **dict(zip(SIDES, REGION.bbox, strict=True)),
+    )
+    mechanism = FourierKde(bandwidth_m=100, least_signal=0, population=str(tmp_path / "people.npz"))
+    heat = mechanism.release(CITY, GRID, rng=1)
     quantities = [(each.quantity, each.unit) for each in heat.guarantee.measured]
     assert quantities.count(("posterior error", "m")) == 2
     assert sum(name == "places left" for name, _ in quantities) == 2
     assert "WARNING" not in " ".join(heat.notes)
     assert "places left" in heat.guarantee.in_words()
-    by = {(each.quantity, "map" in each.against): each.value for each in heat.guarantee.measured}
+    assert "not measured" not in " ".join(heat.notes)
+    by = {(each.quantity, "people.npz" in each.against): each.value for each in heat.guarantee.measured}
     assert by["places left", True] < by["places left", False]
+
+
+def test_the_map_is_no_prior_of_the_server(tmp_path):
+    """A noisy map for a prior claims more than is hidden from a server that knows where people are."""
+    city = mv.synthetic.city(users=1000, seed=1, region=REGION)
+    drawn = FourierKde(least_signal=0).release(city, GRID, rng=1)
+    where = map_points(GRID)
+    query = FourierKde().public_query(GRID, 1000)
+    even = prior_cells(GRID, where)
+    as_counts = mv.Counts(np.rint(1000 * drawn.values).astype(np.int64), GRID)
+    by_map = hiding(query, population_cells(even, where, as_counts, floor=0.01))
+    true = hiding(query, scene(GRID, all_places(city, GRID)).known)
+    assert by_map.error_m > 1.15 * true.error_m  # which the guarantee printed
+    said = {each.against for each in drawn.guarantee.measured}
+    assert said == {"a server that knows the region only"}
+    assert "not measured: a server that knows where people are" in drawn.notes[-2]
+    drawn.save(tmp_path / "map.parquet")
+    with pytest.raises(InputError, match="got a map by fourier-kde"):
+        FourierKde(population=str(tmp_path / "map.parquet")).release(city, GRID, rng=1)
+    mv.release(city, GRID, epsilon=1, account=None, rng=1).save(tmp_path / "private.parquet")
+    heat = FourierKde(population=str(tmp_path / "private.parquet")).release(city, GRID, rng=1)
+    found = {each.quantity: each.value for each in heat.guarantee.measured if "private" in each.against}
+    assert found["posterior error"] < by_map.error_m
 
 
 def test_few_places_are_warned_of_and_features_said_plainly():
@@ -165,7 +199,9 @@ def test_few_places_are_warned_of_and_features_said_plainly():
 def test_one_report_per_device_however_many_rows():
     rows = mv.Points.from_arrays(["a"] * 500 + ["b"], np.full(501, -73.97), np.full(501, 40.76))
     once = mv.Points.from_arrays(["a", "b"], [-73.97] * 2, [40.76] * 2)
-    many, few = (FourierKde(bandwidth_m=100).release(p, GRID, rng=4).values for p in (rows, once))
+    many, few = (
+        FourierKde(bandwidth_m=100, least_signal=0).release(p, GRID, rng=4).values for p in (rows, once)
+    )
     np.testing.assert_allclose(many, few, atol=1e-9)
 
 
@@ -173,11 +209,11 @@ def test_places_of_a_device_are_averaged_or_the_most_visited_taken():
     user, lon, lat = ["a"] * 3, [-73.97, -73.97, -73.93], [40.76, 40.76, 40.72]
     points = mv.Points.from_arrays(user * 1, lon, lat)
     only = mv.Points.from_arrays(["a"], [-73.97], [40.76])
-    most = FourierKde(bandwidth_m=100, places="most-visited")
+    most = FourierKde(bandwidth_m=100, places="most-visited", least_signal=0)
     np.testing.assert_allclose(
         most.release(points, GRID, rng=2).values, most.release(only, GRID, rng=2).values, atol=1e-9
     )
-    mean = FourierKde(bandwidth_m=100, places="mean")
+    mean = FourierKde(bandwidth_m=100, places="mean", least_signal=0)
     assert not np.allclose(mean.release(points, GRID, rng=2).values, mean.release(only, GRID, rng=2).values)
 
 
@@ -248,12 +284,13 @@ def test_memory_follows_the_chunk_not_the_users(monkeypatch):
 
 
 def test_a_map_says_what_chance_puts_anywhere(tmp_path):
-    made = FourierKde(bandwidth_m=150).release(COUNTS, rng=1)
+    made = FourierKde(bandwidth_m=150, least_signal=0).release(COUNTS, rng=1)
     said = next(note for note in made.notes if "standard error" in note)
-    assert f"{made.noise_floor:.3g} users per km²" in said
-    assert made.noise_floor == pytest.approx(
-        1e6 * math.sqrt(COUNTS.values.sum() / 2) / (2 * math.pi * 150**2)
-    )
+    assert said.endswith(f"by chance hot spots of up to about {made.noise_floor:.3g}")
+    kernel = 2 * math.pi * 150**2
+    patches = map_points(GRID).area.sum() / kernel
+    error = 1e6 * math.sqrt(COUNTS.values.sum() / 2) / kernel
+    assert made.noise_floor == pytest.approx(error * math.sqrt(2 * math.log(patches)))
     made.save(tmp_path / "features.parquet")
     assert read_map(tmp_path / "features.parquet").noise_floor == made.noise_floor
     smooth = FourierKde(bandwidth_m=150, smoothing="reports").release(COUNTS, rng=1)
@@ -264,7 +301,7 @@ def test_a_map_says_what_chance_puts_anywhere(tmp_path):
 @pytest.mark.parametrize("options", [{}, {"bandwidth_m": 150.0, "features": 2}, {"smoothing": "reports"}])
 def test_stored_reports_give_the_map_that_the_devices_would(options: dict[str, object]) -> None:
     """The server half alone, from encoded reports in parts, is what a whole release makes of the same features."""
-    tiling, mechanism = GRID, FourierKde(**options)
+    tiling, mechanism = GRID, FourierKde(**options, least_signal=0)
     people = mv.Counts(np.random.default_rng(5).poisson(0.3, GRID.size), GRID)
     released = mechanism.release(people, tiling, rng=3)
     # The stream of the one chunk of devices of that release.

@@ -7,6 +7,7 @@ import pytest
 
 import mapveil as mv
 from mapveil.random_features.exact_density import direct_density
+from mapveil.random_features.known_population import population_cells
 from mapveil.random_features.map_points import (
     inscribed_side,
     map_points,
@@ -14,6 +15,7 @@ from mapveil.random_features.map_points import (
     sum_of_features,
     sum_of_kernels,
 )
+from mapveil_client.errors import InputError
 from mapveil_client.random_features.frequencies import unit_frequencies
 from mapveil_client.random_features.kernels import Gaussian
 from mapveil_client.random_features.query import Query
@@ -84,18 +86,19 @@ def test_the_square_inside_a_box_is_its_side_and_inside_a_triangle_half():
     assert inscribed_side(tiling, map_points(tiling)) == pytest.approx(a * b / (a + b), rel=0.02)
 
 
-def test_priors_are_even_inside_or_follow_the_map():
+def test_priors_are_even_inside_or_follow_a_population():
     for name, tiling in TILINGS.items():
         where = map_points(tiling)
         even = prior_cells(tiling, where)
         assert even.probability.sum() == pytest.approx(1)
         assert np.ptp(even.probability) < 1e-12
-        users = np.zeros(tiling.size)
-        users[tiling.size // 3] = 5.0
-        found = prior_cells(tiling, where, users)
+        users = np.zeros(tiling.size, dtype=np.int64)
+        users[tiling.size // 3] = 5
+        found = population_cells(even, where, mv.Counts(users, tiling), floor=0.0)
         lon, lat = where.projection.unproject(*found.places)
         assert (tiling.locate(lon, lat) == tiling.size // 3).all(), name
-        assert prior_cells(tiling, where, np.zeros(tiling.size)).probability.size == even.probability.size
+        with pytest.raises(InputError, match="holds nobody in this region"):
+            population_cells(even, where, mv.Counts(0 * users, tiling), floor=0.0)
     half = mv.Grid(triangle([-74.03, 40.83]), 8, 8)
     inside = prior_cells(half, map_points(half))
     box = prior_cells(TILINGS["grid"], map_points(TILINGS["grid"]))

@@ -31,8 +31,10 @@ TILINGS = {
     "places": mv.Places(lon=np.linspace(-74.0, -73.92, 11), lat=np.linspace(40.70, 40.82, 11), region=REGION),
 }
 MECHANISMS = {
-    "fourier-kde": FourierKde(bandwidth_m=150),
-    "fourier-kde, three features": FourierKde(bandwidth_m=150, features=3, kernel="matern-3/2"),
+    "fourier-kde": FourierKde(bandwidth_m=150, least_signal=0),
+    "fourier-kde, three features": FourierKde(
+        bandwidth_m=150, features=3, kernel="matern-3/2", least_signal=0
+    ),
     "federated-kde": FederatedKde(bandwidth_m=150),
     "planar-laplace": PlanarLaplace(bandwidth_m=150),
     "zero-features": ZeroFeatures(),

@@ -28,7 +28,7 @@ def attack_random_features(
     places_are_public: bool = False,
     options: Mapping[str, Any] | None = None,
     prior: DensityMap | Counts | None = None,
-    knows: str = "",
+    knows: str = "a population",
     features: Sequence[int] = (1, 2, 3),
     bandwidths: Sequence[float] = (),
     devices: int = 200,
@@ -43,14 +43,14 @@ def attack_random_features(
     Parameters
     ----------
     source : Points, Counts or DensityMap
-        Locations of the devices; or a map that :class:`FourierKde` released, from which devices are drawn and which
-        takes none of the parameters up to ``prior``.
+        Locations of the devices; or a map that :class:`FourierKde` released, which brings tiling, region and options.
     tiling, region, places_are_public
         As for :func:`mapveil.mechanisms.release.release`.
     options : mapping, optional
         Parameters of :class:`FourierKde`.
     prior : DensityMap or Counts, optional
-        Knowledge of a server; the density of these devices by default.
+        Knowledge of a server: an external population or a private map; the density of these devices by default. Needed
+        with a released map, whose devices are drawn from it: the map itself is no prior, as much of it is noise.
     knows : str
         A name for the prior.
     features, bandwidths, devices, answers, step_m, ratio, seed, progress
@@ -67,12 +67,15 @@ def attack_random_features(
         The source, or a map of another method, cannot be used.
     """
     if isinstance(source, DensityMap):
-        if tiling or region or options or prior:
-            raise ParameterError(
-                "a released map brings its own tiling, region, options and prior; leave them out"
-            )
+        if tiling or region or options:
+            raise ParameterError("a released map brings its own tiling, region and options; leave them out")
         mechanism = _mechanism_of(source)
-        bandwidth, at = cast("float", mechanism.bandwidth_m), scene(source.tiling, None, source)
+        if prior is None:
+            raise ParameterError(
+                "prior (--prior) is required with a released map: an external population or a private map. Much of "
+                "the released map is noise, and a server that takes it for people seems farther off than one is"
+            )
+        bandwidth, at = cast("float", mechanism.bandwidth_m), scene(source.tiling, None, prior, knows=knows)
     else:
         rng = Randomness(seed)
         mechanism = cast("FourierKde", find_method(METHOD, "random-features").make(None, options))

@@ -11,6 +11,7 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.random_features.bandwidth import public_bandwidth
 from mapveil.random_features.exact_density import kernel_density_at
+from mapveil.random_features.known_population import FLOOR, population_cells
 from mapveil.random_features.map_points import MapPoints, map_points, prior_cells
 from mapveil.random_features.posterior import PriorCells
 from mapveil.random_features.visits import all_places
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 
 _SCORE_SIDE: Final = 100
-_FLOOR: Final = 0.01  # of a prior that may not be the whole truth
 
 
 class Scene(NamedTuple):
@@ -105,13 +105,13 @@ def scene(
     Raises
     ------
     InputError
-        ``public`` holds nobody in the region, or nobody is there.
+        ``public`` holds nobody in the region, or is a map by fourier-kde; or nobody is there.
     """
     where = map_points(tiling)
     even = prior_cells(tiling, where)
     if public is not None:
         # Devices that are drawn from the prior are where it says; others may be anywhere.
-        known = _public(even, where, public, floor=0.0 if places is None else _FLOOR)
+        known = population_cells(even, where, public, floor=0.0 if places is None else FLOOR)
     elif places is not None and places.size:
         known = _density(even, places, float(where.area.sum()))
         knows = "the density of these devices"
@@ -126,24 +126,11 @@ def scene(
     return Scene(tiling, where, even, known, knows, grid, places)
 
 
-def _public(even: PriorCells, where: MapPoints, public: DensityMap | Counts, *, floor: float) -> PriorCells:
-    tiling = public.tiling
-    cell = tiling.locate(*where.projection.unproject(*even.places))
-    area = tiling.area_m2()
-    density = np.divide(public.values, area, out=np.zeros(tiling.size), where=area > 0)
-    found = np.where(cell >= 0, density[np.maximum(cell, 0)], 0.0)
-    if not found.sum() > 0:
-        raise InputError(f"the prior on {tiling.spec} over {tiling.region} holds nobody in this region")
-    probability = (1 - floor) * found / found.sum() + floor * even.probability
-    kept = probability > 0
-    return PriorCells(even.places[:, kept], even.size, probability[kept] / probability.sum())
-
-
 def _density(even: PriorCells, places: FloatArray, area: float) -> PriorCells:
     wide = public_bandwidth(area, max(places.shape[1], 100), neighbours=100)
     found = kernel_density_at(places, None, even.places, Gaussian(), (wide, wide), threads=None)
     found = np.maximum(found, 0.0)
-    probability = _FLOOR * even.probability
+    probability = FLOOR * even.probability
     if found.sum() > 0:
-        probability = (1 - _FLOOR) * found / found.sum() + probability
+        probability = (1 - FLOOR) * found / found.sum() + probability
     return even._replace(probability=probability / probability.sum())

@@ -34,7 +34,7 @@ def command() -> None:
 
     \b
     Examples:
-      mapveil attack random-features released.tif
+      mapveil attack random-features released.tif --prior population.npz
       mapveil attack random-features checkins.parquet --region -74.03,40.69,-73.90,40.83 --option bandwidth_m=150
       mapveil attack membership checkins.parquet --region -74.03,40.69,-73.90,40.83 -o report.html
     """
@@ -86,27 +86,27 @@ def random_features(
     """Locate devices that report random Fourier features: the paper's score, and servers that know more.
 
     INPUT is a table of points or a raster of counts, as for 'release'; MAP is what 'release --method fourier-kde'
-    wrote (.tif, .parquet): then devices are drawn from the map, and the options are the map's. The report reads
-    true locations: it is NOT private.
+    wrote (.tif, .parquet): its options are used, and devices are drawn from --prior. The report reads true
+    locations: it is NOT private.
 
     \b
     Examples:
       mapveil attack random-features checkins.parquet --region -74.03,40.69,-73.90,40.83 \\
           --option features=1 --option bandwidth_m=150 -o report.html
-      mapveil attack random-features released.tif --features 1,2,3,5 --json
+      mapveil attack random-features released.tif --prior population.npz --features 1,2,3,5 --json
     """
     from mapveil.attacks.attack_random_features import attack_random_features
     from mapveil.attacks.localisation_page import report_text
-    from mapveil.geo.counts import read_counts
     from mapveil.geo.points import Points
     from mapveil.geo.read_points import read_source
+    from mapveil.random_features.known_population import read_population
 
     with console.progress() as progress:
         progress("read", 0.0)
         read = _map_or(source, lambda: read_source(source, **columns))
         if isinstance(read, Points):
             console.note_columns(read)
-        public = None if prior is None else _map_or(prior, lambda: read_counts(prior))
+        public = None if prior is None else read_population(prior)
         progress("read", 1.0)
         report, scene = attack_random_features(
             read, prior=public, knows=Path(prior or "").name, progress=progress, **parameters

@@ -61,5 +61,6 @@ def command(
     record = {
         "expectations": [row._asdict() for row in forecast.expectations],
         "recommendations": [row._asdict() for row in forecast.recommendations],
+        "random_features": forecast.random_features,
     }
     console.result(forecast.text(), record)

@@ -16,10 +16,12 @@ from mapveil.evaluation.trials import Progress, exact_epsilons, material, parse_
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
+from mapveil.random_features.fourier_kde import FourierKde
+from mapveil.random_features.signal_to_noise import users_needed
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.cells import Lattice
 from mapveil_client.epsilon import EpsilonLike
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.randomness.random import Randomness
 
 DEFAULT_DEPTH: Final = 8
@@ -63,6 +65,7 @@ class Forecast:
     region: str
     expectations: tuple[Expectation, ...]  # of every method, epsilon and metric
     recommendations: tuple[Recommendation, ...]  # one per epsilon
+    random_features: str  # what a map from random Fourier features would be worth, in words
 
     def to_csv(self) -> str:
         """The expectations as CSV text, a header first."""
@@ -89,6 +92,7 @@ class Forecast:
                 else "no resolution is useful: more users or a larger epsilon are needed"
             )
             lines.append(f"epsilon {item.epsilon:g}: take {item.method}; {finest}")
+        lines.append(f"without an epsilon, from devices: {self.random_features}")
         return "\n".join(lines)
 
 
@@ -177,7 +181,22 @@ def plan(
         recommendations=tuple(
             _recommend(float(budget), labels, values, tiling, lattice) for budget in budgets
         ),
+        random_features=_of_features(users, tiling),
     )
+
+
+def _of_features(users: int, tiling: Tiling) -> str:
+    """The predicted signal to noise of ``fourier-kde`` with its defaults, and whom it is for."""
+    mechanism = FourierKde()
+    try:
+        signal = mechanism.predicted_signal(tiling, users)
+    except (InputError, PromiseError) as error:
+        return f"fourier-kde would not be answered: {error}"
+    said = f"fourier-kde has a predicted signal to noise of {signal:.2g} (floor {mechanism.least_signal:g})"
+    if signal < mechanism.least_signal:
+        needed = users_needed(signal, users, mechanism.least_signal)
+        return f"{said}: its map would be uniform. Take planar-laplace or secure sums; it needs about {needed:,} users"
+    return f"{said}; planar-laplace was better at every size tried"
 
 
 def _city_sums(users: int, tiling: Tiling, seed: int, trial: int) -> IntArray:

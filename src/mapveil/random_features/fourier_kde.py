@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -12,8 +13,10 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.projection import projection_of
 from mapveil.geo.tiling import Tiling
+from mapveil.maps.scene import Note
 from mapveil.privacy.claim import Assumes, Assumption, Disclosure, Measured, Reveals
 from mapveil.random_features.bandwidth import neighbour_bandwidth, public_bandwidth, smooth, smoothing_scale
+from mapveil.random_features.known_population import FLOOR, population_cells, read_population
 from mapveil.random_features.map_points import (
     MapPoints,
     inscribed_side,
@@ -24,6 +27,7 @@ from mapveil.random_features.map_points import (
 from mapveil.random_features.measured import hiding_facts
 from mapveil.random_features.posterior import hiding
 from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism, check_bandwidth
+from mapveil.random_features.signal_to_noise import highest_by_chance, predicted_signal, users_needed
 from mapveil.random_features.visits import Chunk, ChunkSum, all_places, sum_chunks, visits_of
 from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray
@@ -57,7 +61,14 @@ class FourierKde(FourierParameters, ProjectionMechanism):
     Deviation: the paper's surface is the mean of the cosines; here it is divided by the kernel's integral, so that it
     is a density of users. In the paper each check-in is a user; here a user counts once.
 
-    Its parameters are those of :class:`mapveil_client.random_features.feature_policy.FourierParameters`.
+    Below ``least_signal`` (:mod:`mapveil.random_features.signal_to_noise`) the map is uniform: chance is not drawn.
+
+    Parameters
+    ----------
+    population : str
+        File of what a server may know of where people are: a raster of people per cell from elsewhere, or a private
+        map. The guarantee then measures that server too. Never sent to devices. The other parameters are those of
+        :class:`mapveil_client.random_features.feature_policy.FourierParameters`.
 
     Examples
     --------
@@ -69,9 +80,12 @@ class FourierKde(FourierParameters, ProjectionMechanism):
     """
 
     summary: ClassVar[str] = (
-        "each device sends random Fourier features of its place; their sum is the density"
+        "each device sends random Fourier features of its place; their sum is the density. For thousands of users "
+        "at least, and without an epsilon; planar-laplace was better at every size tried"
     )
     source: ClassVar[str] = "Zong et al. 2023, Algorithm 2"
+
+    population: str = ""
 
     def query(self, where: MapPoints, bandwidth: float) -> Query:
         """The query of a collection. Run by: the server."""
@@ -170,8 +184,9 @@ class FourierKde(FourierParameters, ProjectionMechanism):
         self, made: ChunkSum, tiling: Tiling, where: MapPoints, query: Query, chosen: _Bandwidth
     ) -> Collected:
         """Users per cell from B times S."""
-        kernel_sum, notes, error = made.values / self.features, [chosen.note], 0.0
+        kernel_sum, notes, floor = made.values / self.features, list[str]([chosen.note]), 0.0
         spread = math.sqrt(made.devices / (2 * self.features))
+        area = float(where.area.sum())
         if self.smoothing == "reports":
             kernel_sum, note = self._smoothed(kernel_sum, where, query, made.devices)
             notes.append(note)
@@ -179,15 +194,53 @@ class FourierKde(FourierParameters, ProjectionMechanism):
             per = 1e6 if tiling.region.georeferenced else 1.0
             unit = "users per km²" if tiling.region.georeferenced else "users per cell"
             error = spread / query.kernel_integral * per
-            notes.append(f"the random frequencies make a standard error of {error:.3g} {unit} everywhere")
+            floor = error * highest_by_chance(query, area)
+            notes.append(
+                f"the random frequencies make a standard error of {error:.3g} {unit} everywhere, and by chance "
+                f"hot spots of up to about {floor:.3g}"
+            )
+        signal = predicted_signal(query, area, made.devices, jitter_m=self.jitter_m)
+        drawn = signal >= self.least_signal
+        notes.append(self._said_of(signal, made.devices, drawn=drawn))
+        if not self.population:
+            notes.append(
+                "not measured: a server that knows where people are (option population=FILE: a raster of people from "
+                "elsewhere, or a private map)"
+            )
         return Collected(
             kernel_sum / query.kernel_integral * where.area,
             made.devices,
             tuple(notes),
             () if chosen.assumption is None else (chosen.assumption,),
             chosen.metres,
-            error,
+            floor,
+            drawn,
         )
+
+    def _said_of(self, signal: float, devices: int, *, drawn: bool) -> str:
+        """The predicted signal to noise, and what follows from it."""
+        said = (
+            f"signal to noise: the mean density is {signal:.2g} standard errors (floor {self.least_signal:g})"
+        )
+        if drawn:
+            return said
+        needed = users_needed(signal, devices, self.least_signal)
+        return Note(
+            f"{said}; {devices:,} devices are too few and the map is uniform. About {needed:,} are needed at this "
+            "bandwidth; planar-laplace or secure sums need fewer",
+            "warning",
+        )
+
+    def predicted_signal(self, tiling: Tiling, users: int) -> float:
+        """The signal to noise of a collection from so many users. Run by: the server, before it asks anybody.
+
+        Raises
+        ------
+        InputError, ParameterError, PromiseError
+            As :meth:`public_query`.
+        """
+        query, area = self.public_query(tiling, users), float(map_points(tiling).area.sum())
+        return predicted_signal(query, area, users, jitter_m=self.jitter_m)
 
     def chosen_bandwidth(self, points: Points | Counts, tiling: Tiling, rng: Randomness) -> float:
         """The bandwidth of a release of these points, metres."""
@@ -241,23 +294,27 @@ class FourierKde(FourierParameters, ProjectionMechanism):
         note = f"smoothed by {found.scale:.4g} m to a bandwidth of {found.bandwidth:.4g} m, as the reports alone say"
         return where.on_cells(smooth(surface, grid, found.scale)), note
 
-    def measure(
-        self, values: FloatArray, tiling: Tiling, where: MapPoints, made: Collected
-    ) -> tuple[Measured, ...]:
-        """The posterior error and places left, for a uniform prior and for this map as the prior."""
+    def measure(self, tiling: Tiling, where: MapPoints, made: Collected) -> tuple[Measured, ...]:
+        """The posterior error and places left, for a uniform prior and for the population.
+
+        The released map is no prior: much of it is noise, where a server that trusted it would look in vain.
+        """
         if made.bandwidth is None:
             raise AssertionError("a collection of random features has a bandwidth")
         query = self.query(where, made.bandwidth)
         unit = "m" if tiling.region.georeferenced else "cells"
-        measured: list[Measured] = []
-        for users, against in (
-            (None, "a server that knows the region only"),
-            (values, "a server that knows this map"),
-        ):
-            prior = prior_cells(tiling, where, users)
-            found = hiding(query, prior, jitter_m=self.jitter_m)
-            measured += hiding_facts(found, against, unit=unit, cell=prior.size[0])
-        return tuple(measured)
+        even = prior_cells(tiling, where)
+        servers = [("a server that knows the region only", even)]
+        if self.population:
+            known = population_cells(even, where, read_population(self.population), floor=FLOOR)
+            servers.append((f"a server that knows {Path(self.population).name}", known))
+        return tuple(
+            fact
+            for against, prior in servers
+            for fact in hiding_facts(
+                hiding(query, prior, jitter_m=self.jitter_m), against, unit=unit, cell=prior.size[0]
+            )
+        )
 
     @property
     def disclosure(self) -> Disclosure:

@@ -107,8 +107,8 @@ def sum_of_kernels(
     return kernel_density_at(places, weights, where.places, kernel, bandwidth, threads=threads)
 
 
-def prior_cells(tiling: Tiling, where: MapPoints, users: FloatArray | None = None) -> PriorCells:
-    """A prior over equal boxes of the region: in proportion to ``users`` per cell; uniform without any."""
+def prior_cells(tiling: Tiling, where: MapPoints) -> PriorCells:
+    """The uniform prior over equal boxes of the region."""
     width, height = (high - low for low, high in zip(where.low, where.high, strict=True))
     side = max(width, height) / _PRIOR_SIDE
     columns, rows = max(1, round(width / side)), max(1, round(height / side))
@@ -119,11 +119,6 @@ def prior_cells(tiling: Tiling, where: MapPoints, users: FloatArray | None = Non
     places = np.stack([x.ravel(), y.ravel()])
     lon, lat = where.projection.unproject(places[0], places[1])
     inside = tiling.region.contains(lon, lat)
-    weight = inside.astype(np.float64)
-    if users is not None and users.sum() > 0:
-        cell = tiling.locate(lon, lat)
-        density = np.divide(users, where.area, out=np.zeros(users.size), where=where.area > 0)
-        found = np.where((cell >= 0) & inside, density[np.maximum(cell, 0)], 0.0)
-        weight = found if found.sum() > 0 else weight
-    kept = weight > 0
-    return PriorCells(places[:, kept], size, weight[kept] / weight.sum())
+    return PriorCells(
+        places[:, inside], size, np.full(np.count_nonzero(inside), 1 / np.count_nonzero(inside))
+    )

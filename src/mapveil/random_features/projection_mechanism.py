@@ -44,7 +44,8 @@ class Collected(NamedTuple):
     notes: tuple[str, ...] = ()
     assumptions: tuple[Assumption, ...] = ()  # beyond the mechanism's own
     bandwidth: float | None = None  # that was asked, metres
-    noise_floor: float = 0.0  # users per km² that chance puts anywhere, one standard error; 0: not known
+    noise_floor: float = 0.0  # users per km² to which chance reaches; 0: not known
+    drawn: bool = True  # whether the estimate is worth showing; the map is uniform otherwise
 
 
 def check_bandwidth(bandwidth_m: float, tiling: Tiling) -> None:
@@ -82,6 +83,12 @@ def non_negative(users: FloatArray, tiling: Tiling, negative: Negative) -> tuple
     return kept, (
         f"{said}; they are shown as 0, and all others lowered by {level:.3g} users to keep the total",
     )
+
+
+def uniform_users(devices: int, tiling: Tiling) -> FloatArray:
+    """So many users spread evenly over the region, shape (cells,)."""
+    area = np.where(inside_region(tiling), map_points(tiling).area, 0.0)
+    return np.asarray(devices * area / area.sum())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,9 +129,7 @@ class ProjectionMechanism(AnyMechanism):
             seeded=seeded,
         )
 
-    def measure(
-        self, values: FloatArray, tiling: Tiling, where: MapPoints, made: Collected
-    ) -> tuple[Measured, ...]:
+    def measure(self, tiling: Tiling, where: MapPoints, made: Collected) -> tuple[Measured, ...]:
         """The success of adversaries against the reports behind this map."""
         return ()
 
@@ -188,9 +193,11 @@ class ProjectionMechanism(AnyMechanism):
     ) -> DensityMap:
         """The map of an estimate, ``seeded`` where its reports can be repeated. Run by: the server."""
         tell = progress or (lambda step, done: None)
-        values, notes = non_negative(made.users, tiling, negative)
+        values, notes = non_negative(made.users, tiling, negative) if made.drawn else (None, ())
+        if values is None:
+            values = uniform_users(made.devices, tiling)
         tell("measure what a server could learn", 0.0)
-        measured = self.measure(values, tiling, map_points(tiling), made) if made.devices else ()
+        measured = self.measure(tiling, map_points(tiling), made) if made.devices else ()
         tell("measure what a server could learn", 1.0)
         parameters = self.parameters()
         if made.bandwidth is not None:
@@ -203,5 +210,5 @@ class ProjectionMechanism(AnyMechanism):
             method=self.name,
             parameters=parameters,
             notes=(*hiding_warnings(measured), *made.notes, *notes),
-            noise_floor=made.noise_floor,
+            noise_floor=made.noise_floor if made.drawn else 0.0,
         )

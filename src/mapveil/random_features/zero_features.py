@@ -3,18 +3,15 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from mapveil.engines.contributions import count_users
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.privacy.claim import Assumes, Assumption, Disclosure, Measured, Quantity, Reveals
-from mapveil.random_features.map_points import MapPoints, inside_region, map_points, prior_cells
+from mapveil.random_features.map_points import MapPoints, prior_cells
 from mapveil.random_features.posterior import blind_error
-from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism
+from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism, uniform_users
 from mapveil.trust.queries import Progress
-from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
 
 
@@ -43,12 +40,9 @@ class ZeroFeatures(ProjectionMechanism):
         progress("count the devices", 0.0)
         devices = count_users(points, tiling)
         progress("count the devices", 1.0)
-        area = np.where(inside_region(tiling), map_points(tiling).area, 0.0)
-        return Collected(devices * area / area.sum(), devices)
+        return Collected(uniform_users(devices, tiling), devices)
 
-    def measure(
-        self, values: FloatArray, tiling: Tiling, where: MapPoints, made: Collected
-    ) -> tuple[Measured, ...]:
+    def measure(self, tiling: Tiling, where: MapPoints, made: Collected) -> tuple[Measured, ...]:
         """The error of a server that knows the region only."""
         unit = "m" if tiling.region.georeferenced else "cells"
         error = blind_error(prior_cells(tiling, where))

@@ -20,6 +20,7 @@ const SAME = 1e-6; // of a region's side
 const STRETCH = 1.5;
 const OPTIONS = [
   "bandwidth_m", "features", "kernel", "bandwidth_rule", "neighbours", "smoothing", "places", "jitter_m", "bands", "gamma",
+  "least_signal",
 ];
 
 /** Read a query; throws on anything that is none. */

@@ -35,7 +35,7 @@ _MAX_DEPTH: Final = 12
 
 _MIN_EPSILON: Final = Fraction(1, 1 << 20)
 _MAX_EPSILON: Final = Fraction(10_000)
-_SIMULATED_ONLY: Final = ("sample", "redraw")
+_SIMULATED_ONLY: Final = ("sample", "redraw", "population")
 _FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_\-\[\],]{0,39}")
 
 Trust = Literal["distributed", "local", "random-features"]
