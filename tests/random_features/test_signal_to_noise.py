@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,7 @@ def test_on_public_data_the_floor_parts_maps_from_chance() -> None:
         places = all_places(mv.read_points(DATA / f"{file}.parquet"), tiling)
         for users in sizes:
             mechanism, found = FourierKde(), []
-            signal = mechanism.predicted_signal(tiling, users)
+            signal, _ = mechanism.predicted_signal(tiling, users)
             h = mechanism.public_query(tiling, users).bandwidth[0]
             for seed in range(SEEDS):
                 sample = people(places, tiling, users, seed)
@@ -94,7 +95,7 @@ def test_chance_is_not_drawn(users: int) -> None:
     assert np.ptp(heat.per_km2()) < 1e-6 * heat.per_km2().max()
     assert heat.values.sum() == pytest.approx(users)
     assert heat.noise_floor == 0
-    warned = [note for note in heat.notes if "too few and the map is uniform" in note]
+    warned = [note for note in heat.notes if "the map is uniform" in note]
     assert len(warned) == 1
     assert warned[0].startswith("WARNING")
     drawn = FourierKde(least_signal=0).release(city, GRID, rng=1)
@@ -103,14 +104,14 @@ def test_chance_is_not_drawn(users: int) -> None:
 
 
 def test_the_prediction_reads_no_place_and_follows_its_formula() -> None:
-    once = FourierKde(bandwidth_m=150).predicted_signal(GRID, 1000)
-    assert FourierKde(bandwidth_m=150).predicted_signal(GRID, 4000) == pytest.approx(2 * once)
-    assert FourierKde(bandwidth_m=150, features=4).predicted_signal(GRID, 1000) == pytest.approx(2 * once)
-    assert FourierKde(bandwidth_m=75).predicted_signal(GRID, 1000) == pytest.approx(once / 4)
-    jittered = FourierKde(bandwidth_m=150, jitter_m=150).predicted_signal(GRID, 1000)
-    assert jittered == pytest.approx(once * 12 / 25)
-    needed = users_needed(once, 1000, LEAST_SIGNAL)
-    assert FourierKde(bandwidth_m=150).predicted_signal(GRID, needed) == pytest.approx(LEAST_SIGNAL, rel=1e-3)
+    plain = FourierKde(bandwidth_m=150)
+    once, said = plain.predicted_signal(GRID, 1000)
+    assert plain.predicted_signal(GRID, 4000)[0] == pytest.approx(2 * once)
+    for change, factor in (({"features": 4}, 2), ({"bandwidth_m": 75}, 1 / 4), ({"jitter_m": 150}, 12 / 25)):
+        assert replace(plain, **change).predicted_signal(GRID, 1000)[0] == pytest.approx(factor * once)
+    needed = users_needed(plain.public_query(GRID, 1), map_points(GRID).area.sum(), LEAST_SIGNAL)
+    assert f"about {needed:,} are needed" in said
+    assert plain.predicted_signal(GRID, needed)[0] == pytest.approx(LEAST_SIGNAL, rel=1e-3)
     with pytest.raises(ParameterError, match="least_signal"):
         FourierKde(least_signal=-1)
 

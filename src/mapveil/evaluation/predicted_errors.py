@@ -17,7 +17,6 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.random_features.fourier_kde import FourierKde
-from mapveil.random_features.signal_to_noise import users_needed
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.cells import Lattice
 from mapveil_client.epsilon import EpsilonLike
@@ -187,16 +186,10 @@ def plan(
 
 def _of_features(users: int, tiling: Tiling) -> str:
     """The predicted signal to noise of ``fourier-kde`` with its defaults, and whom it is for."""
-    mechanism = FourierKde()
     try:
-        signal = mechanism.predicted_signal(tiling, users)
+        return f"fourier-kde has {FourierKde().predicted_signal(tiling, users)[1]}"
     except (InputError, PromiseError) as error:
         return f"fourier-kde would not be answered: {error}"
-    said = f"fourier-kde has a predicted signal to noise of {signal:.2g} (floor {mechanism.least_signal:g})"
-    if signal < mechanism.least_signal:
-        needed = users_needed(signal, users, mechanism.least_signal)
-        return f"{said}: its map would be uniform. Take planar-laplace or secure sums; it needs about {needed:,} users"
-    return f"{said}; planar-laplace was better at every size tried"
 
 
 def _city_sums(users: int, tiling: Tiling, seed: int, trial: int) -> IntArray:

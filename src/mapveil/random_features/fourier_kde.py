@@ -199,9 +199,9 @@ class FourierKde(FourierParameters, ProjectionMechanism):
                 f"the random frequencies make a standard error of {error:.3g} {unit} everywhere, and by chance "
                 f"hot spots of up to about {floor:.3g}"
             )
-        signal = predicted_signal(query, area, made.devices, jitter_m=self.jitter_m)
+        signal, said = self._signal(query, area, made.devices)
         drawn = signal >= self.least_signal
-        notes.append(self._said_of(signal, made.devices, drawn=drawn))
+        notes.append(said if drawn else Note(f"{said}; the map is uniform", "warning"))
         if not self.population:
             notes.append(
                 "not measured: a server that knows where people are (option population=FILE: a raster of people from "
@@ -217,30 +217,30 @@ class FourierKde(FourierParameters, ProjectionMechanism):
             drawn,
         )
 
-    def _said_of(self, signal: float, devices: int, *, drawn: bool) -> str:
-        """The predicted signal to noise, and what follows from it."""
+    def _signal(self, query: Query, area: float, users: int) -> tuple[float, str]:
+        """The predicted signal to noise of a query to so many users, and its meaning in words."""
+        signal = predicted_signal(query, area, users, jitter_m=self.jitter_m)
         said = (
             f"signal to noise: the mean density is {signal:.2g} standard errors (floor {self.least_signal:g})"
         )
-        if drawn:
-            return said
-        needed = users_needed(signal, devices, self.least_signal)
-        return Note(
-            f"{said}; {devices:,} devices are too few and the map is uniform. About {needed:,} are needed at this "
-            "bandwidth; planar-laplace or secure sums need fewer",
-            "warning",
+        if signal >= self.least_signal:
+            return signal, f"{said}; planar-laplace was better at every size tried"
+        needed = users_needed(query, area, self.least_signal, jitter_m=self.jitter_m)
+        return signal, (
+            f"{said}; {users:,} users are too few: about {needed:,} are needed at this bandwidth, and planar-laplace "
+            "or secure sums need fewer"
         )
 
-    def predicted_signal(self, tiling: Tiling, users: int) -> float:
-        """The signal to noise of a collection from so many users. Run by: the server, before it asks anybody.
+    def predicted_signal(self, tiling: Tiling, users: int) -> tuple[float, str]:
+        """The signal to noise of a collection from so many users, and in words. Run by: the server, before it asks.
 
         Raises
         ------
         InputError, ParameterError, PromiseError
             As :meth:`public_query`.
         """
-        query, area = self.public_query(tiling, users), float(map_points(tiling).area.sum())
-        return predicted_signal(query, area, users, jitter_m=self.jitter_m)
+        area = float(map_points(tiling).area.sum())
+        return self._signal(self.public_query(tiling, users), area, users)
 
     def chosen_bandwidth(self, points: Points | Counts, tiling: Tiling, rng: Randomness) -> float:
         """The bandwidth of a release of these points, metres."""

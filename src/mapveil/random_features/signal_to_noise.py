@@ -38,9 +38,9 @@ def predicted_signal(query: Query, area: float, users: int, *, jitter_m: float =
     return math.sqrt(2 * query.features * users) * query.kernel_integral / area * kept
 
 
-def users_needed(signal: float, users: int, least: float) -> int:
+def users_needed(query: Query, area: float, least: float, *, jitter_m: float = 0.0) -> int:
     """The number of users at which the predicted signal reaches ``least``, at the same bandwidth."""
-    return math.ceil(users * (least / signal) ** 2)
+    return math.ceil((least / predicted_signal(query, area, 1, jitter_m=jitter_m)) ** 2)
 
 
 def highest_by_chance(query: Query, area: float) -> float:
