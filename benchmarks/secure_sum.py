@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
@@ -22,9 +23,12 @@ from mapveil.secure_sum.protocol_sum import ProtocolSum
 from mapveil.secure_sum.server import Server
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.masks import Cipher, Purpose, add_masks, agree, info, word_type
+from mapveil_client.secure_sum.messages import KEY_BYTES, largest
 from mapveil_client.secure_sum.round_parameters import RoundParameters, SumSettings
-from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
+from mapveil_client.secure_sum.states import sent_messages, server_phases
+from mapveil_client.secure_sum.vectors import Leaves, SparseVectors, packed_size
 
 LIMIT = 120.0
 BITS = 20
@@ -63,7 +67,7 @@ class Phases(NamedTuple):
     keys: float
     shares: float
     mask: float
-    answer: float
+    answer: float  # and, in an active round, its consent
     server: float
     unmask: float  # of that, the last step
 
@@ -77,14 +81,16 @@ def play(parameters: RoundParameters, dropped: int, seed: int) -> Phases:
     """Run one round in this process; the first ``dropped`` clients leave before their input."""
     generator = np.random.default_rng(seed)
     vectors = generator.integers(0, 100, (parameters.clients, min(parameters.length, 1_000)))
-    server = Server(parameters, Randomness(seed).words(32, np.uint8).tobytes())
+    rng = Randomness(seed)
+    server = Server(parameters, rng.words(32, np.uint8).tobytes())
     clients = []
     for i, row in enumerate(vectors):
         vector = np.resize(row, parameters.length)
-        clients.append(Client(parameters, i, vector, Randomness()))
+        identity = Identity.draw(rng) if parameters.signed else None
+        clients.append(Client(parameters, i, vector, Randomness(), identity=identity))
     outbox: dict[int, bytes] = {}
     spent, serving, unmasking = [], 0.0, 0.0
-    for phase in range(4):
+    for phase in range(len(server_phases(parameters.active))):
         answers, seconds = {}, 0.0
         for client in clients if phase < 2 else clients[dropped:]:
             start = time.process_time()
@@ -102,8 +108,8 @@ def play(parameters: RoundParameters, dropped: int, seed: int) -> Phases:
     wanted = np.resize(vectors[dropped:].sum(axis=0), parameters.length)
     if not np.array_equal(server.total, wanted.astype(np.uint64)):
         raise AssertionError("the sum is wrong")
-    keys, shares, mask, answering = spent
-    return Phases(keys, shares, mask, answering, serving, unmasking)
+    keys, shares, mask, *answering = spent
+    return Phases(keys, shares, mask, sum(answering), serving, unmasking)
 
 
 def parameters_of(
@@ -176,6 +182,41 @@ def long_vectors(length: int, neighbours: int, exchange: float, byte: float) -> 
     return rows
 
 
+def message_bytes(parameters: RoundParameters) -> int:
+    """Bytes that a client sends and receives at most, less its vector."""
+    kinds = itertools.chain(*sent_messages(parameters.active))
+    return sum(largest(parameters, kind) for kind in kinds) - packed_size(parameters.length, parameters.bits)
+
+
+def graph_of_nobodys_choice(clients: int, drawn: tuple[int, int], run: bool) -> list[Result]:
+    """An active round beside one of the graph that sufficed while the server drew it: ``drawn``, its k and t.
+
+    Bytes of the latter are those of today's messages less the roster's list.
+    """
+    settings = SumSettings(
+        length=1_254, bits=BITS, corrupt=Fraction(1, 20), dropout=Fraction(1, 20), round_id=b"b", active=True
+    )
+    ours = settings.parameters(clients)
+    theirs = replace(ours, neighbours=drawn[0], threshold=drawn[1])
+    name, peer = f"active secure sum, n = {clients:,}", "where the server drew the graph"
+    listed = KEY_BYTES * clients
+    rows = [
+        line(f"{name}: neighbours", ours.neighbours, "", peer, theirs.neighbours),
+        line(f"{name}: threshold", ours.threshold, "", peer, theirs.threshold),
+        line(
+            f"{name}: a client's messages but for its vector",
+            1e-3 * message_bytes(ours),
+            "kB",
+            peer,
+            1e-3 * (message_bytes(theirs) - listed),
+        ),
+    ]
+    if run:
+        found, before = (play(each, clients // 20, 5).client for each in (ours, theirs))
+        rows.append(line(f"{name}: a client", 1e3 * found, "ms", f"{peer} (its k and t)", 1e3 * before))
+    return rows
+
+
 def shard(clients: int, active: bool) -> Result:
     """A whole shard on two processes, wall-clock."""
     generator = np.random.default_rng(3)
@@ -243,4 +284,6 @@ def run(context: Context) -> list[Result]:
     ]
     if context.flower:
         rows += beside_flower(context.flower, 100 if small else 1_000, 2 if small else 12)
+    rows += graph_of_nobodys_choice(10_000, (100, 73), run=False)
+    rows += graph_of_nobodys_choice(1_000, (80, 59), run=not small)
     return [*rows, shard(300 if small else 10_000, active=False), shard(300 if small else 2_000, active=True)]
