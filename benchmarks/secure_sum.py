@@ -25,7 +25,7 @@ from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.masks import Cipher, Purpose, add_masks, agree, info, word_type
-from mapveil_client.secure_sum.messages import KEY_BYTES, largest
+from mapveil_client.secure_sum.messages import LISTED_BYTES, largest
 from mapveil_client.secure_sum.round_parameters import RoundParameters, SumSettings
 from mapveil_client.secure_sum.states import sent_messages, server_phases
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors, packed_size
@@ -199,7 +199,7 @@ def graph_of_nobodys_choice(clients: int, drawn: tuple[int, int], run: bool) -> 
     ours = settings.parameters(clients)
     theirs = replace(ours, neighbours=drawn[0], threshold=drawn[1])
     name, peer = f"active secure sum, n = {clients:,}", "where the server drew the graph"
-    listed = KEY_BYTES * clients
+    listed = LISTED_BYTES * clients
     rows = [
         line(f"{name}: neighbours", ours.neighbours, "", peer, theirs.neighbours),
         line(f"{name}: threshold", ours.threshold, "", peer, theirs.threshold),

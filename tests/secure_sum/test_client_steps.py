@@ -56,18 +56,18 @@ def test_the_roster_of_an_active_round_is_every_clients_own(local_round, active)
     made.close()
     client, data = made.clients[0], made.outbox[0]
     graph, present, keys = fields(data)
-    assert graph[32 + 4 * 32 : 32 + 5 * 32] == bytes(32)
+    assert graph[32 + 4 * 24 : 32 + 5 * 24] == bytes(24)
 
     def lists(entry: int, part: bytes, at: int = 0) -> bytes:
-        start = 32 + entry * 32 + at
+        start = 32 + entry * 24 + at
         return with_fields(active, data, graph[:start] + part + graph[start + len(part) :], present, keys)
 
-    for at in (0, 16):
-        refuses(client, lists(0, bytes(16), at), "other keys of client 0 than")
-        refuses(client, lists(2, bytes(16), at), "other keys of client")
-    refuses(client, lists(4, bytes(31) + b"\x01"), "other keys of client")
-    refuses(client, lists(2, graph[32 + 3 * 32 :][:16]), "lists one identity twice")
-    refuses(client, with_fields(active, data, graph[:-32], present, keys), "graph of 192 bytes")
+    for at in (0, 8):
+        refuses(client, lists(0, b"\x01" * 8, at), "other keys of client 0 than")
+        refuses(client, lists(2, b"\x01" * 8, at), "other keys of client")
+    refuses(client, lists(4, bytes(23) + b"\x01"), "other keys of client")
+    refuses(client, lists(2, graph[32 + 3 * 24 :][:8]), "lists one identity twice")
+    refuses(client, with_fields(active, data, graph[:-24], present, keys), "graph of 152 bytes")
     few = write_set(np.array([1, 1, 1, 0, 0], dtype=np.bool_))
     refuses(client, with_fields(active, data, graph, few, keys[: 3 * 160]), "other keys of client")
 

@@ -47,6 +47,8 @@ def test_the_numbers_of_the_purposes_are_for_ever():
         "SEED_COMMITMENT": 6,
         "GRAPH": 7,
         "SURVIVOR_SET": 8,
+        "ROSTER": 9,
+        "LISTED": 10,
     }
 
 

@@ -28,6 +28,7 @@ from mapveil_client.secure_sum.keys import (
     Enrolled,
     draw_graph_seed,
     key_statement,
+    list_clients,
     signed_by,
     survivor_statement,
 )
@@ -224,7 +225,7 @@ class Server:
     def _close(self) -> Outbox:
         state, n = self._state, self.parameters.clients
         if state is ServerState.KEYS:
-            listed = messages.commit_roster(self._keys).tobytes() if self.parameters.active else b""
+            listed = list_clients(self.parameters, self._keys).tobytes() if self.parameters.active else b""
             self._graph = self._graph_seed + listed
             seed = draw_graph_seed(self.parameters, self._graph)
             self._ring = make_ring(n, self.parameters.neighbours, seed)

@@ -22,6 +22,7 @@ from mapveil_client.secure_sum.keys import (
     Identity,
     draw_graph_seed,
     key_statement,
+    list_clients,
     pair_key,
     pair_mask_sign,
     sealing_key,
@@ -41,7 +42,6 @@ from mapveil_client.secure_sum.messages import (
     SHARE_BYTES,
     SIGNATURE,
     SIGNATURE_BYTES,
-    commit_roster,
     read_roster,
     read_set,
     roster_entry_bytes,
@@ -175,15 +175,17 @@ class ClientSteps:
         """Draw two key pairs and the seed of the client's own mask; send the public keys."""
         drawn = self.rng.words(3 * KEY_BYTES, np.uint8).tobytes()
         mask_private, seal_private = drawn[MASK_KEY], drawn[SEAL_KEY]
-        keys = b"".join(
-            _read_private(key).public_key().public_bytes_raw() for key in (mask_private, seal_private)
-        )
+        memory = Memory(mask_private=mask_private, seal_private=seal_private, seed=drawn[2 * KEY_BYTES :])
+        return Outcome(memory, (self._own_keys(memory),))
+
+    def _own_keys(self, memory: Memory) -> bytes:
+        """What this client advertises."""
+        private = (memory.mask_private, memory.seal_private)
+        keys = b"".join(_read_private(key).public_key().public_bytes_raw() for key in private)
         if self.identity is not None:
-            keys += self.identity.public + self.identity.sign(
-                key_statement(self.parameters, self.client, keys)
-            )
-        seed = drawn[2 * KEY_BYTES :]
-        return Outcome(Memory(mask_private=mask_private, seal_private=seal_private, seed=seed), (keys,))
+            signature = self.identity.sign(key_statement(self.parameters, self.client, keys))
+            keys += self.identity.public + signature
+        return keys
 
     def share(self, memory: Memory, graph: bytes, present: bytes, keys: bytes) -> Outcome:
         """Seal to each neighbour its shares of the seed and of the mask key."""
@@ -196,7 +198,7 @@ class ClientSteps:
         slots = [int(slot) for slot in np.flatnonzero(there)]
         private = [_read_private(key) for key in (memory.mask_private, memory.seal_private)]
         if p.active:
-            self._check_roster(graph, private[0].public_key().public_bytes_raw(), peers, entries)
+            self._check_roster(graph, self._own_keys(memory), peers, entries)
         if p.signed:
             for slot in slots:
                 self._check_keys(peers[slot], entries[slot].tobytes())
@@ -231,15 +233,13 @@ class ClientSteps:
         return Outcome(kept, (b"".join(boxes),))
 
     def _check_roster(
-        self, graph: bytes, mask_key: bytes, peers: list[int], entries: npt.NDArray[np.uint8]
+        self, graph: bytes, own: bytes, peers: list[int], entries: npt.NDArray[np.uint8]
     ) -> None:
         """Refuse a roster whose hash this device did not help to fix, or other neighbours' keys than it lists."""
         listed, advertised = read_roster(graph)
-        own = np.zeros((1, entries.shape[1]), dtype=np.uint8)
-        own[0, MASK_KEY] = np.frombuffer(mask_key, dtype=np.uint8)
-        own[0, IDENTITY] = np.frombuffer(self._signer.public, dtype=np.uint8)
         around = [self.client, *peers]
-        other = np.any(listed[around] != commit_roster(np.concatenate([own, entries])), axis=1)
+        rows = np.concatenate([np.frombuffer(own, dtype=np.uint8)[None], entries])
+        other = np.any(listed[around] != list_clients(self.parameters, rows), axis=1)
         if np.any(other):
             peer = around[int(np.argmax(other))]
             raise PeerFault(f"the server's roster lists other keys of client {peer} than that client's own")

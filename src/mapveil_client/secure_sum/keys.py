@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -30,6 +31,7 @@ from mapveil_client.arrays import BoolArray
 from mapveil_client.errors import InputError, Secret
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.masks import Purpose, agree, info
+from mapveil_client.secure_sum.messages import LISTED_BYTES, PRINT
 from mapveil_client.secure_sum.round_parameters import RoundParameters
 
 
@@ -67,11 +69,30 @@ def pair_key(
     return agree(private, public, _named(parameters, purpose, graph_seed, *pair))
 
 
+def list_clients(parameters: RoundParameters, keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """List the clients that advertised ``keys``, shape (m, entry), for an active round's roster. Run by: both sides.
+
+    The start of each identity shows that no device stands in the list twice. The hash holds the fresh mask key, so that
+    nobody can hash the list before the round, and all that speaks for the identity, so that nobody can add it later.
+
+    Returns
+    -------
+    ndarray of uint8, shape (m, 24)
+        Zero for clients that advertised nothing.
+    """
+    listed = np.zeros((len(keys), LISTED_BYTES), dtype=np.uint8)
+    for client in np.flatnonzero(keys.any(axis=1)):
+        row = keys[client].tobytes()
+        digest = hashlib.sha256(_named(parameters, Purpose.LISTED, row)).digest()
+        listed[client] = np.frombuffer((row[PRINT] + digest)[:LISTED_BYTES], dtype=np.uint8)
+    return listed
+
+
 def draw_graph_seed(parameters: RoundParameters, graph: bytes) -> bytes:
     """The seed of the neighbour graph, 32 bytes, from the field ``graph`` of the roster. Run by: both sides.
 
     Where the server follows the protocol, ``graph`` is the seed. In an active round it also lists everybody who
-    advertised (:func:`mapveil_client.secure_sum.messages.commit_roster`), and the seed is its hash.
+    advertised (:func:`list_clients`), and the seed is its hash.
     """
     return hashlib.sha256(_named(parameters, Purpose.ROSTER, graph)).digest() if parameters.active else graph
 

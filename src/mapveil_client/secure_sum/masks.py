@@ -58,7 +58,8 @@ class Purpose(IntEnum):
     SEED_COMMITMENT = 6  # hash that binds a client to its self-mask seed
     GRAPH = 7  # stream that orders the clients around the ring
     SURVIVOR_SET = 8  # hash of the clients that are in the sum
-    ROSTER = 9  # hash of all that advertised: the seed of an active round's graph
+    ROSTER = 9  # hash of the list of all clients: the seed of an active round's graph
+    LISTED = 10  # hash of what one client advertised
 
 
 def info(purpose: Purpose, round_id: bytes, context: bytes, *parts: bytes) -> bytes:

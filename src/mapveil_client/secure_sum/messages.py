@@ -42,9 +42,11 @@ IDENTITY = slice(2 * KEY_BYTES, 3 * KEY_BYTES)
 SIGNATURE = slice(3 * KEY_BYTES, 3 * KEY_BYTES + SIGNATURE_BYTES)
 """Where each part of a client's keys stands; the last two in a signed round only."""
 
-_PRINT_BYTES = KEY_BYTES // 2
-"""Of an identity, and of a mask key: another key with this beginning takes 2^128 attempts to find."""
+_PRINT_BYTES = 8
 PRINT = slice(IDENTITY.start, IDENTITY.start + _PRINT_BYTES)
+"""Start of an identity, which tells one device from another: two honest ones share it once in 2^37 rounds of 10,000."""
+LISTED_BYTES = _PRINT_BYTES + 16
+"""What the roster's list says of one client: that start, and the start of a hash of everything it advertised."""
 
 
 class Field(NamedTuple):
@@ -72,7 +74,7 @@ def _set(name: str, members: Callable[[RoundParameters], int]) -> Field:
 LAYOUTS: dict[Message, tuple[Field, ...]] = {
     Message.ADVERTISE: (Field("keys", roster_entry_bytes),),
     Message.ROSTER: (
-        Field("graph", lambda _: KEY_BYTES, lambda parameters: 1 + parameters.clients * parameters.active),
+        Field("graph", lambda _: 8, lambda p: (KEY_BYTES + LISTED_BYTES * p.clients * p.active) // 8),
         _set("present", _neighbours),
         Field("keys", roster_entry_bytes, _neighbours, exact=False),
     ),
@@ -166,29 +168,15 @@ def decode(
     return message, checked
 
 
-def commit_roster(keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """List the clients that advertised ``keys``, shape (m, 160): 16 bytes of the identity and 16 of the mask key.
-
-    The identities show that no device stands in the list twice. The mask keys are fresh, so that nobody can hash the
-    list before the round.
-
-    Returns
-    -------
-    ndarray of uint8, shape (m, 32)
-        Zero for clients that advertised nothing.
-    """
-    return np.concatenate([keys[:, PRINT], keys[:, :_PRINT_BYTES]], axis=1)
-
-
 def read_roster(graph: bytes) -> tuple[npt.NDArray[np.uint8], BoolArray]:
-    """Read the list of an active round's ``graph``: shape (n, 32), and the clients that advertised, shape (n,).
+    """Read the list of an active round's ``graph``: shape (n, 24), and the clients that advertised, shape (n,).
 
     Raises
     ------
     PeerFault
         One identity stands in it twice.
     """
-    listed = np.frombuffer(graph, dtype=np.uint8).reshape(-1, KEY_BYTES)[1:]
+    listed = np.frombuffer(graph[KEY_BYTES:], dtype=np.uint8).reshape(-1, LISTED_BYTES)
     identities = np.ascontiguousarray(listed[:, :_PRINT_BYTES])
     present: BoolArray = np.count_nonzero(identities, axis=1) > 0
     if np.unique(identities[present], axis=0).shape[0] < int(np.count_nonzero(present)):
