@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -139,19 +140,28 @@ class DeviceMemory(Secret):
         File of the memory; without one it lives as long as the process.
     """
 
-    def __init__(self, seed: bytes, vault: Vault | None = None) -> None:
+    def __init__(
+        self, seed: bytes, vault: Vault | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
         self._seed, self._vault = seed, vault
         self.identity = Identity(seed)  # signs its requests, keys and consents
         self.device: int | None = None  # number at the collector, once enrolled
-        self.account = Account()
+        self.account = Account(clock=clock)
         self.parts: dict[str, Part] = {}  # by collection
         self.frequencies: KeptFrequencies | None = None  # of its random Fourier features
         self.refused: dict[str, str] = {}  # reasons by collection, the last 1000; others are judged once more
         self.log = DeviceLog()
 
     @classmethod
-    def open(cls, vault: Vault | None = None, rng: Randomness | None = None) -> DeviceMemory:
+    def open(
+        cls,
+        vault: Vault | None = None,
+        rng: Randomness | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> DeviceMemory:
         """Read the vault; draw an identity, and save it, only where there is no file at all.
+
+        ``clock`` tells the seconds since 1970, for budgets that renew.
 
         Raises
         ------
@@ -160,9 +170,9 @@ class DeviceMemory(Secret):
         """
         content = None if vault is None else vault.read()
         if content is not None:
-            return cls._read(content, vault)
+            return cls._read(content, vault, clock)
         stream = Randomness() if rng is None else rng
-        made = cls(stream.words(_SEED_BYTES, np.uint8).tobytes(), vault)
+        made = cls(stream.words(_SEED_BYTES, np.uint8).tobytes(), vault, clock)
         made.save()
         return made
 
@@ -203,14 +213,14 @@ class DeviceMemory(Secret):
         return json.dumps(record, separators=(",", ":")).encode()
 
     @classmethod
-    def _read(cls, content: bytes, vault: Vault | None) -> DeviceMemory:
+    def _read(cls, content: bytes, vault: Vault | None, clock: Callable[[], float]) -> DeviceMemory:
         try:
             record = json.loads(content)
             if record["version"] != _VERSION:
                 raise ValueError("another version")
-            made = cls(bytes.fromhex(record["seed"]), vault)
+            made = cls(bytes.fromhex(record["seed"]), vault, clock)
             made.device = record["device"]
-            made.account = Account.from_record(record["account"])
+            made.account = Account.from_record(record["account"], clock)
             made.parts = {name: Part.from_record(part) for name, part in record["parts"].items()}
             kept = record["frequencies"]
             made.frequencies = None if kept is None else KeptFrequencies.from_record(kept)

@@ -88,9 +88,7 @@ class Participation:
         reason = self.policy.refusal(self.terms) or self._refusal_of_features()
         if reason is None and self.terms.epsilon is not None:
             try:
-                self.memory.account.grant(
-                    self.collection, self.terms.epsilon, lifetime=self.policy.lifetime_epsilon
-                )
+                self.memory.account.grant(self.collection, self.terms.epsilon, budget=self.policy.budget)
             except BudgetExceeded as error:
                 reason = str(error)
         if reason is not None:
@@ -311,14 +309,14 @@ class Participation:
         try:
             if epsilon is None:
                 raise BudgetExceeded("the collection names no epsilon")
-            self.memory.account.check(self.collection, number, epsilon, lifetime=self.policy.lifetime_epsilon)
+            self.memory.account.check(self.collection, number, epsilon, budget=self.policy.budget)
         except BudgetExceeded as error:
             raise self._leave(str(error)) from None
         return epsilon
 
     def _charge(self, number: int, epsilon: Fraction | None) -> None:
         charge = self._check_charge(number, epsilon)
-        self.memory.account.charge(self.collection, number, charge, lifetime=self.policy.lifetime_epsilon)
+        self.memory.account.charge(self.collection, number, charge, budget=self.policy.budget)
         what = f"round {number}" if number else "its report"
         self.memory.log.add("charged", f"epsilon {float(charge):.6g} for {what}", self.collection)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.contribution import sensitivity
+from mapveil_client.device_account import Budget
 from mapveil_client.epsilon import keeps
 from mapveil_client.errors import Checked, InputError, MapveilError, one_line
 from mapveil_client.method_parameters import LABELLED, SumParameters
@@ -22,6 +23,7 @@ from mapveil_client.randomness.noise_shares import check_round, own_epsilon, sha
 from mapveil_client.terms import TRUSTS, CollectionTerms
 
 _MOST_UNITS: Final = 1 << 40
+_LIFETIME: Final = Budget(Fraction(4))
 _SAME: Final = 1e-6
 _THOUSANDTH: Final = Fraction(1, 1000)
 _CHUNK: Final = 1 << 18
@@ -35,8 +37,8 @@ class DevicePolicy(Checked):
 
     Parameters
     ----------
-    lifetime_epsilon : Fraction
-        Total cost of all answers of this device, ever.
+    budget : Budget
+        Total cost of all answers of this device, ever or per period.
     most_per_collection : Fraction
         Largest cost of one collection.
     least_shard : int
@@ -69,7 +71,7 @@ class DevicePolicy(Checked):
     # over all collections, and by e^2 = 7.4 in one. A shard of 20 with a twentieth corrupt is the smallest in which the
     # noise is provisioned for one corrupt device; a quarter dropping out makes the variance 1 / (1 - 1/4 - 1/20) = 1.43
     # times as large where none does.
-    lifetime_epsilon: Fraction = Fraction(4)
+    budget: Budget = _LIFETIME
     most_per_collection: Fraction = Fraction(2)
     least_shard: int = 20
     least_corrupt: Fraction = Fraction(1, 20)
@@ -84,8 +86,7 @@ class DevicePolicy(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("lifetime_epsilon", "most_per_collection"):
-            self._check(getattr(self, name) > 0, name, "above 0")
+        self._check(self.most_per_collection > 0, "most_per_collection", "above 0")
         for name in ("least_corrupt", "most_dropout"):
             self._check(0 <= getattr(self, name) < 1, name, "a fraction from 0 to below 1")
         for name, least in (("least_shard", 3), ("most_cells", 1), ("most_length", 1)):

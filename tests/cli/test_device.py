@@ -65,7 +65,7 @@ def test_a_table_answers_a_collection(mapveil, live: Live, people: Path, tmp_pat
             live.url,
             "--collection",
             again,
-            "--lifetime-epsilon",
+            "--budget",
             "3/2",
         ),
         *("--state", tmp_path / "fleet", "--key-file", tmp_path / "key"),
@@ -95,7 +95,7 @@ def test_an_aborted_collection_is_exit_1(mapveil, live: Live, people: Path) -> N
         (("--drop", "1"), 2, "drop must be"),
         (("--collection", "x"), 2, "32 hexadecimal digits"),
         (("--state", "."), 2, "go together"),
-        (("--lifetime-epsilon", "0"), 2, "--lifetime-epsilon"),
+        (("--budget", "0"), 2, "a budget must be an epsilon"),
         (("--least-shard", "2"), 2, "least_shard must be"),
         (
             ("--server", "http://127.0.0.1:9", "--patience", "0.2"),

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from mapveil.collector.fleet.fleet_summary import FleetSummary
 from mapveil_client.connection import Traffic
+from mapveil_client.device_account import Budget
 from mapveil_client.memory import DeviceMemory, Part
 from mapveil_client.randomness.random import Randomness
 
@@ -22,8 +23,8 @@ def device(index: int, state: str | None, reason: str = "", epsilon: int = 0) ->
         memory.parts[HERE] = Part("c" * 64, state=state, reason=reason)
     memory.refused[ELSEWHERE] = "not asked about"
     if epsilon:
-        memory.account.grant(HERE, Fraction(epsilon), lifetime=Fraction(9))
-        memory.account.charge(HERE, 1, Fraction(epsilon), lifetime=Fraction(9))
+        memory.account.grant(HERE, Fraction(epsilon), budget=Budget(Fraction(9)))
+        memory.account.charge(HERE, 1, Fraction(epsilon), budget=Budget(Fraction(9)))
     return SimpleNamespace(memory=memory, traffic=Traffic(up=10 * index, down=index))
 
 

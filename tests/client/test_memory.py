@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mapveil_client.device_account import Budget
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.memory import DeviceMemory, Part
 from mapveil_client.random_features.feature_policy import Policy
@@ -27,8 +28,8 @@ QUERY = Query((150.0, 150.0), (0.0, 0.0), (12_000.0, 12_000.0))
 def filled(vault: Vault) -> DeviceMemory:
     memory = DeviceMemory.open(vault)
     memory.device = 17
-    memory.account.grant("a" * 32, Fraction(1, 3), lifetime=Fraction(1))
-    memory.account.charge("a" * 32, 1, Fraction(1, 7), lifetime=Fraction(1))
+    memory.account.grant("a" * 32, Fraction(1, 3), budget=Budget(Fraction(1)))
+    memory.account.charge("a" * 32, 1, Fraction(1, 7), budget=Budget(Fraction(1)))
     memory.parts["a" * 32] = Part("b" * 64, round=1, phase="inputs", answer=b"\x00\xff", machine=b"machine")
     memory.frequencies = KeptFrequencies.draw(POLICY, QUERY, 25.0, Randomness(3))
     memory.refused["c" * 32] = "too dear"

@@ -13,6 +13,7 @@ from mapveil.geo.region import Region
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.random_features.map_points import map_points
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms
+from mapveil_client.device_account import Budget
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import MapveilError
 from mapveil_client.local.message import read_reports
@@ -132,7 +133,7 @@ def test_no_policy_and_no_lifetime_is_exceeded_whatever_is_asked(
     new_terms, new_device, new_announcement
 ) -> None:
     memory = DeviceMemory.open(rng=Randomness(1))
-    policy = DevicePolicy(lifetime_epsilon=Fraction(3, 2))
+    policy = DevicePolicy(budget=Budget(Fraction(3, 2)))
     for index in range(6):
         terms = new_terms(identifier=f"{index:032x}", trust="local", method="grr", epsilon=Fraction(1, 2))
         device = new_device(terms, memory=memory, policy=policy, joined=False)
@@ -148,14 +149,14 @@ def test_no_policy_and_no_lifetime_is_exceeded_whatever_is_asked(
 def test_a_budget_that_was_lowered_since_is_kept(new_terms, new_shard) -> None:
     shard = new_shard(new_terms()).until("inputs")
     device = shard.devices[0]
-    device.policy = DevicePolicy(lifetime_epsilon=Fraction(1, 2))
+    device.policy = DevicePolicy(budget=Budget(Fraction(1, 2)))
     refusing(device, lambda: shard.message(0), "lifetime")
     assert spent(device) == 0
 
 
 def test_what_a_running_collection_was_granted_nobody_else_gets(new_terms, new_device) -> None:
     memory = DeviceMemory.open(rng=Randomness(1))
-    policy = DevicePolicy(lifetime_epsilon=Fraction(2), most_per_collection=Fraction(2))
+    policy = DevicePolicy(budget=Budget(Fraction(2)), most_per_collection=Fraction(2))
     first = new_device(new_terms(epsilon=Fraction(3, 2)), memory=memory, policy=policy)
     second = new_device(new_terms(identifier="b" * 32), memory=memory, policy=policy, joined=False)
     with pytest.raises(DeviceRefusal, match=r"0\.5 \(left of 2"):

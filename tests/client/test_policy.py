@@ -127,7 +127,6 @@ def test_a_round_of_reports_is_refused(new_terms, new_announcement) -> None:
 @pytest.mark.parametrize(
     "rule",
     [
-        {"lifetime_epsilon": Fraction(0)},
         {"most_own_epsilon": 0.0},
         {"most_per_collection": Fraction(-1)},
         {"least_shard": 2},

@@ -9,6 +9,7 @@ import click
 
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import Parsed, table_source
+from mapveil_client.device_account import Budget
 from mapveil_client.epsilon import as_epsilon
 from mapveil_client.errors import InputError
 
@@ -57,8 +58,8 @@ def _epsilon_of(flag: str) -> Parsed:
 @click.option(
     "--seed", type=int, help="Choose who drops out and who is slow; nothing private is ever seeded."
 )
-@click.option("--lifetime-epsilon", type=_epsilon_of("--lifetime-epsilon"), default="4", show_default=True,
-              metavar="EPSILON", help="Budget of all answers of a device together.")  # fmt: skip
+@click.option("--budget", type=Parsed("budget", Budget.parse), default="4", show_default=True, metavar="BUDGET",
+              help="Epsilon of all answers of a device together: ever, or such as '4 per 30 days'.")  # fmt: skip
 @click.option("--most-per-collection", type=_epsilon_of("--most-per-collection"), default="2", show_default=True,
               metavar="EPSILON", help="Maximum epsilon of one collection.")  # fmt: skip
 @click.option("--least-shard", type=int, default=20, show_default=True, metavar="DEVICES",
@@ -93,7 +94,7 @@ def command(
     drop: float,
     slow: tuple[float, float],
     seed: int | None,
-    lifetime_epsilon: Fraction,
+    budget: Budget,
     most_per_collection: Fraction,
     least_shard: int,
     passive_too: bool,
@@ -123,8 +124,8 @@ def command(
         raise InputError("--state and --key-file go together")
     lapses = Lapses(drop=drop, slow=slow[0], slow_s=slow[1], seed=seed)
     policy = DevicePolicy(
-        lifetime_epsilon=lifetime_epsilon,
-        most_per_collection=min(most_per_collection, lifetime_epsilon),
+        budget=budget,
+        most_per_collection=min(most_per_collection, budget.epsilon),
         least_shard=least_shard,
         active_only=not passive_too,
     )

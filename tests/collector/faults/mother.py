@@ -38,11 +38,12 @@ def fleet(given: dict[str, Any]) -> None:
     """Answer one collection with devices that allow a large epsilon, so that hardly any noise is in the sums."""
     from mapveil.collector.fleet.fleet import Fleet
     from mapveil.collector.fleet.lapses import Lapses
+    from mapveil_client.device_account import Budget
     from mapveil_client.device_locations import Whereabouts
     from mapveil_client.policy import DevicePolicy
 
     policy = DevicePolicy(
-        lifetime_epsilon=Fraction(10**6),
+        budget=Budget(Fraction(10**6)),
         most_per_collection=Fraction(10**6),
         least_shard=3,
         least_corrupt=Fraction(0),
