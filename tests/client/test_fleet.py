@@ -109,7 +109,12 @@ def test_local_reports_of_a_fleet_become_a_map(live: Live) -> None:
 
 def test_projections_of_a_fleet_become_a_map(live: Live) -> None:
     collection = live.open(
-        trust="random-features", method="fourier-kde", tiling="quadtree:4", devices=300, minimum=100
+        trust="random-features",
+        method="fourier-kde",
+        tiling="quadtree:4",
+        devices=300,
+        minimum=100,
+        options={"least_signal": 0},
     )
     cells = Quadtree(Region.from_bbox(*BOX), 4)
     lon, lat = cells.centres(np.array([37]))

@@ -15,7 +15,7 @@ CHECKS = Path(__file__).with_name("page_checks.js").read_text(encoding="utf-8")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 390, 360])
 def test_every_page_is_whole(collector: Any, pages: Any, finished: Any, scheme: str, width: int) -> None:
-    draft = collector.draft(title=f"A draft, {scheme} {width}", trust="random-features", devices=1000)
+    draft = collector.draft(title=f"A draft, {scheme} {width}", trust="random-features", devices=10_000)
     places = {
         "collections": ("/", "Collections"),
         "new": ("/new", "New collection"),

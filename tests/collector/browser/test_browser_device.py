@@ -27,7 +27,7 @@ def offered(collector: Any) -> dict[str, str]:
         trust: collector.open(title=f"By {trust}", trust=trust, tiling="quadtree:4", **common, **more)
         for trust, more in (
             ("local", {}),
-            ("random-features", {"options": {"bandwidth_m": 150}}),
+            ("random-features", {"options": {"bandwidth_m": 150, "least_signal": 0}}),
             ("distributed", {}),
         )
     }

@@ -234,7 +234,7 @@ def spec_of(trust, **changes):
         "epsilon": "2",
     }
     if trust == "random-features":
-        made.update(epsilon=None, tiling="grid:16x16")
+        made.update(epsilon=None, tiling="grid:16x16", options={"least_signal": 0})
     if trust == "distributed":
         made["options"] = {"shard_size": 12, "tolerated_dropout": 0.25, "corrupt": 0}
     return {**{key: value for key, value in made.items() if value is not None}, **changes}

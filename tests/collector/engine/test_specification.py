@@ -182,11 +182,22 @@ def test_a_collection_of_rounds_that_could_not_be_held_is_refused_before_anybody
         {"options": {"bandwidth_rule": "neighbours"}},
         {"options": {"bandwidth_m": 100_000}},
         {"options": {"bandwidth_m": 0.001}},
+        {"options": {"population": "people.npz"}},
     ],
 )
 def test_a_projection_that_devices_would_refuse_is_refused_before_they_are_asked(make_spec, changes):
     with pytest.raises(InputError):
         draft(make_spec("random-features", **changes))
+
+
+def test_a_projection_of_chance_is_refused_before_devices_are_asked(make_spec):
+    few = make_spec("random-features", options={}, devices=200)
+    with pytest.raises(
+        InputError, match=r"answer in vain: .* 200 users are too few: about [\d,]+ are needed"
+    ):
+        draft(few)
+    draft(few | {"options": {"least_signal": 0}})
+    draft(few | {"devices": 10_000})
 
 
 ANYTHING = st.recursive(

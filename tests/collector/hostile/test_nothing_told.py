@@ -36,7 +36,7 @@ DEVICES: Final = 20
 KINDS: Final[dict[str, dict[str, Any]]] = {
     "distributed": {"epsilon": "1", "method": "laplace", "tiling": "quadtree:3"},
     "local": {"epsilon": "1", "tiling": "quadtree:3"},
-    "random-features": {"tiling": "grid:64x64", "options": {"bandwidth_m": 400.0}},
+    "random-features": {"tiling": "grid:64x64", "options": {"bandwidth_m": 400.0, "least_signal": 0}},
 }
 
 

@@ -118,7 +118,7 @@ def test_a_device_that_signs_whatever_it_sends_breaks_nothing(
     kinds: dict[str, dict[str, Any]] = {
         "local": {},
         "distributed": {"options": {"shard_size": 12, "corrupt": 0}, "devices": 24, "minimum": 20},
-        "random-features": {"epsilon": None, "tiling": "grid:16x16"},
+        "random-features": {"epsilon": None, "tiling": "grid:16x16", "options": {"least_signal": 0}},
     }
     id = api.opened(**{"trust": trust, **kinds[trust]})
     phones = api.phones(25)

@@ -221,9 +221,15 @@ def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:
     if not isinstance(mechanism, FourierKde):
         return b""
     try:
-        return write_query(mechanism.public_query(tiling, devices))
+        signal, said = mechanism.predicted_signal(tiling, devices)
+        query = mechanism.public_query(tiling, devices)
     except PromiseError as error:
         raise InputError(f"devices would not answer: {error}") from None
+    if signal < mechanism.least_signal:
+        raise InputError(
+            f"devices would answer in vain: {said} (option least_signal=0 asks them nevertheless)"
+        )
+    return write_query(query)
 
 
 def _region(value: list[float] | BoxGeometry | BoxFeature) -> Region:
