@@ -59,7 +59,7 @@ export async function mountScene(record, { signal } = {}) {
     legend = el("canvas", { class: "legend", role: "img" }),
     hint = el("p", { class: "hint" }),
     below = el("p", { class: "swatch", hidden: true });
-  let selected = -1,
+  let selected = null,
     pinned = false,
     timer = null;
 
@@ -87,7 +87,7 @@ export async function mountScene(record, { signal } = {}) {
   const view = planeView({
     plane: planeOf(scene),
     label: `${record.title}. ${KEYS}, Enter reads the ${thing} in the middle.`,
-    paint: (pen, view) => drawn.paint(pen, view, selected),
+    paint: (pen, view) => drawn.paint(pen, view, selected ?? -1),
     read,
     resized: () => colour(),
     stamps,
