@@ -95,7 +95,26 @@ def test_the_promise_about_a_trip_is_said_to_be_one(mapveil: Callable, trips: Pa
     assert done.code == 0, done.err
     assert "trip-level, replace-one, (2, " in done.out
     assert "a user of ten trips has ten times the epsilon" in done.err
+    assert "not accounted: an account adds up epsilon per user, and this one is per trip" in done.out
     assert "nothing was spent" in mapveil("ledger").out
+    (tmp_path / "f.csv").unlink()
+    for flags in (("--dataset", "taxis"), ("--resume",)):
+        refused = mapveil(
+            "flows",
+            trips,
+            "--region",
+            BOX,
+            "--epsilon",
+            "2",
+            "--unit",
+            "trip",
+            *flags,
+            "-o",
+            tmp_path / "f.csv",
+        )
+        assert refused.code == 2
+        assert "unit trip is charged to no account" in refused.err
+        assert not (tmp_path / "f.csv").exists()
 
 
 def test_candidates_are_the_only_pairs(mapveil: Callable, trips: Path, tmp_path: Path) -> None:

@@ -51,7 +51,11 @@ def test_a_map_of_raw_measurements_promises_nothing(
     assert record["rmse_db"] < 6
     assert "NOT KNOWN TO BE PRIVATE: nothing says that the measurements were privatized" in done.err
     assert "taken from true measurements: it is NOT private" in done.err
-    assert out.exists()
+    assert record["provenance"]["function"] == "signal map"
+    assert record["provenance"]["columns"].keys() == {"lat", "lon", "rss"}
+    beside = Path(f"{out}-metadata.json")
+    assert record["outputs"] == [str(out), str(beside)]
+    assert str(phones.parent) not in beside.read_text()
 
 
 def test_a_map_of_privatized_measurements_carries_their_guarantee(

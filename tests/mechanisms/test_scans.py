@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +14,9 @@ import pytest
 import mapveil as mv
 from mapveil.geo.tables import StreamTable
 from mapveil.privacy.population import see
+from mapveil.random_features.fourier_kde import FourierKde
+from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil_client.errors import InputError
 
 REGION = mv.Region.from_bbox(139.4, 35.5, 139.9, 35.9)
 USERS = 3000
@@ -48,6 +54,26 @@ def test_a_local_collection_reads_its_table_once(tmp_path) -> None:
     counted = Counted()
     account = mv.Account.open("city", budget=20, ledger=tmp_path / "ledger.sqlite")
     mv.release(counted.points, "quadtree:3", epsilon=2, region=REGION, trust="local", account=account)
+    assert counted.readings == 1
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        mv.mechanisms.Multiscale(epsilon=2),
+        mv.mechanisms.Multiscale(epsilon=2, trust=SecureAggregation()),
+        mv.mechanisms.GeneralizedRandomizedResponse(epsilon=2),
+        FourierKde(bandwidth_m=400),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_mechanism_reads_its_table_once_and_checks_its_outputs_too(mechanism: Any, tmp_path: Path) -> None:
+    counted, cells = Counted(hostile=True), mv.Places([139.5, 139.6, 139.7], [35.6, 35.7, 35.8], REGION)
+    account = mv.Account.open("city", budget=20, ledger=tmp_path / "ledger.sqlite")
+    with pytest.raises(InputError, match="GeoTIFF holds a raster"):
+        mechanism.release(counted.points, cells, account=replace(account, outputs=(tmp_path / "m.tif",)))
+    assert (account.spent, counted.readings) == (0, 0)
+    mechanism.release(counted.points, mv.Quadtree(REGION, depth=3), account=account)
     assert counted.readings == 1
 
 

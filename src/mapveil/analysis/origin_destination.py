@@ -16,7 +16,7 @@ from mapveil.local.estimators.estimators import check_reports, estimate_distribu
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.maps.flow_map import FlowMap
-from mapveil.mechanisms.mechanism import charged_to, check_tiling
+from mapveil.mechanisms.mechanism import charged_to, check_outputs, check_tiling
 from mapveil.privacy.account import OWN, Account, charges_of
 from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit
 from mapveil.privacy.guarantee import Guarantee
@@ -287,7 +287,15 @@ class OriginDestination:
         randomizer = self.on(domain)
         check_reports(self.mechanism.estimator, randomizer)
         allowed = None if candidates is None else _candidates(domain, *candidates)
-        budget, account = self.mechanism.budget, account if self.unit == "user" else None
+        check_outputs(account, tiling)
+        if self.unit == "trip" and account is not None:
+            if account.name or account.resume or account.other_people:
+                raise ParameterError(
+                    "unit trip is charged to no account, which adds up epsilon per user: leave out the account's name "
+                    "(--dataset), resume (--resume) and other_people (--other-people)"
+                )
+            account = None
+        budget = self.mechanism.budget
         accepted, about = self.mechanism.accept_large_epsilon, self.parameters()
         charges = charges_of(
             account,

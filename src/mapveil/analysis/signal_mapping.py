@@ -1,6 +1,7 @@
 """Coverage maps from measurements of signal strength: means of cells, or a model's predictions."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +11,7 @@ from mapveil.geo.measurements import Measurements
 from mapveil.geo.parse_tiling import parse_tiling
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
+from mapveil.maps.provenance import Provenance
 from mapveil.maps.signal_map import SignalMap
 from mapveil.obfuscation.privatizers.privatizer import average_case
 from mapveil.privacy.claim import Reveals
@@ -92,22 +94,25 @@ def signal_map(
     if guarantee is None:
         guarantee = average_case(Reveals.UNDOCUMENTED())
     if chosen is None:
-        return SignalMap.from_measurements(
+        made = SignalMap.from_measurements(
             measurements, tiling, guarantee, least=1 if least is None else least, hole_dbm=hole_dbm
         )
-    centres = tiling.centres()
-    predicted = chosen.fit(measurements, rng=rng).at(centres.lat, centres.lon)
-    return SignalMap.from_prediction(
-        predicted.mean_dbm,
-        predicted.deviation_db,
-        measurements,
-        tiling,
-        guarantee,
-        chosen.name,
-        reach_m=reach_m,
-        hole_dbm=hole_dbm,
-        parameters={name: value for name, value in (options or {}).items() if value is not None},
-    )
+    else:
+        centres = tiling.centres()
+        predicted = chosen.fit(measurements, rng=rng).at(centres.lat, centres.lon)
+        made = SignalMap.from_prediction(
+            predicted.mean_dbm,
+            predicted.deviation_db,
+            measurements,
+            tiling,
+            guarantee,
+            chosen.name,
+            reach_m=reach_m,
+            hole_dbm=hole_dbm,
+            parameters={name: value for name, value in (options or {}).items() if value is not None},
+        )
+    columns = dict(zip(("lat", "lon", "rss"), measurements.names, strict=False))
+    return replace(made, provenance=Provenance(function="signal map", columns=columns))
 
 
 def _around(measurements: Measurements) -> Region:

@@ -65,9 +65,16 @@ def tiling_of(source: Points | Counts | Any, tiling: Tiling | None) -> Tiling:
     return tiling
 
 
+def check_outputs(account: Account | None, cells: Tiling | str) -> None:
+    """Refuse outputs whose format cannot hold the cells, or their specification where the region is not known yet."""
+    check_account(account)
+    for path in () if account is None else account.outputs:
+        check_fits(path, cells)
+
+
 @contextmanager
 def held_for(source: Any, cells: Tiling | str, account: Account | None) -> Iterator[Any]:
-    """Refuse outputs whose format cannot hold the cells; then hold a table as it is read once, and other data as is.
+    """Check the outputs (:func:`check_outputs`); then hold a table as it is read once, and other data as they are.
 
     Parameters
     ----------
@@ -83,9 +90,7 @@ def held_for(source: Any, cells: Tiling | str, account: Account | None) -> Itera
     InputError
         An output cannot hold the cells, or the table cannot be used.
     """
-    check_account(account)
-    for path in () if account is None else account.outputs:
-        check_fits(path, cells)
+    check_outputs(account, cells)
     if isinstance(source, Points):
         with source.held_once(check=False) as table:
             yield table

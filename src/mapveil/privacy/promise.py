@@ -309,10 +309,11 @@ def _account(claim: Claim) -> str:
             return "not accounted"
         return f"not accounted: an account adds up epsilon per user, and this one is per {claim.unit}"
     entries, name, before, after, budget = claim.account
-    text = f"ledger: {', '.join(entries)}" + (f" of account {name}" if name else "")
+    ids = ", ".join(entries)
     if before is None or after is None or budget is None:
-        return text
-    return f"{text}; {_share(before)} spent before, {_share(after)} after, of {_share(budget)}"
+        return f"{_share(claim.epsilon)} charged on each client, to its own account, as {ids}"
+    of = f" of account {name}" if name else ""
+    return f"ledger: {ids}{of}; {_share(before)} spent before, {_share(after)} after, of {_share(budget)}"
 
 
 def _disclosure(disclosure: Disclosure) -> tuple[str, str]:

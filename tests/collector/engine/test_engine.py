@@ -12,6 +12,7 @@ from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.results import guarantee_of
 from mapveil.maps.density_map import DensityMap
+from mapveil.maps.provenance import Provenance
 from mapveil.privacy.claim import AccountReference
 
 
@@ -47,6 +48,13 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
     plain = offer(terms).local.estimate(randomizer.tally(read_reports(bodies, randomizer)), randomizer)
     assert np.array_equal(heat.values, plain.values)
     assert heat.guarantee == replace(plain.guarantee, account=AccountReference((id,)))
+    assert (heat.provenance.function, heat.provenance.options) == ("collection", {"id": id})
+    assert heat.provenance.date == Provenance().date
+    assert heat.title == terms.title
+    assert (
+        "account",
+        f"2 charged on each client, to its own account, as {id}",
+    ) in heat.guarantee.promise.rows
     assert guarantee_of(terms, charged=False) == replace(plain.guarantee, account=None, shares=())
     assert np.array_equal(heat.error().upper, plain.error().upper)
 

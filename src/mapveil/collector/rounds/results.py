@@ -25,6 +25,7 @@ from mapveil.collector.store.schema import reports, results
 from mapveil.formats.read_map import read_map
 from mapveil.local.estimators.measurement import EstimatedUsers
 from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.maps.provenance import Provenance
 from mapveil.privacy.claim import AccountReference
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.queries import Query
@@ -74,7 +75,12 @@ def make_map(store: Store, collection: Collection) -> DensityMap:
     else:
         heat = _map_of_reports(store, terms)
     charged = heat.guarantee.epsilon is not None
-    return dataclasses.replace(heat, guarantee=_against(terms, heat.guarantee, charged=charged))
+    return dataclasses.replace(
+        heat,
+        guarantee=_against(terms, heat.guarantee, charged=charged),
+        provenance=Provenance(function="collection", options={"id": terms.identifier}),
+        title=terms.title,
+    )
 
 
 def _map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
