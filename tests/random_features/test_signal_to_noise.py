@@ -110,7 +110,12 @@ def test_the_prediction_reads_no_place_and_follows_its_formula() -> None:
     for change, factor in (({"features": 4}, 2), ({"bandwidth_m": 75}, 1 / 4), ({"jitter_m": 150}, 12 / 25)):
         assert replace(plain, **change).predicted_signal(GRID, 1000)[0] == pytest.approx(factor * once)
     needed = users_needed(plain.public_query(GRID, 1), map_points(GRID).area.sum(), LEAST_SIGNAL)
+    assert needed is not None
     assert f"about {needed:,} are needed" in said
+    for jitter_m in (1e9, 1e308):
+        blurred = replace(plain, jitter_m=jitter_m).predicted_signal(GRID, 1000)
+        assert blurred[0] < 1e-9
+        assert "no number is enough" in blurred[1]
     assert plain.predicted_signal(GRID, needed)[0] == pytest.approx(LEAST_SIGNAL, rel=1e-3)
     with pytest.raises(ParameterError, match="least_signal"):
         FourierKde(least_signal=-1)

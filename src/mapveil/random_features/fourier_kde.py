@@ -226,9 +226,10 @@ class FourierKde(FourierParameters, ProjectionMechanism):
         if signal >= self.least_signal:
             return signal, f"{said}; planar-laplace was better at every size tried"
         needed = users_needed(query, area, self.least_signal, jitter_m=self.jitter_m)
+        enough = "no number is enough" if needed is None else f"about {needed:,} are needed"
         return signal, (
-            f"{said}; {users:,} users are too few: about {needed:,} are needed at this bandwidth, and planar-laplace "
-            "or secure sums need fewer"
+            f"{said}; {users:,} users are too few: {enough} at this bandwidth, and planar-laplace or secure sums need "
+            "fewer"
         )
 
     def predicted_signal(self, tiling: Tiling, users: int) -> tuple[float, str]:

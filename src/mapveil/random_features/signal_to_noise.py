@@ -11,8 +11,11 @@ where it is :math:`z / S` times as dense as the mean, at z standard errors.
 """
 
 import math
+from typing import Final
 
 from mapveil_client.random_features.query import Query
+
+_MANKIND: Final = 1e10
 
 
 def predicted_signal(query: Query, area: float, users: int, *, jitter_m: float = 0.0) -> float:
@@ -38,9 +41,10 @@ def predicted_signal(query: Query, area: float, users: int, *, jitter_m: float =
     return math.sqrt(2 * query.features * users) * query.kernel_integral / area * kept
 
 
-def users_needed(query: Query, area: float, least: float, *, jitter_m: float = 0.0) -> int:
-    """The number of users at which the predicted signal reaches ``least``, at the same bandwidth."""
-    return math.ceil((least / predicted_signal(query, area, 1, jitter_m=jitter_m)) ** 2)
+def users_needed(query: Query, area: float, least: float, *, jitter_m: float = 0.0) -> int | None:
+    """The number of users at which the predicted signal reaches ``least``; None where that is beyond mankind."""
+    one = predicted_signal(query, area, 1, jitter_m=jitter_m)
+    return math.ceil((least / one) ** 2) if least < one * math.sqrt(_MANKIND) else None
 
 
 def highest_by_chance(query: Query, area: float) -> float:

@@ -70,7 +70,7 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
         "method": None,
         "epsilon": None,
         "tiling": "quadtree:8",
-        "options": {"bandwidth_m": 150.0},
+        "options": {"bandwidth_m": 150.0, "least_signal": 0},
     },
     "places": {
         "tiling": {"kind": "places", "lon": [-74.0, -73.95], "lat": [40.7, 40.75], "names": ["a", "b"]},
