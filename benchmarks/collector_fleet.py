@@ -11,6 +11,7 @@ from mapveil.collector.fleet.fleet import Fleet
 from mapveil.collector.fleet.lapses import Lapses
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.policy import DevicePolicy
+from mapveil_client.secure_sum.certificate import Authority
 
 given = json.load(sys.stdin)
 generator = np.random.default_rng(given["seed"])
@@ -19,7 +20,10 @@ lat = np.clip(generator.normal(40.76, 0.02, given["devices"]), 40.70, 40.82)
 fleet = Fleet(
     given["server"],
     [Whereabouts(lon[i : i + 1], lat[i : i + 1]) for i in range(given["devices"])],
-    DevicePolicy(active_only=given["active"]),
+    DevicePolicy(
+        active_only=given["active"],
+        authority=Authority.parse(given["authority"]) if given["active"] else None,
+    ),
     lapses=Lapses(drop=given["drop"], seed=given["seed"]),
     connections=32,
     threads=1,

@@ -19,9 +19,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher as Library
 from cryptography.hazmat.primitives.ciphers import algorithms, modes
 
 from benchmarks.record import Context, Result, in_process, line
+from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil.secure_sum.protocol_sum import ProtocolSum
 from mapveil.secure_sum.server import Server
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.certificate import Credentials
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.masks import Cipher, Purpose, add_masks, agree, info, word_type
@@ -83,11 +85,16 @@ def play(parameters: RoundParameters, dropped: int, seed: int) -> Phases:
     vectors = generator.integers(0, 100, (parameters.clients, min(parameters.length, 1_000)))
     rng = Randomness(seed)
     server = Server(parameters, rng.words(32, np.uint8).tobytes())
+    authority = EnrolmentAuthority("benchmark", Identity.draw(rng))
     clients = []
     for i, row in enumerate(vectors):
         vector = np.resize(row, parameters.length)
-        identity = Identity.draw(rng) if parameters.signed else None
-        clients.append(Client(parameters, i, vector, Randomness(), identity=identity))
+        credentials = None
+        if parameters.signed:
+            identity = Identity.draw(rng)
+            certificate = authority.certify(identity.public, time.time())
+            credentials = Credentials(identity, certificate, authority.named)
+        clients.append(Client(parameters, i, vector, Randomness(), credentials=credentials))
     outbox: dict[int, bytes] = {}
     spent, serving, unmasking = [], 0.0, 0.0
     for phase in range(len(server_phases(parameters.active))):

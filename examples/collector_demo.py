@@ -96,7 +96,9 @@ def open_collection(client: httpx.Client, devices: int) -> str:
 def run_fleet(client: httpx.Client, identifier: str, fleet: Path, devices: int) -> None:
     """Let the devices come and answer, until the collection is done."""
     enrolment = ask(client, "POST", "/v1/enrolment-tokens", {"name": "demo fleet", "uses": devices})["token"]
+    authority = ask(client, "GET", f"/v1/collections/{identifier}")["authority"]
     command = ["device", "--fleet", fleet, "--server", client.base_url, "--collection", identifier]
+    command += ["--authority", authority]
     # A progress bar on a terminal, a line for every step elsewhere.
     told = [] if sys.stderr.isatty() else ["-v"]
     run = subprocess.run(

@@ -20,6 +20,7 @@ from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies
 
 from mapveil_client.errors import InputError, MapveilError, PromiseError, one_line, require
+from mapveil_client.secure_sum.certificate import Certificate
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
 
 _AGAIN: Final = (429, 500, 502, 503, 504)
@@ -311,6 +312,12 @@ class Connection:
         with reading("the answer to an enrolment"):
             return _number(json.loads(answer.content)["device"])
 
+    async def certificate(self, **signed: Any) -> Certificate:
+        """A new certificate of this device's key, where the collector hosts the enrolment authority."""
+        content = await self.document("/v1/devices/me/certificate", **signed)
+        with reading("the certificate of a device"):
+            return Certificate.decode(content)
+
     async def assignment(self, collection: str, number: int, **signed: Any) -> Assignment:
         """The shard of this device in a round, and its number there."""
         record = await self.record(f"/v1/collections/{collection}/rounds/{number}/assignment", **signed)
@@ -346,7 +353,7 @@ def reading(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError, InputError) as error:
         raise Unreachable(f"{what} cannot be read ({type(error).__name__})") from None
 
 

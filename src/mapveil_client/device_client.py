@@ -1,6 +1,7 @@
 """A device and its collector: finds open collections, decides, joins, and answers until they are over."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -105,6 +106,8 @@ class DeviceClient:
         Runs its arithmetic; in a thread by default.
     rng : Randomness, optional
         For simulations; the operating system's by default.
+    now : callable
+        Clock by which certificates are judged: seconds since 1970.
     """
 
     def __init__(
@@ -117,11 +120,12 @@ class DeviceClient:
         documents: Documents | None = None,
         work: Work = asyncio.to_thread,
         rng: Randomness | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.memory, self.policy, self.traffic = memory, policy, Traffic()
         self._connection, self._whereabouts = connection, whereabouts
         self._documents = documents or Documents(connection)
-        self._work, self._rng = work, rng
+        self._work, self._rng, self._now = work, rng, now
         self._parts: dict[str, Participation] = {}
 
     async def enrol(self, token: str) -> int:
@@ -131,6 +135,34 @@ class DeviceClient:
             self.memory.log.add("enrolled", f"as device {self.memory.device}")
             await self._work(self.memory.save)
         return self.memory.device
+
+    async def renew(self) -> None:
+        """Fetch a certificate from the collector that hosts the authority, where less than a third of the last is left.
+
+        An authority apart from the collector gives its certificates in its own way: they are put into
+        ``memory.certificate``. A certificate that the policy's authority did not sign is not kept.
+        """
+        authority, held, now = self.policy.authority, self.memory.certificate, self._now()
+        if authority is None:
+            return
+        key = self.memory.identity.public
+        lasts = held is not None and now < held.expires - (held.expires - held.not_before) / 3
+        lasts = lasts or any(
+            part.running and part.phase == "keys" for part in self.memory.parts.values()
+        )  # advertised
+        if held is not None and lasts and held.fault(authority, key, now) is None:
+            return
+        try:
+            made = await self._connection.certificate(**self._signed())
+        except FinalRefusal as error:
+            self.memory.log.add("waiting", str(error))
+            return
+        if fault := made.fault(authority, key, now):
+            self.memory.log.add("waiting", f"the collector gave no certificate for this device: {fault}")
+            return
+        self.memory.certificate = made
+        self.memory.log.add("enrolled", f"with certificate {made.serial} of {authority.population}")
+        await self._work(self.memory.save)
 
     async def consider(self, collection: str) -> bool:
         """Read the terms of a collection and take part, or not; whether it does.
@@ -144,6 +176,8 @@ class DeviceClient:
             return False
         try:
             part = await self._participation(collection)
+            if part.terms.authority is not None:
+                await self.renew()
             await self._work(part.join)
         except (DeviceRefusal, InputError, FinalRefusal) as error:  # the last: it lists what it does not show
             self._refuse(collection, str(error))
@@ -265,7 +299,7 @@ class DeviceClient:
         if collection not in self._parts:
             terms = await self._documents.terms(collection)
             self._parts[collection] = Participation(
-                self.memory, self.policy, terms, self._whereabouts, self._rng
+                self.memory, self.policy, terms, self._whereabouts, self._rng, self._now
             )
         return self._parts[collection]
 

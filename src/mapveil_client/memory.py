@@ -22,6 +22,7 @@ from mapveil_client.device_account import Account
 from mapveil_client.errors import InputError, Secret, one_line
 from mapveil_client.random_features.frequencies import KeptFrequencies
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.certificate import Certificate
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.vault import Vault
 
@@ -146,6 +147,7 @@ class DeviceMemory(Secret):
         self._seed, self._vault = seed, vault
         self.identity = Identity(seed)  # signs its requests, keys and consents
         self.device: int | None = None  # number at the collector, once enrolled
+        self.certificate: Certificate | None = None  # of its identity, by an enrolment authority
         self.account = Account(clock=clock)
         self.parts: dict[str, Part] = {}  # by collection
         self.frequencies: KeptFrequencies | None = None  # of its random Fourier features
@@ -204,6 +206,7 @@ class DeviceMemory(Secret):
             "version": _VERSION,
             "seed": self._seed.hex(),
             "device": self.device,
+            "certificate": None if self.certificate is None else self.certificate.encode().hex(),
             "account": self.account.to_record(),
             "parts": {name: part.to_record() for name, part in self.parts.items()},
             "frequencies": None if self.frequencies is None else self.frequencies.to_record(),
@@ -220,13 +223,15 @@ class DeviceMemory(Secret):
                 raise ValueError("another version")
             made = cls(bytes.fromhex(record["seed"]), vault, clock)
             made.device = record["device"]
+            held = record["certificate"]
+            made.certificate = None if held is None else Certificate.decode(bytes.fromhex(held))
             made.account = Account.from_record(record["account"], clock)
             made.parts = {name: Part.from_record(part) for name, part in record["parts"].items()}
             kept = record["frequencies"]
             made.frequencies = None if kept is None else KeptFrequencies.from_record(kept)
             made.refused = dict(record["refused"])
             made.log = DeviceLog(Line(*line) for line in record["log"])
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, InputError) as error:
             raise InputError(
                 f"{vault}: what is in it cannot be read ({type(error).__name__}); "
                 "nothing is begun anew and nothing sent"

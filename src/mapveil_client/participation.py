@@ -6,6 +6,8 @@ not follow ends its part in the collection, with the reason in its own log.
 """
 
 import copy
+import time
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
 
@@ -23,8 +25,8 @@ from mapveil_client.random_features.feature_policy import FourierParameters
 from mapveil_client.random_features.frequencies import KeptFrequencies
 from mapveil_client.random_features.report import Device
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.certificate import Credentials
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.states import ProtocolError, phase_name, server_phases
 from mapveil_client.terms import CollectionTerms
@@ -48,9 +50,10 @@ class Participation:
         terms: CollectionTerms,
         whereabouts: Whereabouts,
         rng: Randomness | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.memory, self.policy, self.terms = memory, policy, terms
-        self._whereabouts = whereabouts
+        self._whereabouts, self._now = whereabouts, now
         self._rng = rng or Randomness()
         self._client: Client | None = None
 
@@ -86,6 +89,8 @@ class Participation:
         if self.collection in self.memory.refused:
             raise DeviceRefusal(self.memory.refused[self.collection])
         reason = self.policy.refusal(self.terms) or self._refusal_of_features()
+        if reason is None and self.terms.authority is not None:
+            reason = self._fault_of_credentials()
         if reason is None and self.terms.epsilon is not None:
             try:
                 self.memory.account.grant(self.collection, self.terms.epsilon, budget=self.policy.budget)
@@ -197,10 +202,12 @@ class Participation:
             check(0 <= client < parameters.clients, "client", f"0 to {parameters.clients - 1}", client)
         except InputError as error:
             raise self._leave(f"round {announcement.number}: {error}") from None
+        if parameters.signed and (fault := self._fault_of_credentials()):
+            raise self._leave(f"round {announcement.number}: {fault}")
         before = copy.copy(part)
         asked = (announcement.query, announcement.alpha, announcement.scale, announcement.rounding)
         vector = client_report(self._whereabouts.devices(self.terms), *asked, self._rng).dense(0)
-        machine = Client(parameters, client, vector, self._rng, identity=self._identity(parameters))
+        machine = Client(parameters, client, vector, self._rng, credentials=self._credentials(parameters))
         part.round, part.announcement = announcement.number, digest
         part.shard, part.client = shard, client
         return self._answered(before, machine, "keys", machine.advertise())
@@ -248,10 +255,23 @@ class Participation:
             return self._client
         part = self._running()
         parameters = announcement.parameters(part.shard)
-        return Client.from_state(parameters, part.machine, self._rng, identity=self._identity(parameters))
+        credentials = self._credentials(parameters)
+        return Client.from_state(parameters, part.machine, self._rng, credentials=credentials)
 
-    def _identity(self, parameters: RoundParameters) -> Identity | None:
-        return self.memory.identity if parameters.signed else None
+    def _credentials(self, parameters: RoundParameters) -> Credentials | None:
+        """Its own key and certificate, and the authority of its policy; None in a round that is not signed."""
+        certificate, authority = self.memory.certificate, self.policy.authority
+        if not parameters.signed or certificate is None or authority is None:
+            return None
+        return Credentials(self.memory.identity, certificate, authority, self._now)
+
+    def _fault_of_credentials(self) -> str | None:
+        """Why this device cannot take part in signed rounds; None where it can."""
+        certificate, authority = self.memory.certificate, self.policy.authority
+        if certificate is None or authority is None:
+            return "this device has no certificate of the enrolment authority that its policy names"
+        fault = certificate.fault(authority, self.memory.identity.public, self._now())
+        return fault and f"this device: {fault}"
 
     def _answered(self, before: Part, machine: Client, phase: str, body: bytes) -> bytes:
         part = self._running()

@@ -20,6 +20,7 @@ from mapveil_client.method_parameters import LABELLED, SumParameters
 from mapveil_client.plane import closed_projection
 from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.randomness.noise_shares import check_round, own_epsilon, share_shape
+from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.terms import TRUSTS, CollectionTerms
 
 _MOST_UNITS: Final = 1 << 40
@@ -52,6 +53,8 @@ class DevicePolicy(Checked):
         noise must keep.
     active_only : bool
         Refuse secure sums without protection against a malicious server.
+    authority : Authority, optional
+        Enrolment authority that must have certified every device of such a sum; none is answered without.
     trusts : tuple of str
         Kinds of collections: ``distributed``, ``local``, ``random-features``.
     smallest_cell_m : float
@@ -78,6 +81,7 @@ class DevicePolicy(Checked):
     most_dropout: Fraction = Fraction(1, 4)
     most_own_epsilon: float = math.inf  # the default relies on others' noise
     active_only: bool = True
+    authority: Authority | None = None
     trusts: tuple[str, ...] = TRUSTS
     smallest_cell_m: float = 0.0
     most_cells: int = 1 << 22  # 2,048 x 2,048
@@ -146,6 +150,12 @@ class DevicePolicy(Checked):
     def _refusal_of_sums(self, terms: CollectionTerms, sums: SumParameters) -> str | None:
         if self.active_only and not terms.active:
             return "secure sums must be protected against a malicious server"
+        if terms.active and self.authority is None:
+            return (
+                "this device's policy names no enrolment authority: the server could invent the other devices"
+            )
+        if terms.active and terms.authority != self.authority:
+            return f"the enrolment authority must be {self.authority}, got {terms.authority}"
         if sums.overflow != "refuse":
             return f"overflow must be refuse, got {sums.overflow}"
         told, own = terms.own_epsilon or 0, terms.least_own_epsilon or 0

@@ -27,6 +27,7 @@ from mapveil_client.morton import interleave
 from mapveil_client.random_features.query import Query
 from mapveil_client.random_features.report import read_query
 from mapveil_client.randomness.noise_shares import own_epsilon
+from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.tiles_and_sites import cells_from_dict
 
 VERSION: Final = 1
@@ -136,7 +137,7 @@ class Document(ABC):
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Fraction):
+    if isinstance(value, Fraction | Authority):
         return str(value)
     if isinstance(value, bytes):
         return value.hex()
@@ -175,6 +176,10 @@ class CollectionTerms(Document):
         Cost of one secure sum with the whole budget if every other device is corrupt; further sums add to it.
     query : bytes
         The query of random features (:func:`mapveil_client.random_features.report.write_query`); empty otherwise.
+    authority : Authority, optional
+        Enrolment authority whose certificates the devices of an active secure sum need; given exactly there.
+    authority_apart : bool
+        Whether somebody else than the server's operator runs that authority, as the operator says.
 
     Raises
     ------
@@ -196,6 +201,8 @@ class CollectionTerms(Document):
     active: bool = True
     own_epsilon: Fraction | None = None
     query: bytes = b""
+    authority: Authority | None = None
+    authority_apart: bool = False
 
     def __post_init__(self) -> None:
         kind = self.tiling.get("kind") if isinstance(self.tiling, Mapping) else None
@@ -210,6 +217,11 @@ class CollectionTerms(Document):
         self._check(kind in _TILINGS, "tiling", f"a record of one of {', '.join(_TILINGS)}")
         projection = self.trust == "random-features"
         self._check(bool(self.query) == projection, "query", "given for random features, and only there")
+        sums = self.trust == "distributed" and self.active
+        self._check(
+            (self.authority is not None) == sums, "authority", "given for active secure sums, and only there"
+        )
+        self._check(isinstance(self.authority_apart, bool), "authority_apart", "true or false")
 
     def _check(self, held: bool, name: str, needed: str) -> None:
         check(held, f"{name} of a collection's terms", needed, getattr(self, name))
@@ -277,4 +289,5 @@ class CollectionTerms(Document):
         return record | {
             **optional,
             "query": bytes.fromhex(record["query"]),
+            "authority": None if record["authority"] is None else Authority.parse(record["authority"]),
         }

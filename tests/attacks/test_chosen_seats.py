@@ -34,6 +34,7 @@ from mapveil_client.secure_sum.round_parameters import RoundParameters, SumSetti
 from mapveil_client.secure_sum.shamir import reconstruct_secrets
 from mapveil_client.secure_sum.states import Message, PeerFault
 from mapveil_client.secure_sum.vectors import unpack
+from tests.authority import certificate_of, credentials_of
 
 CLIENTS, VECTOR = 10_000, np.arange(64)
 TRIED = 300
@@ -53,7 +54,9 @@ class Seats:
         rng = Randomness(1)
         self.p, self.victim, self.peers = p, victim, peers
         self.identity = Identity.draw(rng)
-        self.client = Client(p, victim, VECTOR, rng.child("victim"), identity=self.identity)
+        self.client = Client(
+            p, victim, VECTOR, rng.child("victim"), credentials=credentials_of(self.identity)
+        )
         self.keys = decode(self.client.advertise())[4]
         self.private = [
             [X25519PrivateKey.from_private_bytes(rng.words(32, np.uint8).tobytes()) for _ in ("mask", "seal")]
@@ -68,7 +71,8 @@ class Seats:
         self, peer: int, identity: Identity, mask: X25519PrivateKey, sealing: X25519PrivateKey
     ) -> bytes:
         keys = mask.public_key().public_bytes_raw() + sealing.public_key().public_bytes_raw()
-        return keys + identity.public + identity.sign(key_statement(self.p, peer, keys))
+        signature = identity.sign(key_statement(self.p, peer, keys))
+        return keys + identity.public + signature + certificate_of(identity).entry
 
     def graph(self, seed: bytes) -> bytes:
         """The roster's list: the victim, its neighbours to be, and nine thousand others of whom nothing is known."""

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.authority import NAMED
+
 from ..client.live import Live, live_collector
 
 
@@ -79,7 +81,19 @@ def test_a_table_answers_a_collection(mapveil, live: Live, people: Path, tmp_pat
 
 def test_an_aborted_collection_is_exit_1(mapveil, live: Live, people: Path) -> None:
     collection = live.open(devices=30, minimum=25, phase_seconds=2)
-    done = mapveil("device", "--fleet", people, "--server", live.url, "--enrol", live.token, "--drop", "0.7")
+    done = mapveil(
+        "device",
+        "--fleet",
+        people,
+        "--server",
+        live.url,
+        "--enrol",
+        live.token,
+        "--drop",
+        "0.7",
+        "--authority",
+        str(NAMED),
+    )
     assert done.code == 1
     assert f"{collection}: aborted" in done.out
     assert "made to drop out" in done.out

@@ -21,6 +21,7 @@ from mapveil.geo.read_measurements import read_measurements
 from mapveil.obfuscation.export.privatizer_file import write_privatizer
 from mapveil.obfuscation.privatize import write_privatized
 from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
+from mapveil_client.secure_sum.keys import Identity
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 BLOCKS = re.findall(r"(?:Examples|Start here):\n(.*?)\n\n", PAGE.read_text("utf-8"), flags=re.DOTALL)
@@ -114,6 +115,9 @@ def measurements(folder: Path, draw: np.random.Generator) -> None:
 def inside(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy of the folder, to work in."""
     shutil.copytree(files, tmp_path / "work")
+    (tmp_path / "work" / "keys.txt").write_text(Identity(bytes(32)).public.hex())
+    (tmp_path / "work" / "authority.key").touch(0o600)
+    (tmp_path / "work" / "authority.key").write_text("5a" * 32)
     monkeypatch.chdir(tmp_path / "work")
 
 

@@ -29,6 +29,7 @@ from mapveil_client.randomness.noise_shares import share_shape
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms
+from tests.authority import NAMED, certificate_of
 
 REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 DEPTH = 3
@@ -51,6 +52,8 @@ def make_terms(**changes: Any) -> CollectionTerms:
         "minimum": 20,
         **changes,
     }
+    if given["trust"] == "distributed" and given.get("active", True):
+        given.setdefault("authority", NAMED)
     if given["trust"] == "random-features":
         given.setdefault("query", b"")
         given["epsilon"] = None
@@ -159,9 +162,10 @@ def new_device() -> Callable[..., Participation]:
 
     def make(terms: CollectionTerms, index: int = 0, *, joined: bool = True, **given: Any) -> Participation:
         memory = given.get("memory") or DeviceMemory.open(rng=Randomness(1000 + index))
+        memory.certificate = certificate_of(memory.identity)
         device = Participation(
             memory,
-            given.get("policy", DevicePolicy()),
+            given.get("policy", DevicePolicy(authority=NAMED)),
             terms,
             given.get("places") or somewhere(index),
             Randomness(index),
@@ -181,7 +185,7 @@ def new_shard(new_device: Callable[..., Participation]) -> Callable[..., Shard]:
         terms: CollectionTerms, special: dict[int, Participation] | None = None, **changes: Any
     ) -> Shard:
         given = special or {}
-        policy = DevicePolicy(active_only=terms.active)
+        policy = DevicePolicy(authority=NAMED, active_only=terms.active)
         devices = [
             given.get(index) or new_device(terms, index, policy=policy) for index in range(terms.devices)
         ]

@@ -1,6 +1,7 @@
 """A device as its owner runs it, in an environment that holds mapveil-client only: enrols, joins, answers, prints.
 
-Run as ``python device_program.py SERVER TOKEN DEVICES FOLDER COLLECTION...``. It is no test and imports no mapveil.
+Run as ``python device_program.py SERVER TOKEN DEVICES FOLDER AUTHORITY COLLECTION...``. It is no test and imports no
+mapveil.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ from mapveil_client.device_client import DeviceClient
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.policy import DevicePolicy
+from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.vault import Vault
 
 
-async def live(server: str, token: str, count: int, folder: Path, wanted: list[str]) -> dict[str, object]:
+async def live(
+    server: str, token: str, count: int, folder: Path, authority: str, wanted: list[str]
+) -> dict[str, object]:
     async with Connection(server) as connection:
         devices = [
             DeviceClient(
                 connection,
                 DeviceMemory.open(Vault(folder / f"{index}.vault", bytes(range(32)))),
-                DevicePolicy(),
+                DevicePolicy(authority=Authority.parse(authority)),
                 Whereabouts(np.array([-74.025 if index % 4 else -73.905]), np.array([40.70])),
             )
             for index in range(count)
@@ -49,6 +53,6 @@ async def live(server: str, token: str, count: int, folder: Path, wanted: list[s
 
 
 if __name__ == "__main__":
-    server, token, count, folder, *wanted = sys.argv[1:]
-    said = asyncio.run(live(server, token, int(count), Path(folder), wanted))
+    server, token, count, folder, authority, *wanted = sys.argv[1:]
+    said = asyncio.run(live(server, token, int(count), Path(folder), authority, wanted))
     sys.stdout.write(json.dumps(said))

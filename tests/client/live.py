@@ -18,6 +18,7 @@ from mapveil.collector.http.settings import Settings
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
+from tests.authority import AUTHORITY
 
 BOX = [-74.03, 40.69, -73.90, 40.83]
 
@@ -30,7 +31,7 @@ class Live:
         url = f"sqlite:///{folder / 'collector.sqlite'}"
         self.store = Store(url, clock=clock)
         self.store.create_tables()
-        self.engine = Engine(self.store, clock)
+        self.engine = Engine(self.store, clock, authority=AUTHORITY)
         accounts = Accounts(self.store)
         operator = accounts.create_operator("tests", "admin", timedelta(days=1), "command line")
         self.actor = f"operator {operator.id}"

@@ -25,11 +25,12 @@ from mapveil_client.memory import DeviceMemory
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.vault import Vault
+from tests.authority import NAMED
 
 from .live import BOX, Live, live_collector
 
 KEY = bytes(range(32))
-POLICY = DevicePolicy()
+POLICY = DevicePolicy(authority=NAMED)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def test_a_distributed_collection_of_a_fleet_finds_where_people_are(live: Live) 
 
 def test_a_collection_of_rounds_stays_within_its_epsilon(live: Live) -> None:
     collection = live.open(method="adaptive-grid", active=False, tiling="quadtree:4", epsilon="1")
-    fleet, made = run(live, collection, policy=DevicePolicy(active_only=False))
+    fleet, made = run(live, collection, policy=DevicePolicy(authority=NAMED, active_only=False))
     record = live.engine.collection(collection)
     assert (made.states[collection], record["reason"]) == ("done", None)
     assert len(record["rounds"]) >= 2

@@ -48,6 +48,9 @@ from mapveil_client.device_locations import Whereabouts
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.terms import CollectionTerms
 from mapveil_client.random_features.feature_policy import Policy
+from dataclasses import replace
+from mapveil_client.secure_sum.certificate import Authority, Certificate
+from mapveil_client.secure_sum.keys import Identity
 
 for module in pkgutil.walk_packages(mapveil_client.__path__, "mapveil_client."):
     importlib.import_module(module.name)
@@ -55,11 +58,15 @@ for module in pkgutil.walk_packages(mapveil_client.__path__, "mapveil_client."):
         mapveil_client.connection.Connection("https://collector.example")
 
 place = Whereabouts(np.array([-73.97]), np.array([40.77]))
-policy = DevicePolicy(random_features=Policy((150.0, 150.0)))
+known = Identity(bytes(range(32)))
+policy = DevicePolicy(random_features=Policy((150.0, 150.0)), authority=Authority("tests", known.public))
 done = []
 for line in sys.stdin:
     terms, announcement = (None if text is None else bytes.fromhex(text) for text in json.loads(line))
-    part = Participation(DeviceMemory.open(), policy, CollectionTerms.decode(terms), place)
+    memory = DeviceMemory.open()
+    blank = Certificate("tests", memory.identity.public, 1, 0, 1 << 40)
+    memory.certificate = replace(blank, signature=known.sign(blank.statement))
+    part = Participation(memory, policy, CollectionTerms.decode(terms), place)
     part.join()
     if announcement is None:
         done.append(len(part.report()))

@@ -24,6 +24,7 @@ from mapveil_client.random_features import report as feature_message
 from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.vault import Vault
+from tests.authority import NAMED
 
 from .conduct import Unseen, refusing, spent
 
@@ -133,7 +134,7 @@ def test_no_policy_and_no_lifetime_is_exceeded_whatever_is_asked(
     new_terms, new_device, new_announcement
 ) -> None:
     memory = DeviceMemory.open(rng=Randomness(1))
-    policy = DevicePolicy(budget=Budget(Fraction(3, 2)))
+    policy = DevicePolicy(authority=NAMED, budget=Budget(Fraction(3, 2)))
     for index in range(6):
         terms = new_terms(identifier=f"{index:032x}", trust="local", method="grr", epsilon=Fraction(1, 2))
         device = new_device(terms, memory=memory, policy=policy, joined=False)
@@ -149,14 +150,14 @@ def test_no_policy_and_no_lifetime_is_exceeded_whatever_is_asked(
 def test_a_budget_that_was_lowered_since_is_kept(new_terms, new_shard) -> None:
     shard = new_shard(new_terms()).until("inputs")
     device = shard.devices[0]
-    device.policy = DevicePolicy(budget=Budget(Fraction(1, 2)))
+    device.policy = DevicePolicy(authority=NAMED, budget=Budget(Fraction(1, 2)))
     refusing(device, lambda: shard.message(0), "lifetime")
     assert spent(device) == 0
 
 
 def test_what_a_running_collection_was_granted_nobody_else_gets(new_terms, new_device) -> None:
     memory = DeviceMemory.open(rng=Randomness(1))
-    policy = DevicePolicy(budget=Budget(Fraction(2)), most_per_collection=Fraction(2))
+    policy = DevicePolicy(authority=NAMED, budget=Budget(Fraction(2)), most_per_collection=Fraction(2))
     first = new_device(new_terms(epsilon=Fraction(3, 2)), memory=memory, policy=policy)
     second = new_device(new_terms(identifier="b" * 32), memory=memory, policy=policy, joined=False)
     with pytest.raises(DeviceRefusal, match=r"0\.5 \(left of 2"):
@@ -281,7 +282,7 @@ def test_a_device_outside_is_silent_and_spends_nothing(new_terms, new_device) ->
     assert near.report() is not None
 
 
-FEATURES = DevicePolicy(random_features=Policy((150.0, 150.0)))
+FEATURES = DevicePolicy(authority=NAMED, random_features=Policy((150.0, 150.0)))
 
 
 def test_a_projection_answers_with_the_same_frequencies_for_ever(new_terms, new_device, tmp_path) -> None:
@@ -295,7 +296,7 @@ def test_a_projection_answers_with_the_same_frequencies_for_ever(new_terms, new_
         identifier="2" * 32,
         options={"bandwidth_m": 500.0, "bands": 1},
     )
-    narrow = DevicePolicy(random_features=Policy((100.0, 100.0), bands=1, ladder=True))
+    narrow = DevicePolicy(authority=NAMED, random_features=Policy((100.0, 100.0), bands=1, ladder=True))
     device = new_device(first, memory=DeviceMemory.open(vault), policy=narrow)
     made = feature_message.read_reports([device.report()], first.features_query)
     again = new_device(second, 9, memory=DeviceMemory.open(vault), policy=narrow)
@@ -343,7 +344,7 @@ def test_projections_outside_the_policy_are_refused_unlooked(new_terms, new_devi
         with pytest.raises(DeviceRefusal, match=match):
             device.join()
 
-    refused(DevicePolicy(), "no bounds on random Fourier features")
+    refused(DevicePolicy(authority=NAMED), "no bounds on random Fourier features")
     refused(FEATURES, "bandwidth must be 150 exactly", options={"bandwidth_m": 200.0})
     refused(FEATURES, "features must be at most 1, got 3", options={"features": 3})
     refused(FEATURES, "kernel must be gaussian, got laplace", options={"kernel": "laplace"})

@@ -15,6 +15,7 @@ from mapveil_client.policy import DevicePolicy
 from mapveil_client.secure_sum.messages import read_set, write_set
 from mapveil_client.terms import CollectionTerms
 from mapveil_client.vault import Vault
+from tests.authority import NAMED
 
 from .conduct import Unseen, refusing, spent
 
@@ -253,14 +254,14 @@ def test_terms_of_nonsense_are_refused_in_words(new_terms) -> None:
         {"options": {"shard_size": "many"}},
         {"options": {"corrupt": "x"}},
         {"options": {"corrupt": None}},
-        {"trust": "local", "method": "none"},
+        {"trust": "local", "method": "none", "authority": None},
         {"tiling": {"kind": "quadtree"}},
         {"tiling": {"kind": "quadtree", "region": {}, "depth": 3}},
         {"tiling": {**record["tiling"], "depth": "3"}},
         {"tiling": {"kind": "places", "region": record["tiling"]["region"], "lon": "ab", "lat": [1]}},
     ):
         terms = CollectionTerms.decode(CollectionTerms(**{**vars_of(new_terms()), **changes}).encode())
-        refusal = DevicePolicy().refusal(terms)
+        refusal = DevicePolicy(authority=NAMED).refusal(terms)
         assert refusal, changes
         assert "\n" not in refusal
 

@@ -14,6 +14,7 @@ from mapveil.geo.region import Region
 from mapveil_client.errors import ParameterError
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.noise_shares import MOST_ROUNDS, share_shape
+from tests.authority import NAMED
 
 REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 CORNERS = {"type": "Polygon", "coordinates": [[[-74, 40.7], [-73.9, 40.7], [-73.95, 40.8], [-74, 40.7]]]}
@@ -49,7 +50,7 @@ REFUSED = {
 @pytest.mark.parametrize("rule", REFUSED)
 def test_each_rule_refuses_what_it_is_for(new_terms, rule: str) -> None:
     terms, policy, match = REFUSED[rule]
-    refusal = DevicePolicy(**policy).refusal(new_terms(**terms))
+    refusal = DevicePolicy(authority=NAMED, **policy).refusal(new_terms(**terms))
     assert refusal is not None
     assert match in refusal
 
@@ -68,13 +69,13 @@ def test_each_rule_refuses_what_it_is_for(new_terms, rule: str) -> None:
     ],
 )
 def test_what_keeps_every_rule_is_answered(new_terms, changes) -> None:
-    assert DevicePolicy().refusal(new_terms(**changes)) is None
+    assert DevicePolicy(authority=NAMED).refusal(new_terms(**changes)) is None
 
 
 def test_a_randomizer_that_breaks_its_promise_is_refused(new_terms, monkeypatch: pytest.MonkeyPatch) -> None:
     terms = new_terms(trust="local", method="grr", epsilon=Fraction(1))
     monkeypatch.setattr(type(terms.randomizer), "worst_ratio", lambda self: Fraction(28, 10))
-    assert "do not keep the epsilon" in str(DevicePolicy().refusal(terms))
+    assert "do not keep the epsilon" in str(DevicePolicy(authority=NAMED).refusal(terms))
 
 
 @pytest.mark.parametrize(
@@ -87,9 +88,9 @@ def test_the_share_of_noise_is_the_one_that_the_shard_needs(
     terms = new_terms(devices=size, options=options)
     needed = share_shape(size, dropout, corrupt)
     for alpha, answered in ((needed, True), (needed * Fraction(999, 1000), False), (Fraction(1), True)):
-        refusal = DevicePolicy().refusal_of_round(terms, new_announcement(terms, alpha=alpha))
+        refusal = DevicePolicy(authority=NAMED).refusal_of_round(terms, new_announcement(terms, alpha=alpha))
         assert (refusal is None) == answered
-    assert DevicePolicy().refusal_of_round(terms, new_announcement(terms, alpha=Fraction(2)))
+    assert DevicePolicy(authority=NAMED).refusal_of_round(terms, new_announcement(terms, alpha=Fraction(2)))
 
 
 def test_the_rounds_of_a_collection_stay_within_the_bound_on_its_own_noise(
@@ -99,14 +100,14 @@ def test_the_rounds_of_a_collection_stay_within_the_bound_on_its_own_noise(
     half = new_announcement(terms, epsilon=Fraction(1, 2), scale=1)
     # Half the budget: 3.5 of the 4.04 that the whole would cost, for ln(1 / alpha) is paid for every sum.
     for most, answered in ((4.05, False), (7.1, True)):
-        policy = DevicePolicy(most_own_epsilon=most)
+        policy = DevicePolicy(authority=NAMED, most_own_epsilon=most)
         assert policy.refusal(terms) is None
         refusal = policy.refusal_of_round(terms, half)
         assert (refusal is None) == answered
         assert answered or f"at most {most / 2:.3g}, got 3.53" in refusal
     whole = new_terms(method="local-laplace", options={"scale": 1})
     assert float(whole.own_epsilon) == 1
-    policy = DevicePolicy(most_own_epsilon=1.0)
+    policy = DevicePolicy(authority=NAMED, most_own_epsilon=1.0)
     assert policy.refusal(whole) is None
     assert policy.refusal_of_round(whole, new_announcement(whole, alpha=Fraction(1), scale=1)) is None
 
@@ -115,13 +116,20 @@ def test_whole_noise_of_every_device_is_asked_where_the_method_promises_it(
     new_terms, new_announcement
 ) -> None:
     terms = new_terms(method="local-laplace")
-    assert "noise share" in str(DevicePolicy().refusal_of_round(terms, new_announcement(terms)))
-    assert DevicePolicy().refusal_of_round(terms, new_announcement(terms, alpha=Fraction(1))) is None
+    assert "noise share" in str(
+        DevicePolicy(authority=NAMED).refusal_of_round(terms, new_announcement(terms))
+    )
+    assert (
+        DevicePolicy(authority=NAMED).refusal_of_round(terms, new_announcement(terms, alpha=Fraction(1)))
+        is None
+    )
 
 
 def test_a_round_of_reports_is_refused(new_terms, new_announcement) -> None:
     reports = new_terms(trust="local", method="grr")
-    assert "has no rounds" in str(DevicePolicy().refusal_of_round(reports, new_announcement(new_terms())))
+    assert "has no rounds" in str(
+        DevicePolicy(authority=NAMED).refusal_of_round(reports, new_announcement(new_terms()))
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,16 +147,21 @@ def test_a_round_of_reports_is_refused(new_terms, new_announcement) -> None:
 )
 def test_a_rule_outside_its_range_is_named(rule) -> None:
     with pytest.raises(ParameterError, match=f"^{next(iter(rule))} must be"):
-        DevicePolicy(**rule)
+        DevicePolicy(authority=NAMED, **rule)
 
 
 def test_a_round_that_could_leave_the_promised_delta_is_refused(
     new_terms, new_announcement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terms = new_terms()
-    assert DevicePolicy().refusal_of_round(terms, new_announcement(terms, number=MOST_ROUNDS)) is None
-    late = DevicePolicy().refusal_of_round(terms, new_announcement(terms, number=MOST_ROUNDS + 1))
+    assert (
+        DevicePolicy(authority=NAMED).refusal_of_round(terms, new_announcement(terms, number=MOST_ROUNDS))
+        is None
+    )
+    late = DevicePolicy(authority=NAMED).refusal_of_round(
+        terms, new_announcement(terms, number=MOST_ROUNDS + 1)
+    )
     assert "at most 16 rounds, got round 17" in str(late)
     monkeypatch.setattr("mapveil_client.randomness.noise_shares.ROUND", Fraction(1, 1 << 60))
-    long = DevicePolicy().refusal_of_round(terms, new_announcement(terms))
+    long = DevicePolicy(authority=NAMED).refusal_of_round(terms, new_announcement(terms))
     assert "too many samples" in str(long)

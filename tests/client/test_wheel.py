@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from mapveil_client import __version__
+from tests.authority import NAMED
 
 from .live import live_collector
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = 20
-MOST_MODULES = 60
+MOST_MODULES = 61
 MOST_MB = 100
 TOOLS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")  # of the environment, not of the client
 
@@ -91,7 +92,7 @@ def test_a_device_of_the_wheel_reports_and_takes_part_in_a_sum(
         ]
         program = Path(__file__).with_name("device_program.py")
         done = subprocess.run(
-            [python, "-I", program, live.url, live.token, str(DEVICES), tmp_path, *collections],
+            [python, "-I", program, live.url, live.token, str(DEVICES), tmp_path, str(NAMED), *collections],
             capture_output=True,
             text=True,
             check=False,

@@ -14,6 +14,7 @@ from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.states import ClientState, ServerState
+from tests.authority import credentials_of
 
 
 class Delivery(NamedTuple):
@@ -32,11 +33,13 @@ class LocalRound:
         self.parameters = parameters
         self.vectors = np.asarray(vectors)
         self.stays = np.full(n, 9) if stays is None else np.asarray(stays)
-        self.identities = [Identity.draw(rng) if parameters.signed else None for _ in range(n)]
+        self.credentials = [
+            credentials_of(Identity.draw(rng)) if parameters.signed else None for _ in range(n)
+        ]
         self.graph_seed = rng.words(32, np.uint8).tobytes()
         self.server = Server(parameters, self.graph_seed)
         self.clients = [
-            Client(parameters, i, self.vectors[i], rng.child(str(i)), identity=self.identities[i])
+            Client(parameters, i, self.vectors[i], rng.child(str(i)), credentials=self.credentials[i])
             for i in range(n)
         ]
         self.phase = 0

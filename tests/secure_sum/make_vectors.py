@@ -8,30 +8,47 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil.secure_sum.server import Server
 from mapveil_client.canonical_cbor import decode, encode
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.certificate import Certificate, Credentials
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.graph import Ring
 from mapveil_client.secure_sum.keys import (
     Identity,
+    key_statement,
     pair_key,
     sealing_key,
     seed_commitment,
     self_mask_seed,
 )
 from mapveil_client.secure_sum.masks import PROTOCOL, VERSION, Cipher, Purpose
-from mapveil_client.secure_sum.messages import BOX_BYTES, KEY_BYTES, SHARE_BYTES, largest
+from mapveil_client.secure_sum.messages import (
+    BOX_BYTES,
+    CERTIFICATE,
+    CERTIFICATE_BYTES,
+    IDENTITY,
+    KEY_BYTES,
+    MASK_KEY,
+    SEAL_KEY,
+    SHARE_BYTES,
+    SIGNATURE,
+    largest,
+)
 from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.states import Message, ServerState
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors" / "secure_sum"
+
+AUTHORITY = EnrolmentAuthority("vectors", Identity(bytes(range(32))))
+NOW = 1_780_000_000  # seconds since 1970: the time at which certificates are issued and judged
 
 ROUNDS: dict[str, dict] = {
     "semi_honest": {
@@ -67,6 +84,13 @@ class Tape(Randomness):
         return made
 
 
+def credentials_of(identity: bytes, certificate: bytes) -> Credentials | None:
+    """The credentials of a private key and an encoded certificate; none without a key."""
+    if not identity:
+        return None
+    return Credentials(Identity(identity), Certificate.decode(certificate), AUTHORITY.named, lambda: NOW)
+
+
 def parameters_of(vector: dict) -> RoundParameters:
     """The parameters that a vector states."""
     given = dict(vector["parameters"])
@@ -85,13 +109,17 @@ def make_round(name: str) -> dict:
     seed = rng.words(32, np.uint8).tobytes()
     tapes = [Tape(1000 + i) for i in range(parameters.clients)]
     identities = [rng.words(32, np.uint8).tobytes() if parameters.signed else b"" for _ in tapes]
+    certificates = [
+        AUTHORITY.certify(Identity(each).public, NOW, serial=100 + i).encode() if each else b""
+        for i, each in enumerate(identities)
+    ]
     numbers = rng.words(parameters.clients * parameters.length, np.uint64) >> np.uint64(64 - parameters.bits)
     rows = numbers.reshape(parameters.clients, -1)
     clients = [
-        Client(parameters, i, rows[i], tape, identity=Identity(identities[i]) if identities[i] else None)
+        Client(parameters, i, rows[i], tape, credentials=credentials_of(identities[i], certificates[i]))
         for i, tape in enumerate(tapes)
     ]
-    server = Server(parameters, seed)
+    server = Server(parameters, seed, authority=AUTHORITY.named if parameters.signed else None)
     events: list[dict] = []
     written = {i: client.advertise() for i, client in enumerate(clients)}
     for phase in range(1, 9):
@@ -116,8 +144,15 @@ def make_round(name: str) -> dict:
         "graph_seed": ring.seed.hex(),
         "order": ring.order.tolist(),
         "neighbours": ring.neighbours.tolist(),
+        "authority": str(AUTHORITY.named) if parameters.signed else "",
+        "time": NOW,
         "clients": [
-            {"vector": rows[i].tolist(), "identity": identities[i].hex(), "tape": tape.tape.hex()}
+            {
+                "vector": rows[i].tolist(),
+                "identity": identities[i].hex(),
+                "certificate": certificates[i].hex(),
+                "tape": tape.tape.hex(),
+            }
             for i, tape in enumerate(tapes)
         ],
         "derived": derived(parameters, [tape.tape for tape in tapes], ring),
@@ -258,7 +293,8 @@ def refused(vectors: dict[str, dict]) -> list[dict]:
                x[:at] + low + x[at + 32 :]), "that is no key")
           for name, at in (("mask key", 0), ("seal key", 32)) for low in SMALL_ORDERS),
         case("another's keys", active, "from", 0, M.ADVERTISE, put(4, foreign_keys), "not signed"),
-        case("a wrong key signature", active, "from", 0, M.ADVERTISE, turn(4, lambda x: flip(x, -1)), "not signed"),
+        case("a wrong key signature", active, "from", 0, M.ADVERTISE, turn(4, lambda x: flip(x, 159)), "not signed"),
+        case("a wrong certificate", active, "from", 0, M.ADVERTISE, turn(4, lambda x: flip(x, -1)), "not by the enrol"),
         case("a box missing", plain, "from", 0, M.SHARES, turn(4, lambda x: x[BOX_BYTES:]), "boxes of"),
         case("half a box", plain, "from", 0, M.SHARES, turn(4, lambda x: x[1:]), "a multiple of 84"),
         case("bits past the end", plain, "from", 0, M.MASKED_INPUT, turn(5, lambda x: x[:-1] + b"\xff"), "not zero"),
@@ -278,6 +314,7 @@ def refused(vectors: dict[str, dict]) -> list[dict]:
         case("another key listed", active, "to", 0, M.ROSTER, turn(4, lambda x: flip(x, -1)), "other keys of client"),
         case("one listed twice", active, "to", 0, M.ROSTER, turn(4, lambda x: x[:-24] + x[-48:-40] + x[-16:]), "twice"),
         case("a list cut short", active, "to", 0, M.ROSTER, turn(4, lambda x: x[:-24]), "graph of 128 bytes"),
+        *(case(name, lost, "to", 0, M.ROSTER, turn(6, made), says) for name, made, says in uncertified(vectors[lost])),
         case("too few boxes", plain, "to", 0, M.INBOX, keep(4, 2, BOX_BYTES), "sent shares; 3 are", **abort),
         case("a box of nobody", lost, "to", near_3, M.INBOX, claim(4, b"\x0f", BOX_BYTES), "advertised no keys"),
         case("without this one", plain, "to", 0, M.SURVIVORS, put(4, b"\x1e"), "not in"),
@@ -288,6 +325,58 @@ def refused(vectors: dict[str, dict]) -> list[dict]:
              turn(5, lambda x: x[64:128] + x[:64] + x[128:]), "has not signed"),
     ]
     # fmt: on
+
+
+def uncertified(vector: dict) -> Iterator[tuple[str, Callable[[bytes], bytes], str]]:
+    """Rosters whose first device the authority of the policy has not certified, or that stands in it twice."""
+    parameters, key = parameters_of(vector), Identity(bytes([7] * 32))
+    sent = {event["from"] for event in vector["events"] if "from" in event}
+    peer = next(each for each in vector["neighbours"][0] if each in sent)
+    size = CERTIFICATE.stop
+    stranger = EnrolmentAuthority("vectors", Identity(bytes([8] * 32)))
+    elsewhere = EnrolmentAuthority("elsewhere", Identity(bytes(range(32))))
+
+    def first(identity: bytes, signature: bytes, certificate: bytes) -> Callable[[bytes], bytes]:
+        return lambda keys: keys[: SEAL_KEY.stop] + identity + signature + certificate + keys[size:]
+
+    def signed(
+        authority: EnrolmentAuthority, now: float = NOW, of: Identity = key
+    ) -> Callable[[bytes], bytes]:
+        entry = authority.certify(of.public, now, serial=1).entry
+
+        def change(keys: bytes) -> bytes:
+            signature = key.sign(key_statement(parameters, peer, keys[: SEAL_KEY.stop]))
+            return first(key.public, signature, entry)(keys)
+
+        return change
+
+    month = 31 * 86_400
+    yield "another authority", signed(stranger), "not by the enrolment authority"
+    yield "another population", signed(elsewhere), "not by the enrolment authority"
+    yield (
+        "another device's certificate",
+        signed(AUTHORITY, of=Identity(bytes([9] * 32))),
+        "not by the enrolment",
+    )
+    yield "an expired certificate", signed(AUTHORITY, NOW - month), "must be valid at"
+    yield "a certificate of the future", signed(AUTHORITY, NOW + month), "must be valid at"
+    # Of the point of order 1, R = S B with S = 0 is a signature of whatever is signed.
+    small, forged = bytes([1, *bytes(31)]), bytes([1, *bytes(63)])
+    yield (
+        "an identity of small order",
+        first(small, forged, bytes(CERTIFICATE_BYTES)),
+        "not signed by its identity",
+    )
+
+    def twice(keys: bytes) -> bytes:
+        other = keys[size : 2 * size]
+        return keys[: SEAL_KEY.stop] + other[IDENTITY] + other[SIGNATURE] + other[CERTIFICATE] + keys[size:]
+
+    def same_keys(keys: bytes) -> bytes:
+        return keys[size : size + MASK_KEY.stop] + keys[MASK_KEY.stop :]
+
+    yield "a certificate twice", twice, "two clients one identity"
+    yield "a mask key twice", same_keys, "two clients one mask key"
 
 
 def files() -> dict[str, str]:

@@ -15,6 +15,7 @@ from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.masks import VERSION
 from mapveil_client.secure_sum.states import ClientState, OwnFault, PeerFault, ServerState
+from tests.authority import credentials_of
 
 VECTORS = np.arange(30).reshape(6, 5) - 7
 
@@ -112,9 +113,9 @@ def test_what_does_not_fit_the_round_is_refused(make_parameters):
     for vector in (VECTORS[0, :4], VECTORS, VECTORS[0] * 1.0):
         with pytest.raises(ParameterError, match=r"integers of shape \(5,\)"):
             Client(p, 0, vector, rng)
-    with pytest.raises(ParameterError, match="identity"):
-        Client(p, 0, VECTORS[0], rng, identity=identity)
-    with pytest.raises(ParameterError, match="identity"):
+    with pytest.raises(ParameterError, match="credentials"):
+        Client(p, 0, VECTORS[0], rng, credentials=credentials_of(identity))
+    with pytest.raises(ParameterError, match="credentials"):
         Client(make_parameters(signed=True), 0, VECTORS[0], rng)
 
 
@@ -128,7 +129,7 @@ def test_a_restart_between_any_two_messages_changes_nothing(local_round, make_pa
         def restart(made=made, p=p, rngs=rngs) -> None:
             for i, client in enumerate(made.clients):
                 state = client.to_state()
-                made.clients[i] = Client.from_state(p, state, rngs[i], identity=made.identities[i])
+                made.clients[i] = Client.from_state(p, state, rngs[i], credentials=made.credentials[i])
                 assert made.clients[i].to_state() == state
                 assert made.clients[i].state is client.state
 

@@ -7,11 +7,13 @@ import pytest
 
 from mapveil_client.canonical_cbor import decode as decode_values
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.certificate import Authority, Credentials
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.graph import make_ring
-from mapveil_client.secure_sum.keys import draw_graph_seed
+from mapveil_client.secure_sum.keys import Identity, draw_graph_seed
 from mapveil_client.secure_sum.messages import BOX_BYTES, SHARE_BYTES, encode, read_set, write_set
 from mapveil_client.secure_sum.states import Abort, ClientState, Message, PeerFault, ServerState
+from tests.authority import NAMED, certificate_of
 
 VECTORS = np.arange(30).reshape(6, 5) - 7
 
@@ -69,7 +71,7 @@ def test_the_roster_of_an_active_round_is_every_clients_own(local_round, active)
     refuses(client, lists(2, graph[32 + 3 * 24 :][:8]), "lists one identity twice")
     refuses(client, with_fields(active, data, graph[:-24], present, keys), "graph of 152 bytes")
     few = write_set(np.array([1, 1, 1, 0, 0], dtype=np.bool_))
-    refuses(client, with_fields(active, data, graph, few, keys[: 3 * 160]), "other keys of client")
+    refuses(client, with_fields(active, data, graph, few, keys[: 3 * 248]), "other keys of client")
 
 
 def test_clients_that_were_shown_different_graphs_share_nothing(local_round, active):
@@ -122,32 +124,56 @@ def test_keys_that_the_device_did_not_sign_are_refused(local_round, make_paramet
     peer = int(made.server._ring.neighbours[0, 2])
     for at in (0, 40, 70, 100):
         bad = bytearray(keys)
-        bad[2 * 160 + at] ^= 1
+        bad[2 * 248 + at] ^= 1
         refuses(client, with_fields(p, data, seed, present, bytes(bad)), f"client {peer} that are not signed")
     # Swapped: each is signed, but as another client's.
-    swapped = keys[160:320] + keys[:160] + keys[320:]
+    swapped = keys[248:496] + keys[:248] + keys[496:]
     refuses(client, with_fields(p, data, seed, present, swapped), "not signed by its identity")
 
 
-def test_an_identity_that_is_not_enrolled_is_refused(local_round, make_parameters):
+def test_a_device_that_the_policys_authority_has_not_certified_is_refused(local_round, make_parameters):
     p = make_parameters(signed=True)
     made = local_round(p, VECTORS).until(ServerState.KEYS)
     made.deliver()
     made.close()
-    publics = {i: identity.public for i, identity in enumerate(made.identities)}
-    state, asked = made.clients[0].to_state(), []
+    state, own = made.clients[0].to_state(), made.credentials[0]
 
-    def enrolled(client: int, public: bytes) -> bool:
-        asked.append(client)
-        return publics[client] == public
+    def again(credentials: Credentials) -> Client:
+        return Client.from_state(p, state, Randomness(1), credentials=credentials)
 
-    def again() -> Client:
-        return Client.from_state(p, state, Randomness(1), identity=made.identities[0], enrolled=enrolled)
+    again(own).receive(made.outbox[0])
+    others = (
+        Authority(NAMED.population, Identity(bytes(32)).public),
+        Authority("others", NAMED.key),
+    )
+    for other in others:
+        refuses(again(own._replace(authority=other)), made.outbox[0], "not by the enrolment authority")
+    for now in (-1.0, float(1 << 40)):
+        refuses(again(own._replace(now=lambda now=now: now)), made.outbox[0], "must be valid at")
 
-    again().receive(made.outbox[0])
-    assert sorted(asked) == [1, 2, 3, 4, 5]
-    publics[4] = bytes(32)
-    refuses(again(), made.outbox[0], "client 4, whose identity is not enrolled")
+
+@pytest.mark.parametrize("twin", [0, 2])
+def test_a_device_that_stands_in_a_roster_twice_is_refused(local_round, make_parameters, twin):
+    """A neighbour under two numbers; and this device itself, under a neighbour's number."""
+    p = make_parameters(signed=True)
+    made = local_round(p, VECTORS)
+    made.clients[1] = Client(p, 1, VECTORS[1], Randomness(3), credentials=made.credentials[twin])
+    made.until(ServerState.KEYS)
+    made.deliver()
+    made.close()
+    refuses(made.clients[0], made.outbox[0], "two clients one identity")
+
+
+def test_one_serial_is_of_one_device(local_round, make_parameters):
+    p = make_parameters(signed=True)
+    made = local_round(p, VECTORS)
+    one, other = made.credentials[1], made.credentials[2]
+    copied = one._replace(certificate=certificate_of(one.identity, serial=other.certificate.serial))
+    made.clients[1] = Client(p, 1, VECTORS[1], Randomness(3), credentials=copied)
+    made.until(ServerState.KEYS)
+    made.deliver()
+    made.close()
+    refuses(made.clients[0], made.outbox[0], "two clients one certificate")
 
 
 def test_a_box_that_does_not_open_costs_only_its_own_share(local_round, make_parameters):
@@ -273,7 +299,7 @@ def test_in_an_active_round_it_answers_only_to_enough_signatures(local_round, ac
     refuses(client, with_fields(active, data, signers, signatures[64:] + signatures[:64]), "has not signed")
     refuses(client, with_fields(active, data, signers, signatures[64:]), "signatures of 256 bytes for 5")
     two = write_set(np.array([1, 0, 1, 0, 0], dtype=np.bool_))
-    other = Client.from_state(active, client.to_state(), Randomness(1), identity=made.identities[0])
+    other = Client.from_state(active, client.to_state(), Randomness(1), credentials=made.credentials[0])
     with pytest.raises(Abort, match="2 neighbours of client 0 agreed to the sum; 3 are needed"):
         other.receive(with_fields(active, data, two, signatures[:64] + signatures[128:192]))
     client.receive(data)

@@ -180,12 +180,12 @@ class ClientJudge(Judge):
         made.deliver()
         made.close()
         self.right = made.outbox[1]
-        self.parameters, self.identity = made.parameters, made.identities[1]
+        self.parameters, self.credentials = made.parameters, made.credentials[1]
         self.before = made.clients[1].to_state()
         self.now = self.again()
 
     def again(self) -> Client:
-        return Client.from_state(self.parameters, self.before, Randomness(1), identity=self.identity)
+        return Client.from_state(self.parameters, self.before, Randomness(1), credentials=self.credentials)
 
     def hand(self, data: bytes) -> None:
         try:

@@ -85,7 +85,7 @@ def test_keys_must_be_signed_by_an_enrolled_device(local_round, make_parameters)
         refuses(made.server, 2, with_fields(p, made.pending[2], bad), "not signed by the identity")
     other = fields(made.pending[3])[0]
     refuses(made.server, 2, with_fields(p, made.pending[2], other), "not signed by the identity")
-    publics = {i: identity.public for i, identity in enumerate(made.identities) if i != 2}
+    publics = {i: each.identity.public for i, each in enumerate(made.credentials) if i != 2}
     server = Server(p, made.graph_seed, enrolled=lambda client, public: publics.get(client) == public)
     refuses(server, 2, made.pending[2], "not enrolled")
     server.receive(3, made.pending[3])
@@ -95,7 +95,7 @@ def test_an_identity_takes_part_once_in_an_active_round(local_round, active):
     made = local_round(active, VECTORS)
     made.start()
     made.server.receive(2, made.pending[2])
-    again = Client(active, 3, VECTORS[3], Randomness(5), identity=made.identities[2]).advertise()
+    again = Client(active, 3, VECTORS[3], Randomness(5), credentials=made.credentials[2]).advertise()
     refuses(made.server, 3, again, "an identity that another client advertised")
     made.server.receive(3, made.pending[3])
 

@@ -204,7 +204,7 @@ class Round(RuleBasedStateMachine):
     def restart_client(self, client: int) -> None:
         state = self.clients[client].to_state()
         self.clients[client] = Client.from_state(
-            self.parameters, state, Randomness(client), identity=self.round.identities[client]
+            self.parameters, state, Randomness(client), credentials=self.round.credentials[client]
         )
 
     @rule()

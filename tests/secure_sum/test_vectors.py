@@ -12,6 +12,7 @@ import pytest
 import mapveil_client.secure_sum.states
 from mapveil.secure_sum.server import Server
 from mapveil_client.canonical_cbor import decode
+from mapveil_client.secure_sum.certificate import Authority, Certificate, Credentials
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.graph import harary_graph, permutation
 from mapveil_client.secure_sum.keys import Identity, draw_graph_seed
@@ -33,19 +34,28 @@ VECTORS = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in s
 REFUSED = VECTORS.pop("refused")["cases"]
 
 
+def credentials_of(vector: dict, given: dict) -> Credentials | None:
+    if not given["identity"]:
+        return None
+    identity, certificate = (bytes.fromhex(given[name]) for name in ("identity", "certificate"))
+    authority = Authority.parse(vector["authority"])
+    return Credentials(Identity(identity), Certificate.decode(certificate), authority, lambda: vector["time"])
+
+
 class Playback:
     """The parties of a vector, run event by event."""
 
     def __init__(self, vector: dict) -> None:
         self.parameters = GENERATOR.parameters_of(vector)
-        self.server = Server(self.parameters, bytes.fromhex(vector["server_seed"]))
+        authority = Authority.parse(vector["authority"]) if vector["authority"] else None
+        self.server = Server(self.parameters, bytes.fromhex(vector["server_seed"]), authority=authority)
         self.clients = [
             Client(
                 self.parameters,
                 i,
                 np.array(given["vector"], dtype=np.uint64),
                 GENERATOR.Tape(played=bytes.fromhex(given["tape"])),
-                identity=Identity(bytes.fromhex(given["identity"])) if given["identity"] else None,
+                credentials=credentials_of(vector, given),
             )
             for i, given in enumerate(vector["clients"])
         ]

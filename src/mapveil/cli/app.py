@@ -25,6 +25,7 @@ _COMMANDS = {
     "attack": "Measure what could still be learnt about people.",
     "audit": "Test a method's epsilon empirically.",
     "serve": "Run the collection server.",
+    "enrol-authority": "Certify the devices of active secure sums.",
     "device": "Answer a collector with a fleet of devices.",
     "doctor": "Check this installation.",
 }
@@ -39,7 +40,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        found: click.Command = importlib.import_module(f"mapveil.cli.{cmd_name}").command
+        found: click.Command = importlib.import_module(f"mapveil.cli.{cmd_name.replace('-', '_')}").command
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

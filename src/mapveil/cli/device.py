@@ -1,9 +1,11 @@
 """``mapveil device``: a fleet of devices that answer a collector."""
 
+from __future__ import annotations
+
 import re
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,6 +14,9 @@ from mapveil.cli.options import Parsed, table_source
 from mapveil_client.device_account import Budget
 from mapveil_client.epsilon import as_epsilon
 from mapveil_client.errors import InputError
+
+if TYPE_CHECKING:
+    from mapveil_client.secure_sum.certificate import Authority
 
 _SLOW: Final = re.compile(r"(?P<part>[0-9]*\.?[0-9]+):(?P<time>[0-9]*\.?[0-9]+)(?P<unit>ms|s|m)")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
@@ -29,6 +34,12 @@ def _slow(text: str) -> tuple[float, float]:
     if read is None:
         raise InputError(f"--slow must be a fraction and a time, such as 0.02:5s, got {text!r}")
     return float(read["part"]), float(read["time"]) * _UNITS[read["unit"]]
+
+
+def _authority(text: str) -> Authority:
+    from mapveil_client.secure_sum.certificate import Authority
+
+    return Authority.parse(text)
 
 
 def _epsilon_of(flag: str) -> Parsed:
@@ -64,6 +75,10 @@ def _epsilon_of(flag: str) -> Parsed:
               metavar="EPSILON", help="Maximum epsilon of one collection.")  # fmt: skip
 @click.option("--least-shard", type=int, default=20, show_default=True, metavar="DEVICES",
               help="Minimum number of devices per secure sum, and per collection.")  # fmt: skip
+@click.option("--authority", "named", type=Parsed("authority", _authority), metavar="POPULATION:KEY",
+              help="Enrolment authority of the devices' policy; no active sum is answered without.")  # fmt: skip
+@click.option("--authority-key", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Key of that authority: certify the devices here, not by the collector.")  # fmt: skip
 @click.option("--passive-too", is_flag=True,
               help="Answer sums too that are not safe against a malicious server.")  # fmt: skip
 @table_source("user", "lon", "lat")
@@ -98,6 +113,8 @@ def command(
     most_per_collection: Fraction,
     least_shard: int,
     passive_too: bool,
+    named: Authority | None,
+    authority_key: Path | None,
     **connected: Any,
 ) -> int:
     """Answer a collector with a fleet of devices, one for each user of a table.
@@ -117,17 +134,26 @@ def command(
     from mapveil.collector.fleet.fleet import Fleet
     from mapveil.collector.fleet.fleet_table import whereabouts_of
     from mapveil.collector.fleet.lapses import Lapses
+    from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
     from mapveil_client.policy import DevicePolicy
     from mapveil_client.vault import read_key
 
     if (folder is None) != (key_file is None):
         raise InputError("--state and --key-file go together")
+    apart = None
+    if authority_key is not None:
+        if named is None:
+            raise InputError("--authority-key needs --authority")
+        apart = EnrolmentAuthority.open(authority_key, named.population)
+        if apart.named != named:
+            raise InputError(f"{authority_key}: the key is of {apart.named}, not of --authority")
     lapses = Lapses(drop=drop, slow=slow[0], slow_s=slow[1], seed=seed)
     policy = DevicePolicy(
         budget=budget,
         most_per_collection=min(most_per_collection, budget.epsilon),
         least_shard=least_shard,
         active_only=not passive_too,
+        authority=named,
     )
     key = None if key_file is None else read_key(key_file)
     whereabouts = whereabouts_of(mv.read_points(source, **columns))
@@ -138,6 +164,7 @@ def command(
             lapses=lapses,
             folder=folder,
             key=key,
+            authority_apart=apart,
             progress=progress,
             **connected,
         )

@@ -108,12 +108,20 @@ def command(
 
 def _serve(settings: Settings, console: Console) -> int:
     from mapveil.collector.http.logs import configure_logs
-    from mapveil.collector.http.serving import bind, serve
+    from mapveil.collector.http.serving import authority_of, bind, serve
     from mapveil.collector.store.principals import Accounts
+    from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 
     listener = bind(settings)
     configure_logs(settings.log_format, settings.log_level)
     store = _store(settings)
+    authority = authority_of(settings, store)
+    if authority is None:
+        console.note("No enrolment authority: give --authority or --authority-key for active secure sums.")
+    else:
+        apart = not isinstance(authority, EnrolmentAuthority)
+        named = authority.named if isinstance(authority, EnrolmentAuthority) else authority
+        console.note(f"Enrolment authority, {'apart from' if apart else 'of'} this collector: {named}")
     if not Accounts(store).operators():
         console.note(
             "There is no operator yet. Make one with: mapveil serve --new-operator admin:NAME"

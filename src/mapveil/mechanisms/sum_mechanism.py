@@ -19,7 +19,7 @@ from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Mechanism, charged_to, held_for, tiling_of
 from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.charges import Charges
-from mapveil.privacy.claim import Share
+from mapveil.privacy.claim import Assumes, Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.curator import Curator
 from mapveil.trust.queries import (
@@ -214,7 +214,8 @@ class SumMechanism(Mechanism):
             return heat
         claim = heat.guarantee.as_simulation()
         active = execution.secure_sum is not None and execution.secure_sum.active
-        return dataclasses.replace(heat, guarantee=claim.with_active_sums() if active else claim)
+        claim = claim.with_active_sums(Assumes.AUTHORITY_APART()) if active else claim
+        return dataclasses.replace(heat, guarantee=claim)
 
     def map_of(
         self,

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mapveil.privacy.claim import Adversary, Claim
+from mapveil.privacy.claim import Adversary, Assumes, Assumption, Claim
 from mapveil.privacy.promise import Promise, render
 
 
@@ -32,10 +32,17 @@ class Guarantee(Claim):
         """The same, of a run in which one process read the raw data in place of clients."""
         return replace(self, simulated=True)
 
-    def with_active_sums(self) -> Guarantee:
-        """The same, of secure sums with the checks against a malicious server; unchanged where no sum is trusted."""
-        guarded = self.adversary is Adversary.HONEST_SERVER
-        return replace(self, adversary=Adversary.MALICIOUS_SERVER) if guarded else self
+    def with_active_sums(self, authority: Assumption) -> Guarantee:
+        """The same, of secure sums with the checks against a malicious server; unchanged where no sum is trusted.
+
+        ``authority`` says what is assumed of the enrolment authority, in place of the trust in the server's roster.
+        """
+        if self.adversary is not Adversary.HONEST_SERVER:
+            return self
+        assumptions = tuple(
+            authority if each.kind is Assumes.ROSTER_TRUSTED else each for each in self.assumptions
+        )
+        return replace(self, adversary=Adversary.MALICIOUS_SERVER, assumptions=assumptions)
 
     def __repr__(self) -> str:
         return self.promise.listing

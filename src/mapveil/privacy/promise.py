@@ -59,6 +59,14 @@ _ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
         "at most {corrupt_percent:.4g} % add no noise"
     ),
     Assumes.SECURE_SUM: "secure aggregation reveals the sum only (a computational assumption)",
+    Assumes.ROSTER_TRUSTED: "the server names the other clients and is believed: it invents none",
+    Assumes.AUTHORITY_APART: (
+        "an enrolment authority that does not side with the server certifies each client, and invents none"
+    ),
+    Assumes.AUTHORITY_OF_OPERATOR: (
+        "the enrolment authority certifies each client and invents none; the server's own operator runs it, against "
+        "whom nothing holds that an operator with invented clients can undo"
+    ),
     Assumes.CLIENT_RANDOMNESS: "the client draws its randomness as the code does, from the operating system's source",
     Assumes.CLIENT_ALONE: "each report carries the whole noise: neither a secure sum nor another client is trusted",
     Assumes.PARTICIPATION_PUBLIC: "not protected: that a client takes part, and so is in the region",

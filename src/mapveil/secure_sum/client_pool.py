@@ -9,13 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.certificate import Credentials
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.states import Abort, OwnFault
 from mapveil_client.secure_sum.vectors import SparseVectors
 
+_SIMULATED_AT = 0.0  # seconds since 1970: the same bytes whenever a seeded run is repeated
 Messages = list[tuple[int, bytes]]
 """Messages from or to clients, by their numbers in the shard."""
 
@@ -26,10 +29,11 @@ class ShardClients:
     def __init__(self) -> None:
         self._clients: dict[int, Client] = {}
 
-    def open(self, parameters: RoundParameters, seed: int | None) -> Messages:
-        """Forget the last shard and prepare for the next."""
+    def open(self, parameters: RoundParameters, seed: int | None, authority: bytes) -> Messages:
+        """Forget the last shard and prepare for the next; ``authority`` is the key that certifies its clients."""
         self._clients = {}
         self._parameters = parameters
+        self._authority = EnrolmentAuthority("simulated", Identity(authority))
         self._rng = Randomness(seed)
         return []
 
@@ -38,11 +42,19 @@ class ShardClients:
         messages = []
         for client in starting:
             rng = self._rng.child(f"client {client}")
-            identity = Identity.draw(rng) if self._parameters.signed else None
-            made = Client(self._parameters, client, vectors.dense(client - first), rng, identity=identity)
-            self._clients[client] = made
+            credentials = self._enrol(rng, client) if self._parameters.signed else None
+            vector = vectors.dense(client - first)
+            made = self._clients[client] = Client(
+                self._parameters, client, vector, rng, credentials=credentials
+            )
             messages.append((client, made.advertise()))
         return messages
+
+    def _enrol(self, rng: Randomness, client: int) -> Credentials:
+        """Draw a device's identity and certify it."""
+        identity = Identity.draw(rng)
+        certificate = self._authority.certify(identity.public, _SIMULATED_AT, serial=client)
+        return Credentials(identity, certificate, self._authority.named, lambda: _SIMULATED_AT)
 
     def deliver(self, messages: Messages) -> Messages:
         """Give each client its message; a client that leaves the round does not answer."""
@@ -108,8 +120,9 @@ class ClientPool:
         """Prepare for a shard."""
         # A process makes its own randomness; that of a seeded run is derived, so that it repeats.
         seeds = rng.words(self.workers, np.uint64).tolist() if rng.seeded else [None] * self.workers
+        authority = rng.child("authority").words(32, np.uint8).tobytes()
         if self.workers == 1:
-            self._here.open(parameters, seeds[0])
+            self._here.open(parameters, seeds[0], authority)
             return
         if not self._staff:
             import multiprocessing
@@ -119,7 +132,9 @@ class ClientPool:
             self._staff += [
                 ProcessPoolExecutor(1, spawn, initializer=_ignore_interrupts) for _ in range(self.workers)
             ]
-        opened = [self._submit(i, Task("open", (parameters, seed))) for i, seed in enumerate(seeds)]
+        opened = [
+            self._submit(i, Task("open", (parameters, seed, authority))) for i, seed in enumerate(seeds)
+        ]
         for each in opened:
             self._result(each)
 

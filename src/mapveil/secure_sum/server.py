@@ -23,6 +23,7 @@ import numpy.typing as npt
 from mapveil.secure_sum.server_unmask import Collected, Fault, recover, unmask
 from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum import messages
+from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.secure_sum.graph import Ring, make_ring
 from mapveil_client.secure_sum.keys import (
     Enrolled,
@@ -92,15 +93,22 @@ class Server:
         32 uniform bytes, drawn for this round only. In an active round the graph also follows from everybody's keys.
     enrolled : callable (int, bytes) -> bool, optional
         Whether an identity belongs to the device enrolled as that client; every identity by default.
+    authority : Authority, optional
+        Authority that must have certified the identities, as the clients insist; not checked by default.
     """
 
     def __init__(
-        self, parameters: RoundParameters, graph_seed: bytes, *, enrolled: Enrolled | None = None
+        self,
+        parameters: RoundParameters,
+        graph_seed: bytes,
+        *,
+        enrolled: Enrolled | None = None,
+        authority: Authority | None = None,
     ) -> None:
         n, k = parameters.clients, parameters.neighbours
         self.parameters = parameters
         self._graph_seed = graph_seed
-        self._enrolled = enrolled
+        self._enrolled, self._authority = enrolled, authority
         self._graph = b""  # as the roster says it
         self._ring: Ring  # drawn when all keys are in
         self.faults: list[Fault] = []  # clients that contradict others, known once the answers are closed
@@ -135,9 +143,12 @@ class Server:
             raise OwnFault(f"total is known in state DONE, not in {self._state.name}")
         return self._sum.astype(np.uint64)
 
-    def check(self, client: int, data: bytes) -> None:
-        """Refuse a message as :meth:`receive` would, and keep nothing: messages are stored before they count."""
-        self._checked(client, data)
+    def check(self, client: int, data: bytes, now: float | None = None) -> None:
+        """Refuse a message as :meth:`receive` would, and keep nothing: messages are stored before they count.
+
+        Also refuse a certificate that is not valid at ``now``, seconds since 1970: of a stored message it was.
+        """
+        self._checked(client, data, now)
 
     def receive(self, client: int, data: bytes) -> None:
         """Take one message from the client that the transport names.
@@ -152,7 +163,7 @@ class Server:
         self._checked(client, data)()
         self._arrived[client] = True
 
-    def _checked(self, client: int, data: bytes) -> Callable[[], None]:
+    def _checked(self, client: int, data: bytes, now: float | None = None) -> Callable[[], None]:
         """A function that stores a fully checked message."""
         if not 0 <= client < self.parameters.clients:
             raise OwnFault(f"a message from client {client}; expected 0 to {self.parameters.clients - 1}")
@@ -165,16 +176,22 @@ class Server:
                 )
             if self._arrived[client]:
                 raise PeerFault(f"{message.name} once more; expected one")
-            return self._keeper(message, client, fields)
+            return self._keeper(message, client, fields, now)
         except PeerFault as fault:
             raise PeerFault(f"client {client}: {fault}", client) from None
 
-    def _keeper(self, message: Message, client: int, fields: list[bytes]) -> Callable[[], None]:
+    def _keeper(
+        self, message: Message, client: int, fields: list[bytes], now: float | None
+    ) -> Callable[[], None]:
         p = self.parameters
         if message is Message.ADVERTISE:
             keys = _check_keys(p, client, fields[0], self._enrolled)
             if p.active and np.any(np.all(self._keys[:, messages.PRINT] == keys[messages.PRINT], axis=1)):
                 raise PeerFault("an identity that another client advertised; expected one client per device")
+            if p.signed and self._authority is not None:
+                entry = fields[0][messages.CERTIFICATE]
+                if fault := self._authority.fault(fields[0][messages.IDENTITY], entry, now):
+                    raise PeerFault(f"keys of a device: {fault}")
             return partial(setitem, self._keys, client, keys)
         slots = self._ring.neighbours[client]
         if message is Message.SHARES:

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from mapveil_client.errors import Secret, check
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum import messages
+from mapveil_client.secure_sum.certificate import Credentials
 from mapveil_client.secure_sum.client_steps import ClientSteps, Memory, Outcome, read_state, write_state
-from mapveil_client.secure_sum.keys import Enrolled, Identity
 from mapveil_client.secure_sum.masks import word_type
 from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.states import (
@@ -56,15 +56,14 @@ class Client(Secret):
         Its contribution to the sum, taken modulo 2^b.
     rng : Randomness
         The source of its keys, seed and shares.
-    identity : Identity, optional
-        Signs its keys and its consent; given exactly where the round is signed.
-    enrolled : callable (int, bytes) -> bool, optional
-        Whether an identity belongs to the device enrolled as that client; without it, the server's word is taken.
+    credentials : Credentials, optional
+        Sign its keys and its consent, and say by which authority the others' keys must be certified; given exactly
+        where the round is signed.
 
     Raises
     ------
     ParameterError
-        The vector, number or identity does not fit the parameters.
+        The vector, number or credentials do not fit the parameters.
     """
 
     def __init__(
@@ -74,17 +73,16 @@ class Client(Secret):
         vector: npt.NDArray[np.integer],
         rng: Randomness,
         *,
-        identity: Identity | None = None,
-        enrolled: Enrolled | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         check(0 <= client < parameters.clients, "client", f"0 to {parameters.clients - 1}", client)
         signed, shape = parameters.signed, (parameters.length,)
-        check(signed == (identity is not None), "identity", "given in a signed round only", identity)
+        check(signed == (credentials is not None), "credentials", "given in a signed round only", credentials)
         good = vector.shape == shape and vector.dtype.kind in "iu"
         check(good, "vector", f"integers of shape {shape}", (vector.shape, vector.dtype))
         self.parameters = parameters
         self.client = int(client)
-        self._steps = ClientSteps(parameters, self.client, rng, identity, enrolled)
+        self._steps = ClientSteps(parameters, self.client, rng, credentials)
         self._state = ClientState.FRESH
         self._memory = Memory()
         word = word_type(parameters.bits)
@@ -170,8 +168,7 @@ class Client(Secret):
         data: bytes,
         rng: Randomness,
         *,
-        identity: Identity | None = None,
-        enrolled: Enrolled | None = None,
+        credentials: Credentials | None = None,
     ) -> Client:
         """Go on from the bytes of :meth:`to_state`.
 
@@ -180,13 +177,13 @@ class Client(Secret):
         InputError
             They are no state of this round.
         ParameterError
-            The identity does not go with the round.
+            The credentials do not go with the round.
         """
         client, state, memory = read_state(parameters, data)
         vector = np.zeros(parameters.length, dtype=np.uint64)
         if memory.vector:
             vector = unpack(memory.vector, parameters.length, parameters.bits)
-        made = cls(parameters, client, vector, rng, identity=identity, enrolled=enrolled)
+        made = cls(parameters, client, vector, rng, credentials=credentials)
         made._memory, made._state = replace(memory, vector=b""), state
         made._forget()
         return made

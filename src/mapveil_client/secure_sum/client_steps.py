@@ -16,10 +16,9 @@ from mapveil_client import canonical_cbor
 from mapveil_client.arrays import BoolArray
 from mapveil_client.errors import InputError, Secret
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.certificate import Credentials
 from mapveil_client.secure_sum.graph import make_ring
 from mapveil_client.secure_sum.keys import (
-    Enrolled,
-    Identity,
     draw_graph_seed,
     key_statement,
     list_clients,
@@ -34,11 +33,14 @@ from mapveil_client.secure_sum.keys import (
 from mapveil_client.secure_sum.masks import Purpose, add_masks, open_sealed, seal
 from mapveil_client.secure_sum.messages import (
     BOX_BYTES,
+    CERTIFICATE,
     HASH_BYTES,
     IDENTITY,
     KEY_BYTES,
     MASK_KEY,
     SEAL_KEY,
+    SERIAL,
+    SERIAL_BYTES,
     SHARE_BYTES,
     SIGNATURE,
     SIGNATURE_BYTES,
@@ -156,8 +158,7 @@ class ClientSteps:
     parameters: RoundParameters
     client: int
     rng: Randomness
-    identity: Identity | None
-    enrolled: Enrolled | None
+    credentials: Credentials | None
 
     def _neighbours(self, graph_seed: bytes) -> list[int]:
         ring = make_ring(self.parameters.clients, self.parameters.neighbours, graph_seed)
@@ -182,9 +183,9 @@ class ClientSteps:
         """What this client advertises."""
         private = (memory.mask_private, memory.seal_private)
         keys = b"".join(_read_private(key).public_key().public_bytes_raw() for key in private)
-        if self.identity is not None:
-            signature = self.identity.sign(key_statement(self.parameters, self.client, keys))
-            keys += self.identity.public + signature
+        if self.credentials is not None:
+            signature = self.credentials.identity.sign(key_statement(self.parameters, self.client, keys))
+            keys += self.credentials.identity.public + signature + self.credentials.certificate.entry
         return keys
 
     def share(self, memory: Memory, graph: bytes, present: bytes, keys: bytes) -> Outcome:
@@ -200,6 +201,7 @@ class ClientSteps:
         if p.active:
             self._check_roster(graph, self._own_keys(memory), peers, entries)
         if p.signed:
+            self._check_distinct(entries[there])
             for slot in slots:
                 self._check_keys(peers[slot], entries[slot].tobytes())
 
@@ -246,14 +248,27 @@ class ClientSteps:
         if (count := int(np.count_nonzero(advertised))) < self.parameters.minimum:
             raise Abort(f"{count} clients advertised keys; {self.parameters.minimum} are promised at least")
 
+    def _check_distinct(self, entries: npt.NDArray[np.uint8]) -> None:
+        """Refuse a device that has several numbers: each identity, serial, mask key and seal key stands once."""
+        parts = (
+            ("identity", IDENTITY, self._signer.identity.public),
+            ("certificate", SERIAL, self._signer.certificate.entry[:SERIAL_BYTES]),
+            ("mask key", MASK_KEY, b""),
+            ("seal key", SEAL_KEY, b""),
+        )
+        for name, part, mine in parts:
+            seen = {row.tobytes() for row in entries[:, part]}
+            if len(seen) < len(entries) or mine in seen:
+                raise PeerFault(f"the server gave two clients one {name}; expected one device for each")
+
     def _check_keys(self, peer: int, entry: bytes) -> None:
-        """Refuse a neighbour's keys that its device did not sign."""
+        """Refuse a neighbour's keys that its device did not sign, or a device that the authority did not certify."""
         public, signature = entry[IDENTITY], entry[SIGNATURE]
         statement = key_statement(self.parameters, peer, entry[: SEAL_KEY.stop])
         if not signed_by(public, signature, statement):
             raise PeerFault(f"the server gave keys of client {peer} that are not signed by its identity")
-        if self.enrolled is not None and not self.enrolled(peer, public):
-            raise PeerFault(f"the server gave keys of client {peer}, whose identity is not enrolled")
+        if fault := self._signer.authority.fault(public, entry[CERTIFICATE], self._signer.now()):
+            raise PeerFault(f"the server gave keys of client {peer}: {fault}")
 
     def mask(self, memory: Memory, vector: Words, senders: bytes, boxes: bytes) -> Outcome:
         """Open the shares that came, and mask the vector with every neighbour that sent some."""
@@ -308,7 +323,7 @@ class ClientSteps:
         if not p.active:
             return self._answer(memory, neighbours)
         kept = replace(memory, included=included)
-        return Outcome(kept, (self._signer.sign(survivor_statement(p, memory.graph_seed, members)),))
+        return Outcome(kept, (self._signer.identity.sign(survivor_statement(p, memory.graph_seed, members)),))
 
     def confirm(self, memory: Memory, signers: bytes, signatures: bytes) -> Outcome:
         """Answer once t neighbours have signed the same survivors that this client did."""
@@ -337,7 +352,7 @@ class ClientSteps:
         return Outcome(Memory(), (write_set(given), chosen[given].tobytes()))
 
     @property
-    def _signer(self) -> Identity:
-        if self.identity is None:
+    def _signer(self) -> Credentials:
+        if self.credentials is None:
             raise OwnFault(f"client {self.client} has no identity to sign with; a signed round needs one")
-        return self.identity
+        return self.credentials

@@ -152,8 +152,21 @@ class Identity(Secret):
         return f"Identity({self.public.hex()})"
 
 
+_FIELD: Final = (1 << 255) - 19
+_ORDER_8: Final = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+_SMALL: Final = frozenset((0, 1, _FIELD - 1, _ORDER_8, _FIELD - _ORDER_8))
+"""The y of the points of Ed25519 whose order divides 8."""
+
+
+def small_order(public: bytes) -> bool:
+    """Whether an Ed25519 key has an order of at most 8, in any encoding: anybody can sign in its name."""
+    return (int.from_bytes(public, "little") & ((1 << 255) - 1)) % _FIELD in _SMALL
+
+
 def signed_by(public: bytes, signature: bytes, statement: bytes) -> bool:
-    """Whether ``signature`` is that of the holder of ``public`` under ``statement``."""
+    """Whether ``signature`` is that of the holder of ``public`` under ``statement``; a key of small order has none."""
+    if small_order(public):
+        return False
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, statement)
     except (InvalidSignature, ValueError):

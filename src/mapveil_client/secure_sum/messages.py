@@ -40,7 +40,12 @@ MASK_KEY = slice(0, KEY_BYTES)
 SEAL_KEY = slice(KEY_BYTES, 2 * KEY_BYTES)
 IDENTITY = slice(2 * KEY_BYTES, 3 * KEY_BYTES)
 SIGNATURE = slice(3 * KEY_BYTES, 3 * KEY_BYTES + SIGNATURE_BYTES)
-"""Where each part of a client's keys stands; the last two in a signed round only."""
+CERTIFICATE_BYTES = 3 * 8 + SIGNATURE_BYTES
+"""Of a certificate beside an identity: serial, not before, expires, and the authority's signature."""
+CERTIFICATE = slice(SIGNATURE.stop, SIGNATURE.stop + CERTIFICATE_BYTES)
+"""Where each part of a client's keys stands; the last three in a signed round only."""
+SERIAL_BYTES = 8
+SERIAL = slice(CERTIFICATE.start, CERTIFICATE.start + SERIAL_BYTES)
 
 _PRINT_BYTES = 8
 PRINT = slice(IDENTITY.start, IDENTITY.start + _PRINT_BYTES)
@@ -59,8 +64,8 @@ class Field(NamedTuple):
 
 
 def roster_entry_bytes(parameters: RoundParameters) -> int:
-    """Bytes of one client's keys: mask key, seal key and, in a signed round, identity and signature."""
-    return 2 * KEY_BYTES + (KEY_BYTES + SIGNATURE_BYTES if parameters.signed else 0)
+    """Bytes of one client's keys: mask key, seal key and, in a signed round, identity, signature and certificate."""
+    return CERTIFICATE.stop if parameters.signed else SEAL_KEY.stop
 
 
 def _neighbours(parameters: RoundParameters) -> int:

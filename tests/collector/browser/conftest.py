@@ -99,7 +99,9 @@ class LiveCollector:
 
     def run_fleet(self, table: Path, identifier: str, devices: int, *options: str) -> None:
         """A whole fleet, awaited."""
-        process = self.fleet(table, identifier, self.enrolment(devices), *options)
+        authority = self.ask("GET", f"/collections/{identifier}")["authority"]
+        named = () if authority is None else ("--authority", authority)
+        process = self.fleet(table, identifier, self.enrolment(devices), *named, *options)
         _, said = process.communicate(timeout=240)
         assert process.returncode == 0, said
 

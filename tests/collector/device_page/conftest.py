@@ -29,6 +29,7 @@ from mapveil_client.secure_sum.keys import (
     signed_by,
 )
 from mapveil_client.terms import CollectionTerms
+from tests.authority import NAMED
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Request
@@ -65,6 +66,7 @@ class FakeCollector:
             "devices": 200,
             "minimum": 50,
         }
+        known["authority"] = NAMED if fields.get("trust") == "distributed" else None
         made = CollectionTerms(identifier=f"{number:032x}", **(known | fields))
         self.terms.append(made)
         return made

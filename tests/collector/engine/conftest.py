@@ -26,6 +26,7 @@ from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.states import ProtocolError
 from mapveil_client.terms import CollectionTerms
+from tests.authority import AUTHORITY, credentials_of
 
 REGION = [-74.03, 40.69, -73.90, 40.83]
 ACTOR = "operator 1"
@@ -170,7 +171,7 @@ class Crowd:
                 assigned.client,
                 vector,
                 self.rng.child(f"client {device} {number}"),
-                identity=self.identities[device - 1] if parameters.signed else None,
+                credentials=credentials_of(self.identities[device - 1]) if parameters.signed else None,
             )
             self.clients[device, number] = client
             self.answers[key] = client.advertise()
@@ -257,7 +258,7 @@ def mortal_store():
 
 @pytest.fixture
 def engine(store, clock):
-    return Engine(store, clock, Randomness(7))
+    return Engine(store, clock, Randomness(7), authority=AUTHORITY)
 
 
 @pytest.fixture

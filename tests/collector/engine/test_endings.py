@@ -16,6 +16,7 @@ from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.schema import charges, devices, messages, reports
 from mapveil_client.errors import InputError
 from mapveil_client.terms import CollectionTerms
+from tests.authority import AUTHORITY
 
 ACTOR = "operator 1"
 
@@ -128,7 +129,7 @@ def test_a_clock_that_jumps_neither_ends_nor_prolongs_a_phase(
     assert engine.collection(id)["state"] == "open"
     clock.jump(-20_000)
     # After a restart only the wall clock tells: it can hold a phase at most once more.
-    again = Engine(store, clock)
+    again = Engine(store, clock, authority=AUTHORITY)
     assert again.collection(id)["progress"]["closes_in_s"] == 100
     clock.advance(100)
     again.tick()

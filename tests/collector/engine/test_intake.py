@@ -14,6 +14,7 @@ from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.intake import KeepMessages, Kept, Message
 from mapveil.collector.store.schema import messages
 from mapveil_client.secure_sum.states import ServerState
+from tests.authority import AUTHORITY
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_whoever_leaves_takes_nothing_from_the_others(store, running):
 def test_the_conductor_runs_until_it_is_stopped_and_outlives_its_store(
     store, clock, crowd_of, opened, make_spec
 ):
-    engine = Engine(store, clock)
+    engine = Engine(store, clock, authority=AUTHORITY)
     assert engine.idle_seconds == float("inf")
     crowd = crowd_of(store, 3)
     id, terms = opened(engine, make_spec("local", devices=3))

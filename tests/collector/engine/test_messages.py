@@ -18,6 +18,7 @@ from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms
+from tests.authority import credentials_of
 
 FOUR = {
     "devices": 4,
@@ -58,7 +59,9 @@ def other_keys(engine, crowd, id, announced, device, *, identity=None):
     parameters = announced.parameters(assigned.shard)
     vector = np.zeros(announced.length, dtype=np.int64)
     who = identity or crowd.identities[device - 1]
-    return Client(parameters, assigned.client, vector, Randomness(99), identity=who).advertise()
+    return Client(
+        parameters, assigned.client, vector, Randomness(99), credentials=credentials_of(who)
+    ).advertise()
 
 
 def test_a_message_sent_again_is_fine_and_another_is_not(engine, store, running):

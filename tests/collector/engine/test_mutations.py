@@ -12,6 +12,7 @@ from mapveil.collector.refusals import Conflict, Invalid
 from mapveil.collector.rounds.engine import Engine
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.terms import CollectionTerms
+from tests.authority import AUTHORITY
 
 EACH = 40
 
@@ -36,7 +37,7 @@ def mutations(body, generator):
 
 @pytest.mark.parametrize("trust", ["local", "random-features"])
 def test_mutated_reports_are_refused_or_reports(sqlite_store, clock, crowd_of, opened, make_spec, trust):
-    engine = Engine(sqlite_store, clock)
+    engine = Engine(sqlite_store, clock, authority=AUTHORITY)
     crowd = crowd_of(sqlite_store, 8)
     id, terms = opened(engine, make_spec(trust, devices=8))
     bodies = crowd.local_reports(terms) if trust == "local" else crowd.feature_reports(terms)
@@ -59,7 +60,7 @@ def test_mutated_reports_are_refused_or_reports(sqlite_store, clock, crowd_of, o
 def test_mutated_messages_leave_the_round_as_it_was(
     sqlite_store, clock, crowd_of, opened, make_spec, totals_of
 ):
-    engine = Engine(sqlite_store, clock)
+    engine = Engine(sqlite_store, clock, authority=AUTHORITY)
     crowd = crowd_of(sqlite_store, 6)
     options = {"shard_size": 6, "tolerated_dropout": 0, "corrupt": 0}
     spec = make_spec("distributed", devices=6, method="uniform", options=options, tiling="quadtree:2")

@@ -24,6 +24,7 @@ from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.contribution import Devices, client_report
 from mapveil_client.errors import ParameterError, PromiseError
 from mapveil_client.randomness.random import Randomness
+from tests.authority import AUTHORITY
 
 ID = "0123456789abcdef" * 2
 NAMES = [method.name for method in METHODS if method.trust == "distributed" and not method.labels]
@@ -31,7 +32,7 @@ NAMES = [method.name for method in METHODS if method.trust == "distributed" and 
 
 def terms_of(make_spec, **changes):
     spec = make_spec("distributed", devices=40, options={"shard_size": 20}, tiling="quadtree:4", epsilon="4")
-    return read_specification({**spec, **changes}, ID).terms
+    return read_specification({**spec, **changes}, ID, AUTHORITY).terms
 
 
 def sums(announced, sites, seed):

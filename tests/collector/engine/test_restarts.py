@@ -13,6 +13,7 @@ from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.schema import charges, messages
 from mapveil.privacy.claim import AccountReference
 from mapveil_client.randomness.random import Randomness
+from tests.authority import AUTHORITY
 
 SIX = {
     "devices": 6,
@@ -50,7 +51,7 @@ def test_a_process_that_dies_at_every_commit_changes_nothing(
         store.create_tables()
         crowd = crowd_of(store, 6)
         crowd.leaves = dict(LEAVES)
-        engine = Engine(store, clock, Randomness(7))
+        engine = Engine(store, clock, Randomness(7), authority=AUTHORITY)
         id, _ = opened(engine, make_spec("distributed", **SIX))
         lives = 1
         while True:
@@ -63,7 +64,7 @@ def test_a_process_that_dies_at_every_commit_changes_nothing(
                 lives += 1
                 store.close()
                 store = mortal(str(tmp_path / name), clock=clock)
-                engine = Engine(store, clock, Randomness(lives))
+                engine = Engine(store, clock, Randomness(lives), authority=AUTHORITY)
         found = outcome(store, engine, id, totals_of)
         heat = engine.map(id)
         assert heat.guarantee.account == AccountReference((id,))
@@ -93,7 +94,7 @@ def test_reports_survive_a_process_that_dies_at_every_commit(
     store = mortal(str(tmp_path / "store"), clock=clock)
     store.create_tables()
     crowd = crowd_of(store, 5)
-    engine = Engine(store, clock)
+    engine = Engine(store, clock, authority=AUTHORITY)
     id, terms = opened(engine, make_spec("local", devices=5))
     bodies = crowd.local_reports(terms)
     lives, acknowledged = 0, set()
@@ -103,7 +104,7 @@ def test_reports_survive_a_process_that_dies_at_every_commit(
         store.close()
         dies_at = 1 + lives % 2 if after else 2
         store = mortal(str(tmp_path / "store"), clock=clock, dies_at=dies_at, after=after)
-        engine = Engine(store, clock)
+        engine = Engine(store, clock, authority=AUTHORITY)
         try:
             for device, body in enumerate(bodies, 1):
                 if device not in acknowledged:

@@ -14,6 +14,7 @@ from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.specification import read_specification
 from mapveil_client.errors import InputError
 from mapveil_client.terms import CollectionTerms
+from tests.authority import AUTHORITY
 
 ID = "0123456789abcdef" * 2
 BOX = [[-74.03, 40.69], [-73.90, 40.69], [-73.90, 40.83], [-74.03, 40.83], [-74.03, 40.69]]
@@ -26,7 +27,7 @@ PLACES = {
 
 
 def draft(spec):
-    return read_specification(spec, ID)
+    return read_specification(spec, ID, AUTHORITY)
 
 
 @pytest.mark.parametrize("trust", ["distributed", "local", "random-features"])

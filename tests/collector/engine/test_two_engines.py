@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.schema import charges, messages
 from mapveil_client.randomness.random import Randomness
+from tests.authority import AUTHORITY
 
 
 def both(engines, id):
@@ -38,7 +39,9 @@ def test_two_engines_share_a_distributed_collection(
 ):
     stores = [new_store(store_url) for _ in range(2)]
     stores[0].create_tables()
-    engines = [Engine(store, clock, Randomness(number)) for number, store in enumerate(stores)]
+    engines = [
+        Engine(store, clock, Randomness(number), authority=AUTHORITY) for number, store in enumerate(stores)
+    ]
     crowd = crowd_of(stores[0], 8)
     options = {"shard_size": 4, "tolerated_dropout": 0, "corrupt": 0}
     id, _ = opened(
@@ -72,7 +75,7 @@ def test_two_engines_share_a_distributed_collection(
 def test_only_one_process_conducts(new_store, store_url, clock, opened, make_spec):
     stores = [new_store(store_url) for _ in range(2)]
     stores[0].create_tables()
-    conductors = [Engine(store, clock)._conductor for store in stores]
+    conductors = [Engine(store, clock, authority=AUTHORITY)._conductor for store in stores]
     with stores[1].sole("conductor") as mine:
         assert mine
         assert conductors[0].tick() is False

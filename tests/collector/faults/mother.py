@@ -41,6 +41,7 @@ def fleet(given: dict[str, Any]) -> None:
     from mapveil_client.device_account import Budget
     from mapveil_client.device_locations import Whereabouts
     from mapveil_client.policy import DevicePolicy
+    from mapveil_client.secure_sum.certificate import Authority
 
     policy = DevicePolicy(
         budget=Budget(Fraction(10**6)),
@@ -48,6 +49,7 @@ def fleet(given: dict[str, Any]) -> None:
         least_shard=3,
         least_corrupt=Fraction(0),
         most_dropout=Fraction(1, 2),
+        authority=Authority.parse(given["authority"]),
     )
     devices = Fleet(
         given["server"],

@@ -27,6 +27,7 @@ from mapveil.geo.region import Region
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.vault import Vault
+from tests.authority import NAMED
 
 BOX = (-74.03, 40.69, -73.90, 40.83)
 DEPTH = 2
@@ -173,6 +174,10 @@ class Scene:
         self.store, self.folder = store, folder
         self.skew = folder / "skew"
         self.skew.write_text("0")
+        key = folder / "authority.key"
+        key.touch(0o600)
+        key.write_text(bytes(range(32)).hex())
+        self._authority = ("--authority-key", str(key), "--population", NAMED.population)
         self._mother = mother
         self._services: list[Service] = []
         self._fleets: list[Running] = []
@@ -188,7 +193,7 @@ class Scene:
     def service(self, *options: str, skewed: bool = False) -> Service:
         """A service that runs."""
         skew = self.skew if skewed else None
-        made = Service(self._mother, self.store, self.folder, *options, skew=skew)
+        made = Service(self._mother, self.store, self.folder, *self._authority, *options, skew=skew)
         self._services.append(made)
         return made.start()
 
@@ -252,6 +257,7 @@ class Scene:
             folder=str(folder),
             key=KEY.hex(),
             token=self.token,
+            authority=str(NAMED),
             collection=collection,
             summary=str(self.folder / f"{name}.json"),
         )

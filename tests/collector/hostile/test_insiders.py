@@ -11,6 +11,7 @@ import pytest
 from mapveil.collector.refusals import Refusal
 from mapveil.collector.rounds.engine import Engine
 from mapveil_client.randomness.random import Randomness
+from tests.authority import AUTHORITY
 
 from .mutants import Mutants, Spoken
 
@@ -74,7 +75,7 @@ def test_altered_words_of_insiders_never_make_a_wrong_sum(
     phases: str,
     seed: int,
 ) -> None:
-    engine = Engine(sqlite_store, clock, Randomness(seed))
+    engine = Engine(sqlite_store, clock, Randomness(seed), authority=AUTHORITY)
     crowd = crowd_of(sqlite_store, DEVICES, seed=seed)
     options = {"shard_size": 12, "tolerated_dropout": 0.25, "corrupt": 0, "rounds": 1}
     id, _ = opened(engine, make_spec("distributed", devices=DEVICES, options=options))
@@ -91,7 +92,7 @@ def test_altered_words_of_insiders_never_make_a_wrong_sum(
         assert record["reason"]
     assert sqlite_store.check().ok
     # Whoever takes over finds the same.
-    again = Engine(sqlite_store, clock)
+    again = Engine(sqlite_store, clock, authority=AUTHORITY)
     again.tick()
     assert again.collection(id) == engine.collection(id)
 

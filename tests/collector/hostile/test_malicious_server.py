@@ -26,6 +26,7 @@ from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.messages import read_set, write_set
 from mapveil_client.terms import canonical_json
+from tests.authority import NAMED, certificate_of
 
 from .between import Answer, Between, Tampering, in_json
 
@@ -137,7 +138,7 @@ def below_the_promise(here: np.ndarray, client: int) -> np.ndarray:
 
 def one_member(parts: list[Any]) -> list[Any]:
     """Of the neighbours in a roster, the first."""
-    return [*parts[:5], b"\1" + bytes(len(parts[5]) - 1), parts[6][:160]]
+    return [*parts[:5], b"\1" + bytes(len(parts[5]) - 1), parts[6][:248]]
 
 
 def fewer_signers(parts: list[Any]) -> None:
@@ -212,9 +213,12 @@ class Victims:
     async def open(self, token: str) -> None:
         for index, address in enumerate(self.between.addresses):
             memory = DeviceMemory.open(rng=Randomness(900 + index))
+            memory.certificate = certificate_of(memory.identity)
             place = Whereabouts(np.array([LON]), np.array([LAT]))
             connection = Connection(address, patience_s=2.0)
-            client = DeviceClient(connection, memory, DevicePolicy(), place, rng=Randomness(index))
+            client = DeviceClient(
+                connection, memory, DevicePolicy(authority=NAMED), place, rng=Randomness(index)
+            )
             await client.enrol(token)
             self.clients.append(client)
 

@@ -25,6 +25,7 @@ from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.randomness.noise_shares import share_shape
 from mapveil_client.terms import CollectionTerms
+from tests.authority import AUTHORITY, NAMED, certificate_of
 
 ALTERED: Final = 7000
 SECONDS: Final = 60.0  # of processor time that one document may take on a slow machine
@@ -48,7 +49,7 @@ STRANGE: Final[tuple[Any, ...]] = (
     ),
     *([], [1], [[]], [None], {}, {"a": 1}, {"kind": "quadtree"}, {"kind": "places"}, [[[[[[[[1]]]]]]]]),
 )
-POLICY: Final = DevicePolicy(random_features=Policy((150.0, 150.0)))
+POLICY: Final = DevicePolicy(authority=NAMED, random_features=Policy((150.0, 150.0)))
 SPEC: Final[dict[str, Any]] = {
     "title": "where people are",
     "trust": "distributed",
@@ -81,7 +82,7 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
 def terms_of(kind: str) -> CollectionTerms:
     spec = {**SPEC, **KINDS[kind]}
     return read_specification(
-        {key: value for key, value in spec.items() if value is not None}, "ab" * 16
+        {key: value for key, value in spec.items() if value is not None}, "ab" * 16, AUTHORITY
     ).terms
 
 
@@ -241,9 +242,9 @@ def test_altered_announcements_end_in_a_message_or_a_refusal_and_cost_nothing() 
             asked = RoundAnnouncement.decode(alterer.alter(record))
         except InputError:
             continue
-        device = Participation(
-            DeviceMemory.open(rng=Randomness(each)), POLICY, terms, place, Randomness(each)
-        )
+        memory = DeviceMemory.open(rng=Randomness(each))
+        memory.certificate = certificate_of(memory.identity)
+        device = Participation(memory, POLICY, terms, place, Randomness(each))
         device.join()
         try:
             assigned = (0, 3) if each % 4 else (alterer.below(3) - 1, alterer.below(30) - 2)

@@ -16,6 +16,7 @@ from mapveil.collector.store.audit_log import verify
 from mapveil.collector.store.schema import charges, messages
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import authorization
+from tests.authority import AUTHORITY
 
 from .addresses import shaped
 from .mutants import KINDS, Mutants, Spoken
@@ -80,7 +81,7 @@ class Attack:
 def test_altered_messages_change_nothing_whatever_phase_they_come_in(
     sqlite_store: Any, clock: Any, crowd_of: Any, opened: Any, make_spec: Any, totals_of: Any, phase: str
 ) -> None:
-    engine = Engine(sqlite_store, clock, Randomness(7))
+    engine = Engine(sqlite_store, clock, Randomness(7), authority=AUTHORITY)
     crowd = crowd_of(sqlite_store, STRANGER)
     elsewhere, _ = opened(engine, make_spec("distributed", title="another", devices=DEVICES))
     id, _ = opened(engine, make_spec("distributed", devices=DEVICES))

@@ -20,6 +20,7 @@ import httpx
 import numpy as np
 import pytest
 
+from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client import connection as wire
 from mapveil_client.connection import Connection
 from mapveil_client.device_client import DeviceClient
@@ -215,7 +216,8 @@ def _record_headers(monkeypatch: pytest.MonkeyPatch, secrets: Secrets) -> None:
 async def taken_part(process: Process, id: str, secrets: Secrets) -> list[str]:
     """Devices in one collection, to its end; the reasons in their logs."""
     chance = np.random.default_rng(int(id[:8], 16))
-    policy = DevicePolicy(random_features=Policy((400.0, 400.0)))
+    authority = EnrolmentAuthority.open(Path(f"{process.store}.authority"), "devices").named
+    policy = DevicePolicy(authority=authority, random_features=Policy((400.0, 400.0)))
     clients = []
     async with Connection(process.address) as connection:
         for _ in range(DEVICES):

@@ -17,6 +17,7 @@ from mapveil_client.device_locations import Whereabouts
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
+from tests.authority import NAMED
 
 from .test_mutated_documents import STRANGE, announced_of, terms_of
 
@@ -99,7 +100,7 @@ async def _looks(connection: Canned, times: int = 3) -> DeviceClient:
     client = DeviceClient(
         connection,
         DeviceMemory.open(rng=Randomness(1)),
-        DevicePolicy(),
+        DevicePolicy(authority=NAMED),
         place,
         work=at_once,
         rng=Randomness(1),
@@ -192,7 +193,7 @@ def test_an_enrolment_that_names_no_device_is_none() -> None:
         connection.answers["/v1/devices"] = answer
         place = Whereabouts(np.array([-73.97]), np.array([40.77]))
         memory = DeviceMemory.open(rng=Randomness(1))
-        client = DeviceClient(connection, memory, DevicePolicy(), place)
+        client = DeviceClient(connection, memory, DevicePolicy(authority=NAMED), place)
         try:
             return await client.enrol("mve_" + "a" * 43)
         finally:

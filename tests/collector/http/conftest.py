@@ -23,6 +23,7 @@ from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
+from tests.authority import AUTHORITY
 
 REGION = [-74.03, 40.69, -73.90, 40.83]
 UNLIMITED = {"address_rate": 0, "device_rate": 0, "failure_rate": 0}
@@ -141,7 +142,7 @@ def api_with(sqlite_store: Store, clock: Any) -> Iterator[Callable[..., Api]]:
         def start(store: Store | None = None, **limits: Any) -> Api:
             kept = sqlite_store if store is None else store
             settings = Settings(**{**UNLIMITED, **limits})
-            accounts, engine = Accounts(kept), Engine(kept, clock)
+            accounts, engine = Accounts(kept), Engine(kept, clock, authority=AUTHORITY)
             app = create_app(engine, kept, settings, conduct=False)
             address = stack.enter_context(serving(app, settings))
             client = stack.enter_context(httpx.Client(base_url=address, timeout=300))

@@ -14,6 +14,7 @@ from mapveil.collector.http import asgi as application
 from mapveil.collector.http.asgi import create_app
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.rounds.engine import Engine
+from tests.authority import AUTHORITY
 
 from ..faults.scene import until
 
@@ -44,7 +45,7 @@ def test_a_lost_store_is_said_and_heals(api: Any, sqlite_url: str) -> None:
 
 
 def test_the_conductor_runs_from_beginning_to_end(live: Any, sqlite_store: Any, clock: Any) -> None:
-    engine = Engine(sqlite_store, clock)
+    engine = Engine(sqlite_store, clock, authority=AUTHORITY)
     closed: list[bool] = []
     app = create_app(engine, sqlite_store, Settings(), closing=lambda: closed.append(True))
     with live(app, Settings()) as address:
@@ -60,7 +61,7 @@ def test_the_conductor_runs_from_beginning_to_end(live: Any, sqlite_store: Any, 
 def test_a_conductor_that_fails_is_started_again(
     live: Any, sqlite_store: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(sqlite_store, clock)
+    engine = Engine(sqlite_store, clock, authority=AUTHORITY)
     runs: list[int] = []
     original = engine.run
 
@@ -80,7 +81,7 @@ def test_a_conductor_that_fails_is_started_again(
 def test_a_conductor_that_hangs_is_said_to(
     live: Any, sqlite_store: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(sqlite_store, clock)
+    engine = Engine(sqlite_store, clock, authority=AUTHORITY)
     hanging = threading.Event()
     monkeypatch.setattr(application, "_STUCK_SECONDS", 0.3)
     monkeypatch.setattr(engine, "tick", lambda: hanging.wait(120))

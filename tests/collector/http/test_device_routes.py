@@ -16,6 +16,7 @@ from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
 from mapveil_client.terms import CollectionTerms
+from tests.authority import credentials_of
 
 ABSENT = "f" * 32
 ROUNDS = {"options": {"shard_size": 12, "tolerated_dropout": 0.25, "corrupt": 0}, "trust": "distributed"}
@@ -227,7 +228,13 @@ class Party:
         np.add.at(vector, made.position, made.value)
         self.sums[announced.number] = self.sums.get(announced.number, 0) + vector
         parameters = announced.parameters(assigned["shard"])
-        return Client(parameters, assigned["client"], vector, rng.child("keys"), identity=phone.identity)
+        return Client(
+            parameters,
+            assigned["client"],
+            vector,
+            rng.child("keys"),
+            credentials=credentials_of(phone.identity),
+        )
 
 
 def test_a_distributed_collection_from_joining_to_its_map(api: Any) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from mapveil.collector.fleet.fleet_summary import FleetSummary
 from mapveil.collector.fleet.lapses import LapsePlan, Lapses
 from mapveil.collector.fleet.wire import WirePool
+from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.connection import Connection, Progress, Unreachable
 from mapveil_client.device_client import DeviceClient, Documents
 from mapveil_client.device_locations import Whereabouts
@@ -51,6 +52,8 @@ class Fleet:
         Simulated lapses.
     folder, key : path-like and bytes, optional
         Folder of the devices' vaults and the key that seals them; their memory lasts as long as the process otherwise.
+    authority_apart : EnrolmentAuthority, optional
+        Certifies the devices in place of an authority apart from the collector; by default the collector's own does.
     connections, threads : int
         Number of each that are used at once.
     patience_s : float
@@ -79,6 +82,7 @@ class Fleet:
         lapses: Lapses | None = None,
         folder: str | PathLike[str] | None = None,
         key: bytes | None = None,
+        authority_apart: EnrolmentAuthority | None = None,
         connections: int = 32,
         threads: int = 2,
         patience_s: float = 60.0,
@@ -95,7 +99,7 @@ class Fleet:
         self._plan = LapsePlan(len(whereabouts), lapses or Lapses())
         self._slow_s = (lapses or Lapses()).slow_s
         self._folder, self._key = None if folder is None else Path(folder), key
-        self._connections, self._threads = connections, threads
+        self._connections, self._threads, self._apart = connections, threads, authority_apart
         self._wire: dict[str, Any] = {
             "connections": connections,
             "patience_s": patience_s,
@@ -198,7 +202,10 @@ class Fleet:
             vault = None
             if self._folder is not None and self._key is not None:
                 vault = Vault(self._folder / f"device-{index:06d}.vault", self._key)
-            made.append(DeviceMemory.open(vault))
+            memory = DeviceMemory.open(vault)
+            if self._apart is not None:
+                memory.certificate = self._apart.certify(memory.identity.public, time.time())
+            made.append(memory)
             if index % 100 == 99 or index == count - 1:
                 self._tell("open memories", (index + 1) / count)
         return made

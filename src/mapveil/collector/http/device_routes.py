@@ -18,6 +18,7 @@ from mapveil.collector.http.service import Service
 from mapveil.collector.refusals import NotFound, Refusal
 from mapveil.collector.rounds.device_service import OpenCollection
 from mapveil.collector.rounds.progress import Progress
+from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.connection import Assignment
 
 _PATTERNS: Final = {"id": "[0-9a-f]{32}", "n": "[1-9][0-9]{0,5}", "phase": "[a-z]{1,20}"}
@@ -46,6 +47,7 @@ class DeviceRoutes:
 
     def __init__(self, service: Service) -> None:
         self._engine = service.engine.devices
+        self._accounts, self._authority = service.accounts, service.engine.authority
         self._access = service.access
         self._settings = service.settings
         self._metrics = service.metrics
@@ -97,6 +99,13 @@ class DeviceRoutes:
         """Progress of a collection."""
         found = self._engine.progress_at_hand(id) or await self._run(self._engine.progress, id)
         await _send_json(send, vars(found))
+
+    async def certificate(self, send: Send, device: int) -> None:
+        """A new certificate of a device's key, by the collector's own authority."""
+        if not isinstance(self._authority, EnrolmentAuthority):
+            raise NotFound("this collector hosts no enrolment authority")
+        made = await self._accounts.certify(self._authority, device, self._settings.certificate_days)
+        await send_body(send, 200, made.encode(), CBOR)
 
     async def join(self, send: Send, device: int, id: str) -> None:
         """Let a device join."""
@@ -150,6 +159,9 @@ ENDPOINTS: Final = (
     Endpoint("GET", _ROUND, DeviceRoutes.round, "The announcement of a round",
              "The exact bytes whose SHA-256 every message of the round is bound to", dict[str, Any], (404,),
              gives=JSON),
+    Endpoint("GET", "/v1/devices/me/certificate", DeviceRoutes.certificate, "A new certificate of this device's key",
+             "The certificate, where the collector hosts the enrolment authority", None, (401, 403, 404), signed=True,
+             gives=CBOR),
     Endpoint("PUT", _COLLECTION + "/members/me", DeviceRoutes.join, "Join a distributed collection",
              "Joined, now or before", None, _PUT, signed=True),
     Endpoint("GET", _ROUND + "/assignment", DeviceRoutes.assignment, "The shard and number of this device in a round",

@@ -69,6 +69,7 @@ class CollectionRecord(BaseModel):
     devices: int
     minimum: int
     active: bool
+    authority: str | None = Field(description="Enrolment authority that devices' policies must name")
     guarantee: dict[str, Any]
     join_seconds: int
     phase_seconds: int

@@ -30,7 +30,9 @@ from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.store.audit_log import value_at
 from mapveil.collector.store.database import Store
 from mapveil.privacy.chain_head import ChainHead, signing_key
+from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.errors import InputError, MapveilError, PromiseError
+from mapveil_client.secure_sum.certificate import Authority
 
 _FACTORY: Final = "mapveil.collector.http.serving:worker"
 _SPARE_FILES: Final = 256  # beside connections: the store, the maps, the log
@@ -43,7 +45,21 @@ def application(settings: Settings) -> ASGIApp:
     clock = SystemClock()
     store = Store(settings.store, clock=clock)
     store.create_tables()
-    return create_app(Engine(store, clock), store, settings, closing=store.close)
+    engine = Engine(store, clock, authority=authority_of(settings, store))
+    return create_app(engine, store, settings, closing=store.close)
+
+
+def authority_of(settings: Settings, store: Store) -> Authority | EnrolmentAuthority | None:
+    """The enrolment authority of active sums: one apart, or the collector's own, whose key is drawn the first time.
+
+    None with a store on PostgreSQL and neither setting: then collections of active sums are refused.
+    """
+    if settings.authority is not None:
+        return Authority.parse(settings.authority)
+    if settings.authority_key is None and store.path is None:
+        return None
+    path = Path(settings.authority_key or f"{store.path}.authority")
+    return EnrolmentAuthority.open(path, settings.population, make=True)
 
 
 def worker() -> ASGIApp:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
+from mapveil.secure_sum.enrolment_authority import DAYS, MOST_DAYS
 from mapveil_client.errors import ParameterError, check
 
 _KIB: Final = 1 << 10
@@ -110,6 +111,15 @@ class Settings:
     head_key: str | None = _text(
         None, "File with the key that signs heads; beside an SQLite store by default"
     )
+    authority: str | None = _text(
+        None, "Enrolment authority apart from this collector, POPULATION:KEY, from 'mapveil enrol-authority'"
+    )
+    authority_key: str | None = _text(
+        None,
+        "File with the key of this collector's own enrolment authority; beside an SQLite store by default",
+    )
+    population: str = _text("devices", "Population that the collector's own authority certifies")
+    certificate_days: int = _number(DAYS, "Lifetime of a device's certificate", 1, MOST_DAYS, "days")
     log_format: str = _text("text", "Format of the log", "text", "json")
     log_level: str = _text("info", "Minimum level that is logged", "debug", "info", "warning", "error")
     metrics: str = _text("open", "Access to /metrics: everybody, viewers, or none", "open", "viewer", "off")
@@ -140,6 +150,10 @@ class Settings:
             row.check(getattr(self, row.name))
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ParameterError("TLS needs both tls_cert and tls_key")
+        if self.authority is not None and self.authority_key is not None:
+            raise ParameterError(
+                "authority and authority_key exclude each other: apart, or the collector's own"
+            )
         if self.workers > 1 and not self.store.startswith("postgresql"):
             raise ParameterError(
                 f"workers must be 1 on SQLite, got {self.workers}; more need a store on PostgreSQL"

@@ -221,10 +221,9 @@ class DeviceService:
         except ProtocolError:
             raise TooLate("the round cannot be finished") from None
 
-    @staticmethod
-    def _check(machine: ShardMachine, assigned: Assignment, body: bytes) -> None:
+    def _check(self, machine: ShardMachine, assigned: Assignment, body: bytes) -> None:
         try:
-            machine.server.check(assigned.client, body)
+            machine.server.check(assigned.client, body, self._store.clock.now().timestamp())
         except PeerFault as fault:
             raise Invalid(str(fault)) from None
 

@@ -31,8 +31,10 @@ from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import charges, collections, members, reports
 from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.guarantee import Guarantee
+from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.secure_sum.states import ServerState, phase_name
 
 _TICK_SECONDS: Final = 0.1
@@ -49,6 +51,9 @@ class Engine:
         For deadlines.
     rng : Randomness, optional
         Draws shards and graphs; the operating system's by default, and in every release.
+    authority : Authority or EnrolmentAuthority, optional
+        The enrolment authority of active secure sums: one apart from this collector, or its own. Without one,
+        collections of active sums are refused.
 
     Attributes
     ----------
@@ -56,8 +61,15 @@ class Engine:
         Answers devices.
     """
 
-    def __init__(self, store: Store, clock: Clock, rng: Randomness | None = None) -> None:
-        self._store = store
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        rng: Randomness | None = None,
+        *,
+        authority: Authority | EnrolmentAuthority | None = None,
+    ) -> None:
+        self._store, self.authority = store, authority
         self._deadlines = Deadlines(clock)
         self._machines = ShardMachines(store)
         self._board = ProgressBoard(store, self._deadlines)
@@ -70,7 +82,7 @@ class Engine:
 
     def create(self, spec: CollectionSpec | Mapping[str, Any], actor: str) -> dict[str, Any]:
         """Create a pending collection: no device is asked yet."""
-        made = read_specification(spec, secrets.token_hex(16))
+        made = read_specification(spec, secrets.token_hex(16), self.authority)
         with self._store.write() as connection:
             records.create(connection, made, actor)
         return self.collection(made.terms.identifier)
@@ -181,6 +193,7 @@ def _record(connection: Connection, collection: Collection, progress: Progress) 
         "devices": terms.devices,
         "minimum": terms.minimum,
         "active": terms.active,
+        "authority": None if terms.authority is None else str(terms.authority),
         "guarantee": guarantee_of(terms, charged=spent > 0).to_dict(),
         "join_seconds": collection.join_seconds,
         "phase_seconds": collection.phase_seconds,

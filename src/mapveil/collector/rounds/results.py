@@ -26,7 +26,7 @@ from mapveil.formats.read_map import read_map
 from mapveil.local.estimators.measurement import EstimatedUsers
 from mapveil.maps.density_map import DensityMap, Measurement
 from mapveil.maps.provenance import Provenance
-from mapveil.privacy.claim import AccountReference
+from mapveil.privacy.claim import AccountReference, Assumes
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.queries import Query
 from mapveil_client.errors import InputError, PromiseError
@@ -109,7 +109,8 @@ def guarantee_of(terms: CollectionTerms, *, charged: bool) -> Guarantee:
 def _against(terms: CollectionTerms, made: Guarantee, *, charged: bool) -> Guarantee:
     """The guarantee against the server that the terms guard against."""
     account = AccountReference((terms.identifier,)) if charged else None
-    return dataclasses.replace(made.with_active_sums() if terms.active else made, account=account)
+    authority = Assumes.AUTHORITY_APART() if terms.authority_apart else Assumes.AUTHORITY_OF_OPERATOR()
+    return dataclasses.replace(made.with_active_sums(authority) if terms.active else made, account=account)
 
 
 def store_map(connection: Connection, identifier: str, heat: DensityMap, stored: StoredMap) -> bool:

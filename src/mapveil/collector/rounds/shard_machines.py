@@ -13,13 +13,15 @@ from sqlalchemy import select
 from sqlalchemy.engine import Row
 
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.schema import assignments, devices, messages, rounds, shards
+from mapveil.collector.store.schema import assignments, collections, devices, messages, rounds, shards
 from mapveil.secure_sum.server import Outbox, Server
 from mapveil.secure_sum.server_unmask import Fault
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.connection import Assignment
+from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.secure_sum.keys import Enrolled
 from mapveil_client.secure_sum.states import Abort, OwnFault, ServerState, phase_name
+from mapveil_client.terms import CollectionTerms
 
 _ROWS: Final = 256  # messages held at once while a machine takes them
 _ROUNDS: Final = 64  # kept at once, one of every collection that runs: the keys and shares of its devices
@@ -47,18 +49,23 @@ class ShardMachine:
     """The machine of one shard. Hold :attr:`lock` while using it; closing a phase holds it for long."""
 
     def __init__(
-        self, place: _Place, announcement: RoundAnnouncement, seed: bytes, enrolled: Enrolled
+        self,
+        place: _Place,
+        announcement: RoundAnnouncement,
+        seed: bytes,
+        enrolled: Enrolled,
+        authority: Authority | None,
     ) -> None:
         self.lock = threading.Lock()
         self.shard = place.shard
         self._place = place
         self._parameters = announcement.parameters(place.shard)
-        self._seed, self._enrolled = seed, enrolled
+        self._seed, self._enrolled, self._authority = seed, enrolled, authority
         self.failure: ShardFailure | None = None
         self._reset()
 
     def _reset(self) -> None:
-        self.server = Server(self._parameters, self._seed, enrolled=self._enrolled)
+        self.server = Server(self._parameters, self._seed, enrolled=self._enrolled, authority=self._authority)
         self._outboxes: dict[ServerState, Outbox] = {}
 
     def bring_up(self, phase: ServerState) -> None:
@@ -122,7 +129,9 @@ class RoundMachines:
             .where(shards.c.collection == collection, shards.c.round == number)
             .order_by(shards.c.shard)
         )
+        agreed = select(collections.c.terms).where(collections.c.id == collection)
         with store.read() as connection:
+            authority = CollectionTerms.decode(connection.execute(agreed).scalar_one()).authority
             rows: list[Any] = list(connection.execute(placed))
             seeds = [row.graph_seed for row in connection.execute(drawn)]
         columns = np.array([row[:3] for row in rows], dtype=np.int64).reshape(-1, 3)
@@ -131,7 +140,13 @@ class RoundMachines:
         for row in rows:
             keys[row.shard][row.client] = row.public_key
         self.machines = [
-            ShardMachine(_Place(store, collection, number, shard), announcement, seed, _enrolled(keys[shard]))
+            ShardMachine(
+                _Place(store, collection, number, shard),
+                announcement,
+                seed,
+                _enrolled(keys[shard]),
+                authority,
+            )
             for shard, seed in enumerate(seeds)
         ]
 

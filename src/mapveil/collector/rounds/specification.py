@@ -23,8 +23,10 @@ from mapveil.mechanisms.methods import Method, find_method
 from mapveil.privacy.claim import check_large_epsilon
 from mapveil.privacy.sampling import sampling_delta
 from mapveil.random_features.fourier_kde import FourierKde
+from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.random_features.report import write_query
+from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.terms import CollectionTerms
 
 MAX_CELLS: Final = 1 << 22
@@ -161,7 +163,11 @@ def validation_text(problems: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(said) + (f"; and {more} more" if more > 0 else "")
 
 
-def read_specification(spec: CollectionSpec | Mapping[str, Any], identifier: str) -> PendingCollection:
+def read_specification(
+    spec: CollectionSpec | Mapping[str, Any],
+    identifier: str,
+    authority: Authority | EnrolmentAuthority | None = None,
+) -> PendingCollection:
     """Make the terms of a specified collection.
 
     Parameters
@@ -170,6 +176,8 @@ def read_specification(spec: CollectionSpec | Mapping[str, Any], identifier: str
         The specification; a mapping is validated first.
     identifier : str
         32 hexadecimal digits.
+    authority : Authority or EnrolmentAuthority, optional
+        The enrolment authority of active sums: apart from the collector, or its own.
 
     Raises
     ------
@@ -192,6 +200,14 @@ def read_specification(spec: CollectionSpec | Mapping[str, Any], identifier: str
         delta = sampling_delta(epsilon) if spec.trust == "distributed" else Fraction(0)
         check_large_epsilon(epsilon, delta, accepted=spec.accept_large_epsilon)
     tiling = _tiling(spec.tiling, _region(spec.region))
+    own = isinstance(authority, EnrolmentAuthority)
+    named = authority.named if isinstance(authority, EnrolmentAuthority) else authority
+    certified = spec.trust == "distributed" and spec.active
+    if certified and named is None:
+        raise InputError(
+            "active: protection against a malicious server needs an enrolment authority; start the collector with "
+            "--authority POPULATION:KEY or --authority-key FILE"
+        )
     terms = CollectionTerms(
         identifier=identifier,
         title=spec.title,
@@ -204,6 +220,8 @@ def read_specification(spec: CollectionSpec | Mapping[str, Any], identifier: str
         minimum=minimum,
         active=spec.active,
         query=_query(method.make(epsilon, options), tiling, spec.devices),
+        authority=named if certified else None,
+        authority_apart=certified and not own,
     )
     # Both halves of the mechanism are made, as every device and the service will make them.
     if terms.trust == "local":

@@ -21,6 +21,8 @@ from mapveil.collector.refusals import Forbidden, Invalid, NotFound, Refusal, Un
 from mapveil.collector.store.audit_log import record
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import MOST_NUMBER, devices, enrolments, operators
+from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
+from mapveil_client.secure_sum.certificate import Certificate
 from mapveil_client.secure_sum.keys import enrolment_statement, signed_by
 
 T = TypeVar("T")
@@ -227,6 +229,34 @@ class Accounts:
         if known is None:
             raise RuntimeError("a device that could not be inserted is not there")
         return known
+
+    async def certify(self, authority: EnrolmentAuthority, device: int, days: int) -> Certificate:
+        """Certify an enrolled device's key; the audit log says so.
+
+        Parameters
+        ----------
+        authority : EnrolmentAuthority
+            The collector's own.
+        device : int
+            The device, whose signature of the request was checked.
+        days : int
+            Lifetime of the certificate.
+        """
+        now = self._store.clock.now().timestamp()
+
+        def issue(connection: Connection) -> Certificate | Refusal:
+            query = select(devices.c.public_key).where(devices.c.id == device, devices.c.revoked_at.is_(None))
+            key = connection.execute(query).scalar_one_or_none()
+            if key is None:
+                return Forbidden("the device was revoked")
+            made = authority.certify(bytes(key), now, days=days)
+            record(connection, f"device {device}", "device.certify", serial=str(made.serial), days=days)
+            return made
+
+        made = await self._store.commit(issue)
+        if isinstance(made, Refusal):
+            raise made
+        return made
 
     def revoke_device(self, device: int, actor: str) -> None:
         """Revoke a device; its signatures are refused within a minute."""

@@ -103,6 +103,7 @@ class SecureAggregation(SumParameters):
                 Assumes.ONE_CLIENT(),
                 Assumes.DROPOUT(tolerated=float(self.tolerated_dropout), corrupt=float(self.corrupt)),
                 Assumes.SECURE_SUM(),
+                Assumes.ROSTER_TRUSTED(),
                 Assumes.PARTICIPATION_PUBLIC(),
             ),
             shares=shares,

@@ -46,7 +46,7 @@ export function enrolmentCard(one) {
 }
 
 function commandOf(one, token) {
-  const command = `mapveil device --fleet points.parquet --server ${location.origin} --enrol ${token} --collection ${one.id}`;
+  const command = `mapveil device --fleet points.parquet --server ${location.origin} --enrol ${token} --collection ${one.id}${one.authority ? ` --authority ${one.authority}` : ""}`;
   const parts = [
     el("p", {}, "The token is shown this once. To bring a fleet from a table of points:"),
     copied(command, "Copy the command"),

@@ -1,0 +1,76 @@
+"""The enrolment authority: it certifies device keys, so that a server cannot invent the clients of a signed round.
+
+Its key belongs apart from the collector. Where one operator keeps both, the guarantee of a map says so.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Final
+
+from mapveil.privacy.chain_head import signing_key
+from mapveil_client.errors import InputError, check
+from mapveil_client.secure_sum.certificate import Authority, Certificate
+from mapveil_client.secure_sum.keys import Identity, small_order
+
+DAYS: Final = 30
+"""Default lifetime of a certificate: the longest that a revoked device can still be counted among the others."""
+
+MOST_DAYS: Final = 366
+_DAY_S: Final = 86_400
+_BACKDATED_S: Final = 3600  # a device whose clock is slow believes it too
+
+
+class EnrolmentAuthority:
+    """An authority with its private key.
+
+    Parameters
+    ----------
+    population : str
+        Name of the devices that it certifies.
+    key : Identity
+        Its Ed25519 key pair.
+    """
+
+    def __init__(self, population: str, key: Identity) -> None:
+        self._key = key
+        self.named = Authority(population, key.public)
+
+    @classmethod
+    def open(cls, path: Path, population: str, *, make: bool = False) -> EnrolmentAuthority:
+        """Read its key: 64 hexadecimal digits in a file that its owner alone may read; ``make`` draws a missing one.
+
+        Raises
+        ------
+        InputError
+            There is no such file, others may read it, or it holds no key.
+        """
+        key = signing_key(path, make=make)
+        if key is None:
+            raise InputError(f"{path}: there is no key of an enrolment authority; --create makes one")
+        return cls(population, key)
+
+    def certify(self, key: bytes, now: float, *, days: int = DAYS, serial: int | None = None) -> Certificate:
+        """Certify that a key is that of one device: the caller vouches for that.
+
+        Parameters
+        ----------
+        key : bytes
+            The device's Ed25519 public key, 32 bytes.
+        now : float
+            Seconds since 1970.
+        days : int
+            Lifetime of the certificate.
+        serial : int, optional
+            Drawn at random by default.
+        """
+        check(1 <= days <= MOST_DAYS, "days", f"1 to {MOST_DAYS}", days)
+        check(len(key) == 32 and not small_order(key), "a device's key", "an Ed25519 key of 32 bytes", key)
+        number = secrets.randbits(63) if serial is None else serial
+        start = int(now)
+        plain = (self.named.population, key, number, max(0, start - _BACKDATED_S), start + days * _DAY_S)
+        return Certificate(*plain, self._key.sign(Certificate(*plain).statement))
+
+    def __repr__(self) -> str:
+        return f"EnrolmentAuthority({self.named})"
