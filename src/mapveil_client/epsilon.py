@@ -70,9 +70,19 @@ def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
 
 
 def plain(epsilon: Fraction) -> str:
-    """A decimal where it is exact, else the fraction: what is shown can be typed back."""
-    text = f"{float(epsilon):.12g}"
-    return text if Fraction(text) == epsilon else str(epsilon)
+    """The exact decimal where it ends, else the fraction: what is shown can be typed back.
+
+    Examples
+    --------
+    >>> plain(Fraction(5, 2)), plain(Fraction(1, 3)), plain(Fraction(1, 1 << 10))
+    ('2.5', '1/3', '0.0009765625')
+    """
+    places = epsilon.denominator.bit_length()  # enough for every power of 2 or 5 in it
+    units = epsilon * 10**places
+    if units.denominator > 1:
+        return str(epsilon)
+    text = str(units).rjust(places + 1, "0")
+    return f"{text[:-places]}.{text[-places:]}".rstrip("0").rstrip(".")
 
 
 def split_epsilon(total: Fraction, shares: Sequence[float]) -> tuple[Fraction, ...]:

@@ -108,3 +108,46 @@ def test_a_read_makes_no_ledger(mapveil: Call, tmp_path: Path) -> None:
     shown = mapveil("ledger", "--json")
     assert (shown.code, json.loads(shown.out)["entries"]) == (0, [])
     assert not default_ledger_path().exists()
+
+
+@pytest.mark.parametrize(
+    ("forgery", "code"),
+    [
+        ("UPDATE spends SET epsilon = '1/300'", 0),
+        ("UPDATE spends SET parameters = 'x'", 1),
+        ("UPDATE spends SET time = 'x'", 1),
+        ("UPDATE spends SET outputs = x'ff'", 1),
+        ("UPDATE chain SET digest = 'x'", 0),
+    ],
+)
+def test_a_listing_of_a_changed_ledger_says_so(
+    mapveil: Call, ledger: Ledger, forgery: str, code: int
+) -> None:
+    spend(ledger)
+    assert "changed" not in mapveil("ledger", "--ledger", ledger.path).err
+    with closing(sqlite3.connect(ledger.path)) as connection, connection:
+        for name in ("spends_are_final", "chain_is_final"):
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute(forgery)
+    shown = mapveil("ledger", "--ledger", ledger.path, "--json")
+    assert (shown.code, "another program changed the ledger" in shown.err) == (code, True)
+    if not code:
+        assert json.loads(shown.out)["problems"]
+
+
+def test_a_budget_has_an_owner_and_a_reason_before_the_first_release(mapveil: Call, ledger: Ledger) -> None:
+    given = ("ledger", "--ledger", ledger.path)
+    whose = ("--owner", "A. Nowak", "--reason", "ticket 481")
+    assert mapveil(*given, "budget", "weekly", "0.3", *whose).out == (
+        "budget of weekly: 0.3 (a new account: --dataset charges it)\n"
+    )
+    assert mapveil(*given, "budget", "weekly", "0.4").out == "budget of weekly: 0.4\n"
+    mapveil(*given, "budget", "default", "2", "--owner", "C. Diaz")
+    assert mapveil(*given).out.splitlines()[1:] == [
+        "default budget: 2",
+        "    owner: C. Diaz",
+        "dataset weekly: 0 of 0.4 spent per user, 0.4 left",
+        "    owner: A. Nowak",
+        "    reason for the budget: ticket 481",
+        "nothing was spent yet",
+    ]

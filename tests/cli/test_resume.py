@@ -80,6 +80,7 @@ def test_a_full_disk_costs_nothing(
     after = entries(mapveil)
     assert [entry["id"] for entry in after] == [entry["id"] for entry in before]
     assert {entry["status"] for entry in after} == {"written"}
+    assert {tuple(entry["outputs"]) for entry in after} == {("roomy.tif",)}
     assert list(tmp_path.glob("*.answers*")) == []
     again = mapveil(*asked, "-o", roomy, "--resume")
     assert again.code == 2
@@ -147,7 +148,7 @@ def test_resume_needs_the_same_request_and_a_ledger(
     no_room()
     for change, said in (
         (("--epsilon", "1"), "no unwritten release of this request can be resumed; unwritten: [0-9a-f]{16} "),
-        (("--tiling", "quadtree:5"), r"\(multiscale quadtree:4 -74.03,40.69,-73.9,40.83\)"),
+        (("--tiling", "quadtree:5"), r"\(multiscale quadtree:4 -74.03,40.69,-73.9,40.83 epsilon 2\)"),
         (("--where", "lon::DOUBLE > -73.95"), "repeat that command with --resume"),
         (("--seed", "1"), "leave out --no-ledger and --seed"),
         (("--no-ledger",), "leave out --no-ledger and --seed"),
@@ -157,6 +158,25 @@ def test_resume_needs_the_same_request_and_a_ledger(
         assert re.search(said, refused.err), refused.err
         assert not output.exists()
     assert [entry["epsilon"] for entry in entries(mapveil)] == ["2"]
+
+
+def test_a_kept_answer_is_pointed_at_before_it_is_paid_for_again(
+    mapveil: Callable, table: Path, tmp_path: Path, no_room: Callable[[], None]
+) -> None:
+    asked = ("release", table, *RELEASE[:-1], "1", "--where", "lat::DOUBLE > 40.7", "-o", tmp_path / "m.tif")
+    first = mapveil(*asked)
+    assert "is kept (spend" not in first.err
+    again = mapveil(*asked)
+    assert "warning: an answer to this request is kept (spend " in again.err
+    assert [entry["epsilon"] for entry in entries(mapveil)] == ["1", "1"]
+    refused = mapveil(*asked, "--where", "lat::DOUBLE > 40.8", "--resume")
+    assert "epsilon 1 where lat::DOUBLE > 40.7)" in refused.err
+    for kept in tmp_path.glob("*.answers"):
+        kept.write_bytes(b"")  # the write-ahead log of a crash was lost
+    lost = mapveil(*asked, "--resume")
+    assert lost.code == 2
+    assert "(its answers file is empty, so that its answer is lost)" in lost.err
+    assert "unwritten: its answer is lost" in mapveil("ledger").out
 
 
 @pytest.mark.parametrize("trust", ["central", "distributed", "local"])

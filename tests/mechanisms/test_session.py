@@ -116,13 +116,25 @@ def test_an_error_with_a_note_of_somebody_else_leaves_the_share(
     assert session.release().guarantee.epsilon == 1
 
 
-def test_a_session_resumes_its_first_release_only(account: mv.Account) -> None:
+@pytest.mark.parametrize("budget", [1, 3])
+def test_a_session_resumes_its_first_release_only(account: mv.Account, budget: int) -> None:
+    mv.Ledger(account.ledger).set_budget(account.name, budget)
     first = mv.release(COUNTS, epsilon="1/2", account=replace(account, outputs=["map.tif"]))
     again = mv.Session(COUNTS, epsilon=1, account=replace(account, resume=True), split_evenly_over=2)
     assert again.release().values.tolist() == first.values.tolist()
     assert account.spent == Fraction(1, 2)
     assert again.release().values.tolist() != first.values.tolist()
     assert (again.remaining, account.spent) == (0, 1)
+
+
+def test_a_resumed_session_spends_no_more_than_the_account_has(account: mv.Account) -> None:
+    mv.Ledger(account.ledger).set_budget(account.name, "0.75")
+    mv.release(COUNTS, epsilon="1/2", account=replace(account, outputs=["map.tif"]))
+    again = mv.Session(COUNTS, epsilon=1, account=replace(account, resume=True), split_evenly_over=2)
+    again.release()
+    with pytest.raises(BudgetExceeded, match=r"0.5 of 0.75 spent"):
+        again.release()
+    assert account.spent == Fraction(1, 2)
 
 
 @pytest.mark.parametrize("named", [True, False])

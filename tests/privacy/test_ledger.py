@@ -72,12 +72,57 @@ def test_a_refusal_says_what_was_asked_spent_left_and_how_to_go_on(ledger, check
     text = str(caught.value)
     identity = checkins[:12]
     assert "epsilon 1 asked, 2.5 of 3 spent, 0.5 left" in text
-    assert text.endswith(f"mapveil ledger budget {identity} 3.5")
+    assert text.startswith(f"{ledger.path}: dataset {identity}: ")
+    assert text.endswith(f"raise the budget: mapveil ledger --ledger {ledger.path} budget {identity} 3.5")
     assert "\n" not in text
     assert len(ledger.entries()) == 1
     ledger.set_budget(identity, "3.5")
     ledger.spend(checkins, 1, method="laplace")
     assert ledger.remaining(checkins) == 0
+
+
+def test_a_refusal_names_the_owner(ledger, checkins):
+    ledger.set_budget(None, 3, owner="A. Nowak", reason="the policy of 2026")
+    with pytest.raises(BudgetExceeded, match=r"raise the budget \(its owner is A. Nowak\): mapveil ledger"):
+        ledger.spend(checkins, 4, method="laplace")
+    ledger.set_budget(checkins, 3, owner="B. Iyer")
+    with pytest.raises(BudgetExceeded, match=r"its owner is B. Iyer"):
+        ledger.spend(checkins, 4, method="laplace")
+
+
+@pytest.mark.parametrize(
+    "epsilon", [Fraction(0.1), Fraction(1, 1 << 30), Fraction(1, 3), Fraction("1e-9"), Fraction(10**9)]
+)
+def test_amounts_are_exact_decimals_where_they_end(ledger, checkins, epsilon):
+    ledger.set_budget(checkins, 10**9)
+    ledger.spend(checkins, epsilon, method="laplace")
+    spent = ledger.account(checkins).standing.partition(" ")[0]
+    assert Fraction(spent) == epsilon
+    assert "e" not in spent
+    assert ("/" in spent) == (epsilon == Fraction(1, 3))
+
+
+def test_a_budget_is_set_before_the_first_release(ledger, checkins):
+    ledger.set_budget("weekly", 2, owner="A. Nowak", reason="ticket 481")
+    ledger.set_budget(None, 4, owner="C. Diaz", reason="policy")
+    assert ledger.account("weekly")[2:6] == ("user", "A. Nowak", "ticket 481", 2)
+    assert ledger.account(checkins)[2:6] == ("user", "C. Diaz", "policy", 4)
+    assert ledger.default() == (4, "C. Diaz", "policy")
+    known = ledger.recognise(mv.Points.from_arrays(["new"], [-73.9], [40.7]), dataset="weekly")
+    with pytest.raises(BudgetExceeded):
+        ledger.spend(known, 3, method="laplace")
+    for refused in ("abcdef", " "):
+        with pytest.raises((InputError, ParameterError)):
+            ledger.set_budget(refused, 2)
+
+
+def test_what_was_written_is_listed_not_what_was_to_be(ledger, checkins):
+    first, second = (
+        ledger.spend(checkins, "1/10", method="laplace", outputs=["/full/a.tif", "b.csv"]) for _ in range(2)
+    )
+    ledger.written(first, ["/roomy/c.tif"])
+    ledger.written(second)
+    assert [entry.outputs for entry in ledger.entries()] == [("c.tif",), ("a.tif", "b.csv")]
 
 
 def test_a_refused_dataset_stays_known_and_its_budget_can_be_raised(ledger, checkins):

@@ -143,7 +143,9 @@ FORGERIES = {
         "UPDATE spends SET spend = 1 WHERE spend = 3",
         "UPDATE spends SET spend = 3 WHERE spend = 9",
     ],
-    "a spend annulled": ["INSERT INTO events SELECT id, 'annulled', time, 'x' FROM spends WHERE spend = 3"],
+    "a spend annulled": [
+        "INSERT INTO events SELECT id, 'annulled', time, 'x', NULL FROM spends WHERE spend = 3"
+    ],
     "an annulment deleted": ["DELETE FROM events WHERE kind = 'annulled'"],
     "a budget raised": ["UPDATE accounts SET budget = '100'"],
     "the default raised": ["UPDATE ledger SET default_budget = '100'"],
@@ -161,6 +163,20 @@ FORGERIES = {
         "DELETE FROM chain WHERE source = 'spends' AND row = 3",
     ],
 }
+
+
+@pytest.mark.parametrize("forged", ["text", 7, None, 1e999, b""], ids=str)
+@pytest.mark.parametrize("column", ["chain.digest", "chain.value", "accounts.sketch", "spends.epsilon"])
+def test_values_of_another_kind_are_found(ledger, column, forged):
+    name, column = column.split(".")
+    try:
+        tamper(ledger, (f"UPDATE {name} SET {column} = ?", (forged,)))
+    except sqlite3.IntegrityError:
+        assert forged is None
+        return
+    assert report(ledger).problems
+    with pytest.raises(PromiseError, match="another program changed the ledger"):
+        ledger.set_budget(None, 4)
 
 
 @pytest.mark.parametrize("name", FORGERIES)

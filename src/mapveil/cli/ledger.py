@@ -13,7 +13,7 @@ from mapveil.cli.options import ledger_option
 from mapveil.privacy.chain_head import ChainHead, signing_key
 from mapveil.privacy.charges import unwritten
 from mapveil.privacy.ledger import DEFAULT_BUDGET, Ledger, default_ledger_path
-from mapveil.privacy.ledger_accounts import Balance, Entry
+from mapveil.privacy.ledger_accounts import Balance, Default, Entry
 from mapveil.privacy.ledger_chain import value_at, verify
 from mapveil.privacy.ledger_file import transaction
 from mapveil_client.epsilon import plain
@@ -49,19 +49,30 @@ def command(context: click.Context, console: Console, ledger: Path | None, datas
         console.result(said, {"ledger": path, "default_budget": str(DEFAULT_BUDGET), **empty})
         return
     opened = _existing(ledger)
-    accounts = (opened.account(dataset),) if dataset else opened.accounts()
-    entries = opened.entries(dataset)
-    waiting = unwritten(opened)
-    lines = [f"{opened.path}", f"default budget: {plain(opened.budget())}"]
+    with transaction(opened.path) as connection:
+        problems = verify(connection).problems
+    if problems:
+        console.warn(f"{opened.path}: another program changed the ledger: {'; '.join(problems)}")
+    try:
+        accounts = (opened.account(dataset),) if dataset else opened.accounts()
+        entries = opened.entries(dataset)
+    except (TypeError, ValueError) as error:
+        if not problems:
+            raise
+        raise PromiseError(f"{opened.path}: cannot be read as it was changed ({error})") from error
+    waiting = {
+        spend: "--resume" if request else "its answer is lost" for spend, request in unwritten(opened).items()
+    }
+    default = opened.default()
+    lines = [f"{opened.path}", "\n    ".join([f"default budget: {plain(default.budget)}", *_whose(default)])]
     lines += [_account_line(account) for account in accounts]
-    lines += [_entry_line(entry) + "  unwritten: --resume" * (entry.id in waiting) for entry in entries] or [
-        "nothing was spent yet"
-    ]
+    lines += [_entry_line(entry, waiting.get(entry.id)) for entry in entries] or ["nothing was spent yet"]
     console.result(
         "\n".join(lines),
         {
             "ledger": str(opened.path),
-            "default_budget": str(opened.budget()),
+            "problems": problems,
+            "default_budget": str(default.budget),
             "accounts": [_record(account) for account in accounts],
             "entries": [_record(entry) for entry in entries],
         },
@@ -75,11 +86,13 @@ def command(context: click.Context, console: Console, ledger: Path | None, datas
 @click.option("--owner", default="", help="Who answers for the budget. [default: as it is]")
 @click.pass_obj
 def budget(ledger: Path | None, dataset: str, epsilon: str, reason: str, owner: str) -> None:
-    """Set the whole budget of DATASET (a name, the first digits of an id, or 'default')."""
+    """Set the whole budget of DATASET (a name, which may be new, the first digits of an id, or 'default')."""
     opened = Ledger(ledger)
+    known = len(opened.accounts())
     budgeted = None if dataset == "default" else dataset
     opened.set_budget(budgeted, epsilon, reason=reason, owner=owner)
-    click.echo(f"budget of {dataset}: {plain(opened.budget(budgeted))}")
+    new = " (a new account: --dataset charges it)" * (len(opened.accounts()) - known)
+    click.echo(f"budget of {dataset}: {plain(opened.budget(budgeted))}{new}")
 
 
 @command.command("name")
@@ -157,17 +170,21 @@ def _key_path(ledger: Path) -> Path:
 
 def _account_line(account: Balance) -> str:
     lines = [f"dataset {account.name or ', '.join(account.datasets)}: {account.standing}"]
-    lines += [f"owner: {account.owner}"] if account.owner else []
-    lines += [f"reason for the budget: {account.reason}"] if account.reason else []
+    lines += _whose(account)
     lines += [f"other people than dataset {statement}" for statement in account.other_people]
     return "\n    ".join(lines)
 
 
-def _entry_line(entry: Entry) -> str:
+def _whose(budget: Balance | Default) -> list[str]:
+    lines = [f"owner: {budget.owner}"] if budget.owner else []
+    return lines + ([f"reason for the budget: {budget.reason}"] if budget.reason else [])
+
+
+def _entry_line(entry: Entry, waiting: str | None) -> str:
     return (
         f"  {entry.time}  {entry.id}  {plain(entry.epsilon)}  {entry.method}  {entry.tiling}"
         f"  {entry.status}  {', '.join(entry.outputs)}".rstrip()
-    )
+    ) + (f"  unwritten: {waiting}" if waiting else "")
 
 
 def _record(row: Balance | Entry) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.release import release
 from mapveil.privacy.account import OWN, Account, charges_of, check_account
 from mapveil.privacy.charges import Charges
-from mapveil_client.epsilon import EpsilonLike, as_epsilon
+from mapveil_client.epsilon import EpsilonLike, as_epsilon, plain
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, check, is_whole
 from mapveil_client.randomness.random import Randomness, as_randomness
 
@@ -47,7 +47,8 @@ class Session:
     epsilon : int, float, str, Decimal or Fraction
         The whole budget, above 0.
     account : Account, optional
-        The budget that is charged, which must allow all of ``epsilon`` now; None: not accounted.
+        The budget that is charged, which must allow all of ``epsilon`` now, or where a release is resumed each part
+        when it is released; None: not accounted.
     split_evenly_over : int, optional
         Number of releases with equal shares.
     split_by_weights : sequence of int, float, str, Decimal or Fraction, optional
@@ -97,17 +98,17 @@ class Session:
         self._large = accept_large_epsilon
         self._lock = threading.Lock()  # one release at a time: threads share the budget
         check_account(account)
-        new = None if account is None else replace(account, resume=False)
-        charges_of(
-            new,
-            points,
-            self.remaining,
-            "session",
-            {},
-            "",
-            seeded=False,
-            accept_large_epsilon=accept_large_epsilon,
-        )
+        if account is None or not account.resume:  # else a part is charged already
+            charges_of(
+                account,
+                points,
+                self.remaining,
+                "session",
+                {},
+                "",
+                seeded=False,
+                accept_large_epsilon=accept_large_epsilon,
+            )
 
     def release(
         self,
@@ -163,7 +164,7 @@ class Session:
         asked = as_epsilon(epsilon)
         if asked > self.remaining:
             raise BudgetExceeded(
-                f"epsilon {asked} asked, {self.remaining} left in the session, so nothing is released"
+                f"epsilon {plain(asked)} asked, {plain(self.remaining)} left in the session, so nothing is released"
             )
         return asked
 

@@ -18,7 +18,7 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import Balance, Entry
 from mapveil_client import __version__
-from mapveil_client.epsilon import EpsilonLike, as_epsilon
+from mapveil_client.epsilon import EpsilonLike, as_epsilon, plain
 from mapveil_client.errors import InputError, ParameterError
 
 
@@ -97,7 +97,7 @@ class Account:
             return account
         if whole not in (None, known):
             raise ParameterError(
-                f"budget of account {name} must be {known}, which it has, got {budget}; to change it: "
+                f"budget of account {name} must be {plain(known)}, which it has, got {budget}; to change it: "
                 f"mapveil ledger budget {name} {budget}"
             )
         return account
@@ -185,7 +185,7 @@ def writing(account: Account | None, guarantee: Guarantee) -> Iterator[None]:
             error.add_note(charged_note(guarantee.epsilon or Fraction(0), charged.entries[0]))
         raise
     if account is not None and charged is not None:
-        written(account._opened, charged.entries)
+        written(account._opened, charged.entries, account.outputs)
 
 
 OWN: Final = Account()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from fractions import Fraction
@@ -14,7 +15,8 @@ from mapveil.privacy.answers import Answers, answers_files, delete_answers
 from mapveil.privacy.claim import AccountReference, Share
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import SpendId
-from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.epsilon import plain
+from mapveil_client.errors import CuratorWarning, InputError, PromiseError
 
 T = TypeVar("T")
 
@@ -86,7 +88,8 @@ class Charges:
                 about["parameters"] = {**about["parameters"], "round": purpose}
             self._ledger.spend(self._dataset, epsilon, **about, outputs=self._outputs, spend=spend)
         elif self._paid[spend] != epsilon:
-            raise PromiseError(f"spend {spend} is of epsilon {self._paid[spend]}, but {epsilon} is needed")
+            paid = plain(self._paid[spend])
+            raise PromiseError(f"spend {spend} is of epsilon {paid}, but {plain(epsilon)} is needed")
         self._spends.append(spend)
 
     @property
@@ -132,7 +135,7 @@ class Charges:
         if self._ledger is not None and self._spends:
             self._answered = True
             charged = sum(_paid(self._ledger, self._spends[0]).values(), Fraction(0))
-            error.add_note(f"epsilon {float(charged):.6g} is charged (spend {self._spends[0]})")
+            error.add_note(f"epsilon {plain(charged)} is charged (spend {self._spends[0]})")
 
     def __enter__(self) -> Charges:
         return self
@@ -147,12 +150,12 @@ class Charges:
         elif error is not None and not self._answered:
             error.add_note(charged_note(sum(charged.values(), Fraction(0)), self._answers.spend))
         elif not self._outputs or self._answered:
-            written(self._ledger, self._spends)
+            written(self._ledger, self._spends, self._outputs)
 
     def _kept(self) -> Answers:
         if self._answers is None:
             assert self._ledger is not None
-            delete_finished(self._ledger)
+            delete_finished(self._ledger, self._request)
             self._answers = Answers.create(self._ledger.path, secrets.token_hex(8), self._request)
         return self._answers
 
@@ -160,13 +163,13 @@ class Charges:
 def charged_note(epsilon: Fraction, spend: str) -> str:
     """The note on an error after a charge."""
     return (
-        f"epsilon {float(epsilon):.6g} is charged (spend {spend}) and its answer is kept: the same request with "
+        f"epsilon {plain(epsilon)} is charged (spend {spend}) and its answer is kept: the same request with "
         "--resume (in Python Account(..., resume=True)) continues it, and is not charged again"
     )
 
 
-def written(ledger: Ledger, spends: Sequence[str]) -> None:
-    """Note that every output of a release was written, and delete its kept answers.
+def written(ledger: Ledger, spends: Sequence[str], outputs: Sequence[str | PathLike[str]] = ()) -> None:
+    """Note that every output of a release was written: these files; and delete its kept answers.
 
     The first spend is marked last: until then the release can be resumed.
 
@@ -183,7 +186,7 @@ def written(ledger: Ledger, spends: Sequence[str]) -> None:
             )
     for spend in reversed(spends):
         if status[spend] == "spent":
-            ledger.written(spend)
+            ledger.written(spend, outputs)
     delete_answers(ledger.path, spends[0])
 
 
@@ -192,11 +195,17 @@ def unwritten(ledger: Ledger) -> dict[str, str]:
     return {spend: request for spend, request, status in _kept_answers(ledger) if status == "spent"}
 
 
-def delete_finished(ledger: Ledger) -> None:
-    """Delete the answers of releases that ended, or that died before the charge; no running one is touched."""
-    for spend, request, status in _kept_answers(ledger):
-        if request and status != "spent":
+def delete_finished(ledger: Ledger, request: str | None = None) -> None:
+    """Delete the answers of releases that ended, or that died before the charge; no running one is touched.
+
+    Warn of a kept answer to this request, which is about to be charged anew.
+    """
+    for spend, known, status in _kept_answers(ledger):
+        if known and status != "spent":
             delete_answers(ledger.path, spend)
+        elif known and known == request:
+            text = f"an answer to this request is kept (spend {spend}): --resume writes it, and charges nothing again"
+            warnings.warn(text, CuratorWarning, stacklevel=2)
 
 
 def _kept_answers(ledger: Ledger) -> Iterator[tuple[str, str, str | None]]:
@@ -230,8 +239,13 @@ def _find(ledger: Ledger, request: str) -> Answers:
 
 
 def _short(request: str) -> str:
+    if not request:
+        return "its answers file is empty, so that its answer is lost"
     about = json.loads(request)
-    return f"{about['method']} {about['tiling']} {about['region']}".rstrip()
+    epsilon, table = about["parameters"].get("epsilon"), about.get("table")
+    shown = [about["method"], about["tiling"], about["region"], f"epsilon {epsilon}" if epsilon else ""]
+    shown.append(f"where {table[2]}" if table and table[2] else "")
+    return " ".join(filter(None, shown))
 
 
 def _paid(ledger: Ledger, first: str) -> dict[str, Fraction]:

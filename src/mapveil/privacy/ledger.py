@@ -34,6 +34,7 @@ from mapveil.geo.points import Points
 from mapveil.privacy.answers import answers_path
 from mapveil.privacy.ledger_accounts import (
     Balance,
+    Default,
     Entry,
     SpendId,
     account_of,
@@ -200,7 +201,7 @@ class Ledger:
             json.dumps(dict(parameters or {}), sort_keys=True, default=str),
             tiling,
             region,
-            json.dumps([Path(output).name for output in outputs]),
+            _names(outputs),
         )
         with transaction(self.path, write=True) as connection:
             known = find_dataset(connection, dataset)
@@ -209,7 +210,7 @@ class Ledger:
                     f"{self.path}: spend {spend} is in the ledger already, so nothing is released; if it was annulled, "
                     "release anew, without --resume"
                 )
-            _refuse(connection, known, asked)
+            self._refuse(connection, known, asked)
             connection.execute(
                 "INSERT INTO spends (id, time, dataset, epsilon, method, parameters, tiling, region,"
                 " outputs) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -227,17 +228,17 @@ class Ledger:
         """
         asked = as_epsilon(epsilon)
         with transaction(self.path) as connection:
-            _refuse(connection, find_dataset(connection, dataset), asked)
+            self._refuse(connection, find_dataset(connection, dataset), asked)
 
-    def written(self, spend: SpendId | str) -> None:
-        """Note that every output of a spend was written.
+    def written(self, spend: SpendId | str, outputs: Sequence[str | os.PathLike[str]] | None = None) -> None:
+        """Note that every output of a spend was written: these files, by default those recorded with it.
 
         Raises
         ------
         InputError
             No such spend, or it was marked before.
         """
-        self._mark(spend, "written", "")
+        self._mark(spend, "written", "", outputs)
 
     def annul(self, spend: SpendId | str, *, reason: str) -> None:
         """Take back a spend that revealed nothing: no bit of noise was drawn for it. The line stays, with the reason.
@@ -289,6 +290,10 @@ class Ledger:
         """The dataset's whole budget; without a dataset, the ledger's default."""
         if dataset is not None:
             return self.account(dataset).budget
+        return self.default().budget
+
+    def default(self) -> Default:
+        """The budget of an account without one of its own, its owner and its reason."""
         with transaction(self.path) as connection:
             return default_budget(connection)
 
@@ -301,7 +306,7 @@ class Ledger:
     ) -> None:
         """Set the whole budget of a dataset's account (``None``: of every account without one of its own).
 
-        A budget at or below what is spent already refuses everything further.
+        A new name opens an account. A budget at or below what is spent already refuses everything further.
 
         Parameters
         ----------
@@ -312,19 +317,15 @@ class Ledger:
         reason, owner : str
             Reason for the budget, and who answers for it; left as they are where empty.
         """
-        budget = str(as_epsilon(epsilon, "budget"))
-        if dataset is None and (reason or owner):
-            raise ParameterError(
-                "a reason and an owner must be given for one dataset, got the default budget"
-            )
+        given = (str(as_epsilon(epsilon, "budget")), reason, owner)
+        kept = "reason = COALESCE(NULLIF(?, ''), reason), owner = COALESCE(NULLIF(?, ''), owner)"
         with transaction(self.path, write=True) as connection:
             if dataset is None:
-                connection.execute("UPDATE ledger SET default_budget = ?", (budget,))
+                connection.execute(f"UPDATE ledger SET default_budget = ?, {kept}", given)
             else:
+                account = account_of(connection, recognise(connection, None, "", dataset, None))
                 connection.execute(
-                    "UPDATE accounts SET budget = ?, reason = COALESCE(NULLIF(?, ''), reason),"
-                    " owner = COALESCE(NULLIF(?, ''), owner) WHERE account = ?",
-                    (budget, reason, owner, account_of(connection, find_dataset(connection, dataset))),
+                    f"UPDATE accounts SET budget = ?, {kept} WHERE account = ?", (*given, account)
                 )
 
     def name(self, dataset: str, name: str) -> tuple[Balance, ...]:
@@ -353,7 +354,9 @@ class Ledger:
                 return join_account(connection, account, taken[0])
         return ()
 
-    def _mark(self, spend: str, kind: str, reason: str) -> None:
+    def _mark(
+        self, spend: str, kind: str, reason: str, outputs: Sequence[str | os.PathLike[str]] | None = None
+    ) -> None:
         with transaction(self.path, write=True) as connection:
             if connection.execute("SELECT 1 FROM spends WHERE id = ?", (spend,)).fetchone() is None:
                 raise InputError(f"{self.path}: no spend has the id {spend!r}")
@@ -366,14 +369,18 @@ class Ledger:
                     f"{self.path}: spend {spend} has a kept answer, or is being released now, and cannot be annulled; "
                     "repeat its command with --resume instead"
                 )
-            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (spend, kind, now(), reason))
+            row = (spend, kind, now(), reason, None if outputs is None else _names(outputs))
+            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)
+
+    def _refuse(self, connection: sqlite3.Connection, dataset: str, asked: Fraction) -> None:
+        """Refuse a spend that the budget does not allow."""
+        account = find_account(connection, dataset)
+        if account.spent + asked > account.budget:
+            raise BudgetExceeded(refusal(account, asked, self.path))
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
 
 
-def _refuse(connection: sqlite3.Connection, dataset: str, asked: Fraction) -> None:
-    """Refuse a spend that the budget does not allow."""
-    account = find_account(connection, dataset)
-    if account.spent + asked > account.budget:
-        raise BudgetExceeded(refusal(account, asked))
+def _names(outputs: Sequence[str | os.PathLike[str]]) -> str:
+    return json.dumps([Path(output).name for output in outputs])

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Final, NamedTuple, NewType
 
 import numpy as np
@@ -35,7 +36,7 @@ class Entry(NamedTuple):
     parameters: dict[str, Any]
     tiling: str
     region: str
-    outputs: tuple[str, ...]
+    outputs: tuple[str, ...]  # names of the files: those written, or else those that were to be
     status: str  # "spent"; "written" once every output was; "annulled"
     reason: str  # why it was annulled
 
@@ -86,9 +87,18 @@ def find_dataset(connection: sqlite3.Connection, text: str) -> str:
     return str(found[0][0])
 
 
-def default_budget(connection: sqlite3.Connection) -> Fraction:
+class Default(NamedTuple):
+    """The budget of an account without one of its own."""
+
+    budget: Fraction
+    owner: str
+    reason: str
+
+
+def default_budget(connection: sqlite3.Connection) -> Default:
     """The budget of a dataset without one of its own."""
-    return as_epsilon(connection.execute("SELECT default_budget FROM ledger").fetchone()[0], "default budget")
+    row = connection.execute("SELECT default_budget, owner, reason FROM ledger").fetchone()
+    return Default(as_epsilon(row[0], "default budget"), *row[1:])
 
 
 def recognise(
@@ -159,7 +169,7 @@ def join_account(connection: sqlite3.Connection, account: int, other: int) -> tu
     """Join an account to another, under the smaller budget with its owner and reason; both as they stood before."""
     columns = "SELECT budget, owner, reason FROM accounts WHERE account = ?"
     rows = [connection.execute(columns, (each,)).fetchone() for each in (other, account)]
-    default = default_budget(connection)
+    default = default_budget(connection).budget
     (budget, owner, reason), (_, second, _) = sorted(
         rows, key=lambda row: (default if row[0] is None else as_epsilon(row[0]), row[0] is None)
     )
@@ -192,13 +202,16 @@ def find_account(connection: sqlite3.Connection, dataset: str) -> Balance:
         " WHERE account = ? AND kind IS NOT 'annulled' GROUP BY epsilon",
         (account,),
     ).fetchall()
+    held = default_budget(connection)
+    if budget is not None:
+        held = Default(as_epsilon(budget, "budget"), "", "")
     return Balance(
         name,
         tuple(member[:_SHOWN] for (member,) in members),
         unit,
-        owner,
-        reason,
-        default_budget(connection) if budget is None else as_epsilon(budget, "budget"),
+        owner or held.owner,
+        reason or held.reason,
+        held.budget,
         sum((as_epsilon(epsilon) * number for epsilon, number in spent), Fraction(0)),
         sum(number for _, number in spent),
         tuple(f"{_called(connection, other)}: {why}" for other, why in _statements(connection, account)),
@@ -301,8 +314,8 @@ def find_entries(
     else:
         some = "?1 IS NULL OR account = (SELECT account FROM datasets WHERE dataset = ?1)"
     rows = connection.execute(
-        f"SELECT id, spends.time, dataset, {_NAME}, epsilon, method, parameters, tiling, region, outputs,"
-        " COALESCE(kind, 'spent'), COALESCE(events.reason, '')"
+        f"SELECT id, spends.time, dataset, {_NAME}, epsilon, method, parameters, tiling, region,"
+        " COALESCE(events.outputs, spends.outputs), COALESCE(kind, 'spent'), COALESCE(events.reason, '')"
         " FROM spends JOIN datasets USING (dataset) JOIN accounts USING (account)"
         " LEFT JOIN events USING (id)"
         f" WHERE {some} ORDER BY spend",
@@ -322,12 +335,14 @@ def _entry(row: tuple[Any, ...]) -> Entry:
     )
 
 
-def refusal(account: Balance, asked: Fraction) -> str:
+def refusal(account: Balance, asked: Fraction, ledger: Path) -> str:
     """One line: the reason of a refusal, and the command that would allow the spend."""
     known = account.name or account.datasets[0]
     enough = account.spent + asked
+    owner = f" (its owner is {account.owner})" if account.owner else ""
     return (
-        f"dataset {known}: epsilon {plain(asked)} asked, {plain(account.spent)} of "
+        f"{ledger}: dataset {known}: epsilon {plain(asked)} asked, {plain(account.spent)} of "
         f"{plain(account.budget)} spent, {plain(account.remaining)} left, so nothing is released; "
-        f"to allow it, raise the budget: mapveil ledger budget {shlex.quote(known)} {plain(enough)}"
+        f"to allow it, raise the budget{owner}: mapveil ledger --ledger {shlex.quote(str(ledger))} budget "
+        f"{shlex.quote(known)} {plain(enough)}"
     )

@@ -32,10 +32,11 @@ _canonical: Final = json.JSONEncoder(
     sort_keys=True,
     separators=(",", ":"),
     ensure_ascii=False,
-    allow_nan=False,
     default=lambda value: {"sha256": hashlib.sha256(value).hexdigest()},
 ).encode
-"""As :func:`mapveil_client.terms.canonical_json`, where bytes stand as their SHA-256; made once, for speed."""
+"""As :func:`mapveil_client.terms.canonical_json`, where bytes stand as their SHA-256; made once, for speed.
+
+It writes numbers that are not finite too: only another program's row has any."""
 
 SCHEMA: Final = """
 CREATE TABLE chain (
@@ -98,9 +99,10 @@ def verify(connection: sqlite3.Connection) -> LedgerReport:
     number = 0
     lines = connection.execute("SELECT number, source, row, digest, value FROM chain ORDER BY number")
     for number, (found, source, row, digest, kept) in enumerate(lines, 1):
-        value = _value(value, number, source, row, digest)
         of_source = digests.get(source)
-        if found != number or kept != value or of_source is None:
+        if isinstance(digest, bytes):
+            value = _value(value, number, source, row, digest)
+        if found != number or kept != value or of_source is None or not isinstance(digest, bytes):
             return LedgerReport(
                 number, START, [f"line {number} of the chain does not follow from the one before"]
             )

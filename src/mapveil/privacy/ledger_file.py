@@ -24,7 +24,7 @@ _WAIT_SECONDS: Final = 60.0
 _SCHEMA: Final = f"""{ledger_chain.SCHEMA}
 PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
-CREATE TABLE ledger (key BLOB NOT NULL, default_budget TEXT NOT NULL);
+CREATE TABLE ledger (key BLOB NOT NULL, default_budget TEXT NOT NULL, owner TEXT NOT NULL, reason TEXT NOT NULL);
 CREATE TABLE accounts (
     account INTEGER PRIMARY KEY AUTOINCREMENT,
     unit TEXT NOT NULL,
@@ -62,6 +62,7 @@ CREATE TABLE events (
     kind TEXT NOT NULL CHECK (kind IN ('written', 'annulled')),
     time TEXT NOT NULL,
     reason TEXT NOT NULL,
+    outputs TEXT,
     UNIQUE (id)
 );
 CREATE TRIGGER spends_stay BEFORE DELETE ON spends
@@ -105,7 +106,8 @@ def create_ledger(path: Path, default_budget: str) -> None:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             connection.executescript(f"PRAGMA synchronous = EXTRA; BEGIN; {_SCHEMA}")
-            connection.execute("INSERT INTO ledger VALUES (?, ?)", (secrets.token_bytes(32), default_budget))
+            row = (secrets.token_bytes(32), default_budget)
+            connection.execute("INSERT INTO ledger VALUES (?, ?, '', '')", row)
             ledger_chain.seal(connection, 0)
             connection.execute("COMMIT")
         with contextlib.suppress(FileExistsError):  # another process was first: its ledger counts
