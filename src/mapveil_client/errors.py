@@ -48,7 +48,7 @@ class PromiseError(MapveilError):
 
 
 class BudgetExceeded(PromiseError):
-    """The ledger refuses: the dataset's privacy budget would be exceeded."""
+    """The ledger refuses: the account's privacy budget would be exceeded."""
 
 
 class CuratorWarning(UserWarning):

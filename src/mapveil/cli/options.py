@@ -272,7 +272,10 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
             help="Do not record this release in the ledger. It still satisfies DP, but its epsilon is not added to the "
             "total.",
         ),
-        click.option("--dataset", help="Charge the budget of this name. [default: recognised by the people]"),
+        click.option(
+            "--dataset",
+            help="Charge the account of this name, which the table joins. [default: recognised by the people]",
+        ),
         click.option(
             "--other-people",
             metavar="REASON",
