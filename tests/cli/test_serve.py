@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
@@ -12,8 +13,10 @@ import pytest
 
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.http.settings import SETTINGS
+from mapveil.collector.store import audit_log
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
+from mapveil_client.secure_sum.keys import Identity, enrolment_statement
 
 Call = Callable[..., Any]
 
@@ -63,9 +66,32 @@ def test_an_enrolment_is_made_for_so_many_devices(mapveil: Call, store: Path) ->
     assert (enrolment.name, enrolment.uses_left, enrolment.created_by) == ("pilot", 2000, None)
 
 
+def test_a_device_is_barred_and_released_at_the_terminal(mapveil: Call, store: Path) -> None:
+    made = json.loads(mapveil("serve", "--store", store, "--new-enrolment", "2", "--json").out)
+    opened = Store(str(store), clock=SystemClock())
+    identity = Identity(bytes(32))
+    signature = identity.sign(enrolment_statement(made["token"], identity.public))
+    device = asyncio.run(Accounts(opened).enrol(made["token"], identity.public, signature))
+    for action, state, barred in (
+        ("quarantine", "in quarantine", 1),
+        ("release", "released", 0),
+        ("revoke", "revoked", 1),
+    ):
+        done = mapveil("serve", "--store", store, "--device", f"{action}:{device}")
+        assert (done.code, done.out) == (0, f"device {device} is {state}\n")
+        assert len(Accounts(opened).barred_devices()) == barred
+    with opened.read() as connection:
+        told = [(line.actor, line.action) for line in audit_log.lines(connection)]
+    opened.close()
+    assert told[-3:] == [("command line", f"device.{each}") for each in ("quarantine", "release", "revoke")]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (("--device", "quarantine:99"), "there is no device 99"),
+        (("--device", "forget:1"), "quarantine:N"),
+        (("--device", "revoke:1", "--check"), "only one of"),
         (("--new-operator", "king"), "viewer"),
         (("--new-operator", "admin:" + "x" * 101), "100"),
         (("--new-operator", "admin", "--expires", "soon"), "30d"),

@@ -57,6 +57,12 @@ def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "--new-enrolment", metavar="USES[:NAME]", help="Make a token with which USES devices enrol, and print it."
 )
 @click.option(
+    "--device",
+    "device",
+    metavar="ACTION:NUMBER",
+    help="Put a device in quarantine (quarantine:17), release it (release:17), or revoke it for good (revoke:17).",
+)
+@click.option(
     "--expires",
     default="30d",
     metavar="TIME",
@@ -71,6 +77,7 @@ def command(
     head: str | None,
     new_operator: str | None,
     new_enrolment: str | None,
+    device: str | None,
     expires: str,
     **given: Any,
 ) -> int:
@@ -87,12 +94,14 @@ def command(
                     --tls-cert chain.pem --tls-key key.pem --log-format json
       mapveil serve --head > head.json               publish it
       mapveil serve --check --head head.json
+      mapveil serve --device quarantine:17           a device that the audit log names
     """
     for module in _NEEDED:
         require(module, "service")
     settings = Settings.read(os.environ, given)
-    if sum((check or head is not None, new_operator is not None, new_enrolment is not None)) > 1:
-        raise InputError("give only one of --check, --head, --new-operator and --new-enrolment")
+    acts = (new_operator, new_enrolment, device)
+    if sum((check or head is not None, *(act is not None for act in acts))) > 1:
+        raise InputError("give only one of --check, --head, --new-operator, --new-enrolment and --device")
     if head is not None and check != bool(head):
         raise InputError("--head FILE goes with --check; --head without FILE prints the head")
     if check:
@@ -103,7 +112,29 @@ def command(
         return _issue(settings, console, new_operator, expires, _new_operator)
     if new_enrolment is not None:
         return _issue(settings, console, new_enrolment, expires, _new_enrolment)
+    if device is not None:
+        return _act_on_device(settings, console, device)
     return _serve(settings, console)
+
+
+def _act_on_device(settings: Settings, console: Console, text: str) -> int:
+    """Bar a device, or release it; a service that runs takes notice within half a minute."""
+    from mapveil.collector.refusals import NotFound
+    from mapveil.collector.store.principals import Accounts
+
+    found = re.fullmatch(r"(quarantine|release|revoke):(\d{1,10})", text, re.ASCII)
+    if found is None:
+        raise InputError(f"--device must be quarantine:N, release:N or revoke:N, got {text!r}")
+    store = _store(settings)
+    try:
+        getattr(Accounts(store), f"{found[1]}_device")(int(found[2]), "command line")
+    except NotFound as error:
+        raise InputError(str(error)) from None
+    finally:
+        store.close()
+    done = {"quarantine": "in quarantine", "release": "released", "revoke": "revoked"}[found[1]]
+    console.result(f"device {found[2]} is {done}", {"device": int(found[2]), "state": done})
+    return 0
 
 
 def _serve(settings: Settings, console: Console) -> int:

@@ -195,12 +195,13 @@ def test_an_aborted_round_is_forgotten_and_a_finished_one_stays(
         engine.abort(other, ACTOR, "too late")
 
 
-def test_a_revoked_device_is_not_asked(engine, store, crowd_of, opened, make_spec):
+@pytest.mark.parametrize("column", ["revoked_at", "quarantined_at"])
+def test_a_barred_device_is_not_asked(engine, store, crowd_of, opened, make_spec, column):
     crowd = crowd_of(store, 24)
     id, _ = opened(engine, make_spec("distributed", method="uniform"))
     asyncio.run(crowd.join(engine, id))
     with store.write() as connection:
-        connection.execute(update(devices).where(devices.c.id == 7).values(revoked_at="2026"))
+        connection.execute(update(devices).where(devices.c.id == 7).values({column: "2026"}))
     engine.tick()
     assert engine.collection(id)["rounds"][0]["asked"] == 23
     with pytest.raises(NotFound):

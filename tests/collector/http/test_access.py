@@ -33,6 +33,8 @@ ROLES = [
     ("GET", "/v1/audit", "viewer"),
     ("GET", "/v1/devices", "viewer"),
     ("DELETE", "/v1/devices/999", "operator"),
+    ("PUT", "/v1/devices/999/quarantine", "operator"),
+    ("DELETE", "/v1/devices/999/quarantine", "operator"),
     ("GET", "/v1/me", "viewer"),
     ("GET", "/v1/enrolment-tokens", "operator"),
     ("POST", "/v1/enrolment-tokens", "operator"),
@@ -140,6 +142,21 @@ def test_a_revoked_device_is_refused(api: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(access, "_KEY_SECONDS", 0.0)
     assert elsewhere.ask("PUT", path, b"x").status_code == 401
     assert here.enrol(api.enrolment()).status_code == 403
+
+
+def test_a_device_in_quarantine_is_refused_until_it_is_released(api: Any) -> None:
+    path = f"/v1/collections/{api.opened()}/report"
+    (phone,) = api.phones(1)
+    assert phone.ask("PUT", path, b"x").status_code == 422
+    place = f"/v1/devices/{phone.number}/quarantine"
+    assert api.ask("PUT", place, "operator").status_code == 204
+    assert phone.ask("PUT", path, b"x").status_code == 401
+    told = api.ask("GET", "/v1/devices", "viewer").json()
+    assert [each["id"] for each in told["barred"]] == [phone.number]
+    assert api.ask("DELETE", place, "operator").status_code == 204
+    assert phone.ask("PUT", path, b"x").status_code == 422
+    lines = [line.action for line in api.engine.audit(0, 1000)]
+    assert lines[-2:] == ["device.quarantine", "device.release"]
 
 
 def test_keys_are_read_together_and_kept(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:

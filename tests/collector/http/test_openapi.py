@@ -79,7 +79,7 @@ def test_the_roles_that_are_published_are_the_ones_that_are_tested(document: dic
         if (roles := each.get("operator"))
     }
     source = (Path(__file__).parent / "test_access.py").read_text(encoding="utf-8")
-    listed = re.findall(r'\("(GET|POST|DELETE)", f?"([^"]+)", "(viewer|operator|admin)"\)', source)
+    listed = re.findall(r'\("(GET|POST|PUT|DELETE)", f?"([^"]+)", "(viewer|operator|admin)"\)', source)
     shaped = {(method, path.replace("{ABSENT}", "{id}")): role for method, path, role in listed}
     for (method, path), role in published.items():
         pattern = re.sub(r"\\\{(?!id)\w+\\\}", "[^/]+", re.escape(path))

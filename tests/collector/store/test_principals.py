@@ -101,7 +101,10 @@ def test_other_tokens_are_refused(accounts):
 
 def test_what_is_not_there_cannot_be_revoked(accounts):
     for number in (-1, 0, 99, 2**31, 2**63, 10**30):
-        for revoke in (accounts.revoke_operator, accounts.revoke_enrolment, accounts.revoke_device):
+        for revoke in (
+            *(accounts.revoke_operator, accounts.revoke_enrolment, accounts.revoke_device),
+            *(accounts.quarantine_device, accounts.release_device),
+        ):
             with pytest.raises(NotFound):
                 revoke(number, "operator 1")
 
@@ -228,6 +231,25 @@ def test_a_revoked_device_is_refused(accounts, store):
     assert enrol_now(accounts, token, 2) == other
     assert accounts.device_count() == 1
     assert actions(store)[-1] == ("operator 1", "device.revoke")
+
+
+def test_a_device_in_quarantine_takes_no_part_until_it_is_released(accounts, store):
+    token = accounts.create_enrolment("phones", 2, DAY, None, "x").token
+    device, other = enrol_now(accounts, token, 1), enrol_now(accounts, token, 2)
+    for _ in range(2):
+        accounts.quarantine_device(device, "operator 1")  # the second time changes nothing
+    (barred,) = accounts.barred_devices()
+    assert (barred.id, barred.revoked_at, accounts.device_count()) == (device, None, 1)
+    assert barred.quarantined_at is not None
+    accounts.release_device(device, "operator 1")
+    assert (accounts.barred_devices(), accounts.device_count()) == ([], 2)
+    accounts.revoke_device(other, "operator 1")
+    assert [each.id for each in accounts.barred_devices()] == [other]
+    assert [action for _, action in actions(store)][-3:] == [
+        "device.quarantine",
+        "device.release",
+        "device.revoke",
+    ]
 
 
 # Secrets

@@ -17,12 +17,12 @@ from mapveil.collector.recent import Recent
 from mapveil.collector.refusals import Unauthorized
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts, Operator
-from mapveil.collector.store.schema import MOST_NUMBER, devices
+from mapveil.collector.store.schema import ADMITTED, MOST_NUMBER, devices
 from mapveil_client.errors import InputError
 from mapveil_client.secure_sum.keys import SCHEME, read_authorization, request_statement
 
 _KEPT: Final = 1 << 16  # keys
-_KEY_SECONDS: Final = 30.0  # after which a revoked device is found out
+_KEY_SECONDS: Final = 30.0  # after which a device that is barred is found out
 _AT_ONCE: Final = 500
 _LONGEST: Final = 200  # characters of a token that is looked up at all
 
@@ -72,7 +72,7 @@ class Access:
             signed = read_authorization(given)
             key = await self._key(signed.device) if 0 < signed.device <= MOST_NUMBER else None
             if key is None:
-                raise InputError("no such device, or one that was revoked")
+                raise InputError("no such device, or one that was revoked or is in quarantine")
         except InputError as error:
             self.count_failure(scope)
             raise Unauthorized(str(error)) from None
@@ -106,7 +106,7 @@ class Access:
         self._failures.take(Exchange.of(scope).address)
 
     def forget(self, device: int) -> None:
-        """Look a device's key up again next time: it was revoked. Run by: any thread."""
+        """Look a device's key up again next time: it was barred or released. Run by: any thread."""
         self._keys.pop(device)
 
     async def _key(self, device: int) -> Ed25519PublicKey | None:
@@ -155,7 +155,7 @@ class Access:
 
 
 _KEYS: Final = select(devices.c.id, devices.c.public_key).where(
-    devices.c.id.in_(bindparam("wanted", expanding=True)), devices.c.revoked_at.is_(None)
+    devices.c.id.in_(bindparam("wanted", expanding=True)), ADMITTED
 )
 
 

@@ -10,7 +10,7 @@ from mapveil.collector.http.schemas import (
     Aborting,
     Charge,
     CollectionRecord,
-    DeviceCount,
+    Devices,
     EnrolmentSpec,
     OperatorSpec,
 )
@@ -85,16 +85,30 @@ def _add_accounts(app: FastAPI, service: Service) -> None:
     accounts = service.accounts
     viewer, operator, admin = (service.operator(role) for role in ("viewer", "operator", "admin"))
     get, post = (partial(method, tags=["accounts"]) for method in (app.get, app.post))
-    delete = partial(app.delete, tags=["accounts"], status_code=204)
+    put, delete = (partial(method, tags=["accounts"], status_code=204) for method in (app.put, app.delete))
     enrolments, operators = "/v1/enrolment-tokens", "/v1/operators"
 
     @get("/v1/me", summary="The operator of the token")
     def me(who: Operator = viewer) -> Operator:
         return who
 
-    @get("/v1/devices", summary="Number of enrolled devices")
-    def devices(who: Operator = viewer) -> DeviceCount:
-        return DeviceCount(devices=accounts.device_count())
+    @get("/v1/devices", summary="Number of enrolled devices, and those that take part in nothing")
+    def devices(who: Operator = viewer) -> Devices:
+        return Devices(devices=accounts.device_count(), barred=accounts.barred_devices())
+
+    @put(
+        "/v1/devices/{n}/quarantine", summary="Put a device in quarantine; takes effect within half a minute"
+    )
+    def quarantine_device(n: Number, who: Operator = operator) -> Response:
+        accounts.quarantine_device(n, who.actor)
+        service.access.forget(n)
+        return Response(status_code=204)
+
+    @delete("/v1/devices/{n}/quarantine", summary="Release a device from quarantine")
+    def release_device(n: Number, who: Operator = operator) -> Response:
+        accounts.release_device(n, who.actor)
+        service.access.forget(n)
+        return Response(status_code=204)
 
     @delete("/v1/devices/{n}", summary="Revoke a device; takes effect within half a minute")
     def revoke_device(n: Number, who: Operator = operator) -> Response:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.rounds.progress import Progress
 from mapveil.collector.rounds.specification import BoundsDegrees, StrictModel, Trust
-from mapveil.collector.store.principals import Role
+from mapveil.collector.store.principals import BarredDevice, Role
 
 _YEAR_DAYS = 366
 
@@ -115,10 +115,13 @@ class OperatorSpec(StrictModel):
     days: Annotated[int, Field(ge=1, le=_YEAR_DAYS)] = 30
 
 
-class DeviceCount(BaseModel):
-    """Number of enrolled devices."""
+class Devices(BaseModel):
+    """Enrolled devices."""
 
-    devices: int
+    devices: int = Field(description="Number of those that may take part")
+    barred: list[BarredDevice] = Field(
+        description="The newest that are revoked or in quarantine, at most 1000"
+    )
 
 
 class Enrolling(StrictModel):

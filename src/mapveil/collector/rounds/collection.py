@@ -24,6 +24,7 @@ from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.backends import CLOCK
 from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import (
+    ADMITTED,
     assignments,
     charges,
     collections,
@@ -248,7 +249,7 @@ def asked_devices(connection: Connection, identifier: str, number: int) -> IntAr
     if number > 1:
         query = query.where(*in_sums(identifier, number - 1))
     here = devices.c.id == table.c.device
-    kept = query.join(devices, here).where(devices.c.revoked_at.is_(None)).order_by(table.c.device)
+    kept = query.join(devices, here).where(ADMITTED).order_by(table.c.device)
     return np.array(connection.execute(kept).scalars().all(), dtype=np.int64)
 
 

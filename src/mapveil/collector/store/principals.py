@@ -20,7 +20,7 @@ from mapveil.collector.clock import time_text
 from mapveil.collector.refusals import Forbidden, Invalid, NotFound, Refusal, Unauthorized
 from mapveil.collector.store.audit_log import record
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.schema import MOST_NUMBER, devices, enrolments, operators
+from mapveil.collector.store.schema import ADMITTED, MOST_NUMBER, devices, enrolments, operators
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.secure_sum.certificate import Certificate
 from mapveil_client.secure_sum.keys import enrolment_statement, signed_by
@@ -33,6 +33,7 @@ MOST_DAYS: Final = 3650
 OPERATOR: Final = "mvo_"
 ENROLMENT: Final = "mve_"
 _BYTES: Final = 32
+_MOST_SHOWN: Final = 1000
 _REST: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
@@ -98,6 +99,15 @@ class NewEnrolment(Enrolment):
     """A new token for enrolment, which is shown this once; only its SHA-256 is kept."""
 
     token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class BarredDevice:
+    """A device that takes part in nothing."""
+
+    id: int
+    quarantined_at: str | None
+    revoked_at: str | None
 
 
 class Accounts:
@@ -245,10 +255,10 @@ class Accounts:
         now = self._store.clock.now().timestamp()
 
         def issue(connection: Connection) -> Certificate | Refusal:
-            query = select(devices.c.public_key).where(devices.c.id == device, devices.c.revoked_at.is_(None))
+            query = select(devices.c.public_key).where(devices.c.id == device, ADMITTED)
             key = connection.execute(query).scalar_one_or_none()
             if key is None:
-                return Forbidden("the device was revoked")
+                return Forbidden("the device was revoked or is in quarantine")
             made = authority.certify(bytes(key), now, days=days)
             record(connection, f"device {device}", "device.certify", serial=str(made.serial), days=days)
             return made
@@ -262,10 +272,25 @@ class Accounts:
         """Revoke a device; its signatures are refused within a minute."""
         self._revoke("device", device, actor)
 
-    def device_count(self) -> int:
-        """Number of devices that are enrolled and not revoked."""
+    def quarantine_device(self, device: int, actor: str) -> None:
+        """Refuse a device's signatures within a minute, and ask it in no round, until it is released."""
+        self._mark("device", device, actor, "quarantined_at", "quarantine")
+
+    def release_device(self, device: int, actor: str) -> None:
+        """Take a device out of quarantine."""
+        self._mark("device", device, actor, "quarantined_at", "release", at=False)
+
+    def barred_devices(self) -> list[BarredDevice]:
+        """The newest devices that are revoked or in quarantine, at most 1000."""
+        columns = devices.c.id, devices.c.quarantined_at, devices.c.revoked_at
+        query = select(*columns).where(~ADMITTED).order_by(devices.c.id.desc()).limit(_MOST_SHOWN)
         with self._store.read() as connection:
-            counted = select(func.count()).select_from(devices).where(devices.c.revoked_at.is_(None))
+            return [BarredDevice(*row) for row in connection.execute(query)]
+
+    def device_count(self) -> int:
+        """Number of devices that are enrolled, not revoked and not in quarantine."""
+        with self._store.read() as connection:
+            counted = select(func.count()).select_from(devices).where(ADMITTED)
             return int(connection.execute(counted).scalar_one())
 
     def _all(self, kind: type[T], table: Table) -> list[T]:
@@ -289,16 +314,19 @@ class Accounts:
         return {"id": number, **row, "revoked_at": None, "token": token}
 
     def _revoke(self, kind: str, number: int, actor: str) -> None:
+        self._mark(kind, number, actor, "revoked_at", "revoke")
+
+    def _mark(self, kind: str, number: int, actor: str, column: str, action: str, *, at: bool = True) -> None:
+        """Set the time in a column, or clear it, and record that; nothing where it is so already."""
         table = _TABLES[kind]
         if not 0 < number <= MOST_NUMBER:
             raise NotFound(f"there is no such {kind}")
         with self._store.write() as connection:
             here = table.c.id == number
-            revoked = connection.execute(
-                update(table).where(here, table.c.revoked_at.is_(None)).values(revoked_at=self._now())
-            ).rowcount
-            if revoked:
-                record(connection, actor, f"{kind}.revoke", number=number)
+            old = table.c[column].is_(None) if at else table.c[column].is_not(None)
+            values = {column: self._now() if at else None}
+            if connection.execute(update(table).where(here, old).values(**values)).rowcount:
+                record(connection, actor, f"{kind}.{action}", number=number)
             elif connection.execute(select(table.c.id).where(here)).first() is None:
                 raise NotFound(f"there is no {kind} {number}")
 

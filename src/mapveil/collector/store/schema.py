@@ -95,7 +95,11 @@ devices: Final = Table(
     Column("enrolment", Integer, ForeignKey("enrolments.id"), nullable=False),
     Column("enrolled_at", _TIME, nullable=False),
     Column("revoked_at", _TIME),
+    Column("quarantined_at", _TIME),  # until it is released
 )
+
+ADMITTED: Final = devices.c.revoked_at.is_(None) & devices.c.quarantined_at.is_(None)
+"""Condition on the devices: neither revoked nor in quarantine."""
 
 collections: Final = Table(
     "collections",

@@ -28,19 +28,9 @@ export async function showPage(main, { signal, who, heading }) {
       ),
     ),
   );
-  const devices = (await get("/devices", signal)).devices;
   const place = el("div", { class: "stack" });
   main.append(place);
-  place.append(
-    card(
-      "Devices",
-      el(
-        "p",
-        {},
-        `${whole(devices)} ${devices === 1 ? "device is" : "devices are"} enrolled. Each has its own key; the server knows nothing else of it.`,
-      ),
-    ),
-  );
+  place.append(await devicesCard(who, signal));
   if (who.role === "viewer") return;
   place.append(
     await section(
@@ -71,6 +61,50 @@ export async function showPage(main, { signal, who, heading }) {
       signal,
     ),
   );
+}
+
+/** The number of devices, those that are barred, and a form to bar the one that the audit log names. */
+async function devicesCard(who, signal) {
+  const words = el("p", {}),
+    list = el("div", {}),
+    trouble = el("div", {}),
+    number = el("input", { id: "device-number", type: "number", min: 1, step: 1, required: true });
+  const act = (method, path, said) => async () => {
+    try {
+      await send(method, `/devices/${path}`);
+      trouble.replaceChildren();
+      announce(said);
+      await renew();
+    } catch (error) {
+      if (error.name !== "AbortError") trouble.replaceChildren(alertBox(error.message));
+    }
+  };
+  const button = (text, className, on, label = text) =>
+    el("button", { type: "button", class: className, "aria-label": label, on: { click: on } }, text);
+  const renew = async () => {
+    const { devices, barred } = await get("/devices", signal);
+    words.textContent = `${whole(devices)} ${devices === 1 ? "device" : "devices"} may take part. Each has its own key; the server knows nothing else of it.`;
+    const rows = barred.map(({ id, quarantined_at, revoked_at }) => {
+      const free = act("DELETE", `${id}/quarantine`, `Device ${id} is released`);
+      const last = revoked_at || who.role === "viewer" ? "" : button("Release", "small", free, `Release device ${id}`);
+      return [whole(id), revoked_at ? "revoked" : "in quarantine", time(revoked_at || quarantined_at), last];
+    });
+    list.replaceChildren(
+      ...(rows.length ? [table("Devices that take part in nothing", ["Device", "State", "Since", ""], rows, [0])] : []),
+    );
+  };
+  await renew();
+  const bar = (method, path, said) => () => {
+    if (number.reportValidity()) act(method, `${number.value}${path}`, `Device ${number.value} is ${said}`)();
+  };
+  const form = el(
+    "div",
+    { class: "actions" },
+    el("div", { class: "field short" }, el("label", { for: "device-number" }, "Device, by its number"), number),
+    button("Quarantine", "small", bar("PUT", "/quarantine", "in quarantine")),
+    button("Revoke for good", "danger small", bar("DELETE", "", "revoked")),
+  );
+  return card("Devices", words, list, ...(who.role === "viewer" ? [] : [form]), trouble);
 }
 
 const over = (each) =>
