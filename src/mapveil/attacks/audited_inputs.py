@@ -83,7 +83,9 @@ def worst_replacements(tiling: Tiling) -> tuple[Neighbours, ...]:
     )
 
 
-def audited_devices(tiling: Tiling, without: IntArray, user: IntArray | None) -> Devices:
+def audited_devices(
+    tiling: Tiling, without: IntArray, user: IntArray | None, *, alone: bool = False
+) -> Devices:
     """Devices of whole users, one more that holds ``user`` or nothing, and others outside the map; all of label 0.
 
     Parameters
@@ -94,13 +96,15 @@ def audited_devices(tiling: Tiling, without: IntArray, user: IntArray | None) ->
         Sums without the one, units of 1 / UNIT user; whole users.
     user : ndarray of int64, shape (tiling.size,), or None
         What the one holds, in the same units; nothing for ``None``.
+    alone : bool
+        Whether there are no others outside the map.
     """
     lattice = tiling.lattice()
     site = interleave(lattice.row, lattice.col)
     held = np.flatnonzero(user) if user is not None else np.array([-1])
     crowd = np.repeat(site, without // UNIT)
     one = site[held] if user is not None else held
-    idle = max(_CLIENTS - crowd.size, 0)
+    idle = 0 if alone else max(_CLIENTS - crowd.size, 0)
     sites = np.concatenate([one, crowd, np.full(idle, -1)])
     lengths = np.concatenate([[held.size], np.ones(crowd.size + idle, dtype=np.int64)])
     weights = np.ones(sites.size, dtype=np.int64)

@@ -6,8 +6,9 @@ A plan's run is noted by the log-likelihood ratio of all its noisy sums, were th
 
 by the queries that it asked about the user's cells, and by the map. Here :math:`y_q` are the noisy sums of query q,
 :math:`s_q` and :math:`s'_q` the exact ones with and without the user, :math:`\epsilon_q` and :math:`\Delta_q` its
-budget and sensitivity. In a collection as many devices drop out as are tolerated, and as many are corrupt and add no
-noise: the shares of the others must carry the guarantee alone.
+budget and sensitivity. In a collection as many devices add no noise as may drop out or be corrupt: the shares of the
+others must carry the guarantee alone. Everybody's contribution is in the sums, for the server knows who dropped out.
+Where a report is private by itself, the user's is the only one.
 
 A report of a local mechanism is noted by :math:`\ln q(y \mid x) / q(y \mid x')`, where q is the channel that the server
 inverts, and by itself.
@@ -73,6 +74,8 @@ def audited_runs(mechanism: Mechanism, pair: Neighbours, runs: int, rng: Randomn
         raise ParameterError(
             f"{mechanism.name} claims epsilon {mechanism.budget}, but this audit cannot run mechanisms of its kind"
         )
+    if mechanism.trust.whole_noise:
+        pair = pair._replace(without=pair.without * 0, with_one=pair.with_one - pair.without)
     made = Runs(present, np.empty((runs, len(STATISTICS))), np.empty(runs, dtype=np.int64))
     sides = [opened(mechanism, pair, side) for side in (False, True)]
     for number, side in enumerate(present.tolist()):
@@ -96,12 +99,10 @@ def opened(mechanism: SumMechanism, pair: Neighbours, present: bool) -> Side:
     if isinstance(model, Curator):
         source = UserSums(pair.with_one if present else pair.without, pair.tiling)
         return Side(raster, lambda rng: model.answerer(source, pair.tiling, raster, Execution(rng)))
-    devices = audited_devices(pair.tiling, pair.without, pair.with_one - pair.without if present else None)
-    lost = int(model.tolerated_dropout * devices.count) / devices.count  # whole clients, as are promised
-    silent = float(model.corrupt)
+    user = pair.with_one - pair.without if present else None
+    devices = audited_devices(pair.tiling, pair.without, user, alone=model.whole_noise)
     return Side(
-        raster,
-        lambda rng: model.answerer(devices, pair.tiling, raster, Execution(rng, dropout=lost), silent=silent),
+        raster, lambda rng: model.answerer(devices, pair.tiling, raster, Execution(rng), least_noise=True)
     )
 
 

@@ -56,7 +56,7 @@ class SecureAggregation(SumParameters):
         raster: Raster,
         execution: Execution,
         *,
-        silent: float = 0.0,
+        least_noise: bool = False,
     ) -> Simulation:
         """Give every user of a table a client, and simulate the clients and the server in this process.
 
@@ -66,8 +66,8 @@ class SecureAggregation(SumParameters):
             A table, counts with each unit one user, or the clients.
         tiling, raster, execution
             See :meth:`mapveil.trust.curator.Curator.answerer`.
-        silent : float
-            Fraction of each shard that is corrupt and adds no noise, for audits.
+        least_noise : bool
+            Whether only the promised honest survivors of each shard add noise, for audits.
 
         Raises
         ------
@@ -82,7 +82,7 @@ class SecureAggregation(SumParameters):
             )
         devices = devices_of(points, tiling, execution.progress)
         usual = 1 if devices.starts is None else TABLE_SCALE
-        return Simulation(self, raster, tiling.region, devices, self.scale or usual, execution, silent)
+        return Simulation(self, raster, tiling.region, devices, self.scale or usual, execution, least_noise)
 
     def noise_terms(self, users: float) -> float:
         """Discrete Laplace variables in the noise of a sum over so many clients, about."""

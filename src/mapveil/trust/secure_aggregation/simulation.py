@@ -54,8 +54,8 @@ class Simulation:
         Units per client.
     execution : Execution
         Randomness, callbacks and the transport of secure sums.
-    silent : float
-        Fraction of each shard that is corrupt and adds no noise, for audits.
+    least_noise : bool
+        Whether only the promised honest survivors of each shard add noise, for audits.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class Simulation:
         devices: Devices,
         scale: int,
         execution: Execution,
-        silent: float,
+        least_noise: bool,
     ) -> None:
         if devices.count < 1:
             raise InputError("there is no device to ask; at least one is needed")
         self.costs: list[RoundCost] = []
         self.revealed: list[Share] = []
-        self._model, self._devices, self._silent = model, devices, silent
+        self._model, self._devices, self._least_noise = model, devices, least_noise
         self._dropout, self._progress = execution.dropout, execution.progress
         self._before_reveal, self._secure_sum = execution.before_reveal, execution.secure_sum or IdealSum()
         self._keep = execution.keep
@@ -200,15 +200,18 @@ class Simulation:
         return [(first, min(first + together, shards)) for first in range(0, shards, together)]
 
     def _reports(self, devices: Devices, query: Query, sizes: IntArray, rng: Randomness) -> SparseVectors:
-        """Reports of the clients; those of silent ones, the last of each shard, without noise."""
+        """Reports of the clients; of ``least_noise``, those of the last of each shard without noise."""
         setting = self.setting
         asked = (setting.alpha, setting.scale, setting.rounding, rng)
-        if self._silent == 0:
+        if not self._least_noise:
             return client_report(devices, query, *asked)
         honest = np.ones(devices.count, dtype=np.bool_)
-        ends = np.cumsum(sizes)
-        for end, size in zip(ends.tolist(), sizes.tolist(), strict=True):
-            honest[end - math.floor(self._silent * size) : end] = False  # shards are in random order
+        lost, corrupt = (
+            exact_fraction(part, "part") for part in (self._model.tolerated_dropout, self._model.corrupt)
+        )
+        for end, size in zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True):
+            adding = promised_survivors(size, lost) - math.floor(corrupt * size)
+            honest[end - size + adding : end] = False  # shards are in random order
         places = encode_places(devices, query.encoding, setting.scale, setting.rounding, rng)
         return places + client_noise(devices.count, query, *asked).only(honest)
 
@@ -217,9 +220,7 @@ class Simulation:
         leaves = np.full(int(sizes.sum()), Leaves.NEVER, dtype=np.int8)
         start = 0
         for size in sizes.tolist() if self._dropout > 0 else []:
-            # A corrupt client stays: that is the worst case.
-            may_leave = size - math.floor(self._silent * size)
-            lost = self._simulation.choice(may_leave, round(self._dropout * size), replace=False)
+            lost = self._simulation.choice(size, round(self._dropout * size), replace=False)
             leaves[start + lost] = self._simulation.integers(Leaves.NOTHING, Leaves.INPUT, lost.size)
             start += size
         return leaves
