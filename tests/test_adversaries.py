@@ -1,0 +1,45 @@
+"""The page "What each adversary can learn": every cell names a test, and every named test exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+from mapveil.mechanisms.methods import DEFAULT_METHODS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "explanation" / "adversaries.md"
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split(" | ")]
+    for line in PAGE.read_text("utf-8").splitlines()
+    if line.startswith("| ")
+]
+NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+
+
+@cache
+def held_by(path: str) -> frozenset[str]:
+    """The tests of a file, by name."""
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    return frozenset(
+        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+
+def test_every_trust_model_and_every_cell_has_its_test() -> None:
+    head, *body = ROWS
+    assert [re.findall(r"`(.+?)`", title)[0] for title in head[1:]] == list(DEFAULT_METHODS)
+    assert len(body) >= 10
+    for adversary, *cells in body:
+        assert len(cells) == len(DEFAULT_METHODS), adversary
+        for cell in cells:
+            assert NAMED.search(cell), f"{adversary}: {cell}"
+
+
+def test_every_named_test_exists() -> None:
+    named = NAMED.findall(PAGE.read_text("utf-8"))
+    assert len(named) == PAGE.read_text("utf-8").count("::")
+    missing = [f"{path}::{name}" for path, name in named if name not in held_by(path)]
+    assert not missing
