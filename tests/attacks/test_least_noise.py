@@ -10,7 +10,7 @@ import pytest
 
 import mapveil as mv
 from mapveil.attacks.audited_inputs import audited_devices, worst_neighbours
-from mapveil.attacks.audited_runs import collect, opened
+from mapveil.attacks.audited_runs import audited_runs, collect, opened
 from mapveil.attacks.epsilon_audit import audit_epsilon
 from mapveil.engines import UNIT
 from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
@@ -60,3 +60,14 @@ def test_the_devices_hold_what_the_pair_says() -> None:
     assert devices.starts[1] == 4
     assert devices.weights[:4].tolist() == [UNIT // 4] * 4
     assert (devices.sites[4:] >= 0).sum() == 5
+
+
+@pytest.mark.parametrize("name", ["laplace", "thresholded", "local-laplace"])
+def test_a_crowd_weakens_no_audit(name: str) -> None:
+    # The server knows who dropped out, and sees a report that is private by itself apart from the others.
+    mechanism, pair = find_method(name, "distributed").make(1), worst_neighbours(TILING)[40]
+    runs = audited_runs(mechanism, pair, 400, Randomness(3))
+    likelihood = runs.statistics[:, 0]
+    mean = [float(likelihood[runs.present == side].mean()) for side in (True, False)]
+    # Of Laplace noise at rate 1, E |Z + 1| - E |Z| = 1 / e.
+    assert mean == [pytest.approx(np.exp(-1), abs=0.2), pytest.approx(-np.exp(-1), abs=0.2)]
