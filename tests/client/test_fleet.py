@@ -260,3 +260,16 @@ def test_a_table_becomes_one_device_for_each_user() -> None:
         assert each.lat.tolist() == (each.lon + 40).tolist()
         assert each.weights is not None
         assert each.weights.tolist() == (each.lon * 10).tolist()
+
+
+def test_a_round_that_loses_too_many_devices_early_is_run_again_with_the_others(live: Live) -> None:
+    collection = live.open(devices=30, phase_seconds=3)
+    fleet = Fleet(live.url, crowd(30), POLICY, look_s=0.05)
+    fleet._plan.drops = lambda index, _, number, phase: index < 7 and phase == "shares"
+    assert asyncio.run(fleet.run(live.token, [collection])).good
+    first, again = live.engine.collection(collection)["rounds"]
+    assert (first["state"], first["included"]) == ("restarted", None)
+    assert (again["state"], again["asked"], again["included"]) == ("done", 23, 23)
+    accounts = [client.memory.account.entries[collection].charges for client in fleet.clients]
+    assert accounts == [{}] * 7 + [{2: Fraction(1)}] * 23
+    assert [(line["number"], line["devices"]) for line in live.engine.ledger()][:1] == [(2, 23)]

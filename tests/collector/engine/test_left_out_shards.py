@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
+from mapveil.collector.refusals import Invalid
 from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.store.schema import audit, shards
 from mapveil_client.canonical_cbor import decode as decode_values
@@ -136,6 +137,57 @@ def test_a_round_that_told_nothing_is_run_again_with_the_devices_left(
     assert (charge["number"], charge["devices"], charge["epsilon"]) == (2, 20, "2")
     assert [each["failed"] for each in lines(store, "round.restart")] == [1]
     failed(store)
+
+
+def test_a_shard_left_out_before_its_survivors_were_told_is_not_charged(
+    engine, store, clock, crowd_of, opened, make_spec
+):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", **ROUND))
+    begun(engine, id, crowd)
+    leaving(engine, id, crowd, 1, "inputs", 1, 4)
+    assert crowd.play(engine, id, clock) == "done"
+    (charge,) = engine.ledger()
+    (made,) = engine.collection(id)["rounds"]
+    assert (charge["devices"], made["included"], made["left_out"]) == (12, 12, 1)
+    (failure,) = lines(store, "shard.fail")
+    assert (failure["phase"], failure["shard"]) == ("inputs", 2)
+    failed(store)
+
+
+@pytest.mark.parametrize(
+    ("phase", "devices"), [("keys", 0), ("shares", 0), ("inputs", 0), ("consents", 24), ("answers", 24)]
+)
+def test_an_operator_s_abort_charges_those_whose_survivors_were_told(
+    engine, store, clock, crowd_of, opened, make_spec, phase, devices
+):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", **ROUND))
+    begun(engine, id, crowd)
+    while engine.collection(id)["progress"]["phase"] != phase:
+        asyncio.run(crowd.turn(engine, id))
+        engine.tick()
+    asyncio.run(crowd.turn(engine, id))
+    engine.abort(id, "operator 1", "enough")
+    assert sum(charge["devices"] for charge in engine.ledger()) == devices
+    failed(store)
+
+
+def test_a_malformed_input_is_refused_at_the_door_and_costs_its_device_only(
+    engine, store, clock, crowd_of, opened, make_spec
+):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", **ROUND))
+    begun(engine, id, crowd)
+    while engine.collection(id)["progress"]["phase"] != "inputs":
+        asyncio.run(crowd.turn(engine, id))
+        engine.tick()
+    tampered(crowd, "inputs", lambda fields: (fields[0], fields[1][:-1]))
+    with pytest.raises(Invalid, match="vector of"):
+        asyncio.run(crowd.turn(engine, id))
+    crowd.gone.add(LIAR)
+    assert crowd.play(engine, id, clock) == "done"
+    assert (engine.ledger()[0]["devices"], engine.collection(id)["rounds"][0]["left_out"]) == (23, 0)
 
 
 def test_after_two_restarts_a_shard_is_left_out(engine, store, clock, crowd_of, opened, make_spec):
