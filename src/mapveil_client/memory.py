@@ -170,7 +170,7 @@ class DeviceMemory(Secret):
         InputError
             The vault does not open, or what is in it cannot be read. Nothing is drawn then.
         """
-        content = None if vault is None else vault.read()
+        content = None if vault is None else vault.open()
         if content is not None:
             return cls._read(content, vault, clock)
         stream = Randomness() if rng is None else rng

@@ -1,20 +1,25 @@
-r"""A device's file: sealed under a key that the caller gives, replaced whole or not at all.
+r"""A device's file: sealed under a key that the caller gives, replaced whole or not at all, open once at a time.
 
-.. math:: \text{"mapveil vault 1\\n"} \,\|\, n \,\|\, \operatorname{AES-256-GCM}_k(n, \text{content})
+.. math:: \text{"mapveil vault 1\\n"} \,\|\, n \,\|\, \operatorname{AES-256-GCM}_k(n, g \,\|\, \text{content})
 
-where: n are 12 random bytes, drawn for each writing, k is the key, and the text before n is authenticated with the
-content. A file that cannot be opened is an error and never a reason to begin anew: a second draw of a device's
-frequencies, or an account that begins at zero, would break the promise of the first.
+where: n are 12 random bytes, drawn for each writing, k is the key, g the generation in 8 bytes, most significant first,
+and the text before n is authenticated with the content. A file that cannot be opened is an error and never a reason to
+begin anew: a second draw of a device's frequencies, or an account that begins at zero, would break the promise of the
+first.
 
-An older copy put back is not noticed: keep the folder out of backups that are restored.
+Opening takes a lock and counts the generation up, as every writing does: a second handle is refused, and a handle whose
+file was replaced writes nothing. A copy that is opened elsewhere, or an older one put back, is noticed only where a
+:class:`MonotonicCounter` counts with it: without one, keep the folder out of backups that are restored.
 """
 
 import os
 import secrets
+import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -25,6 +30,17 @@ KEY_BYTES: Final = 32
 _MAGIC: Final = b"mapveil vault 1\n"
 _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
+_GENERATION_BYTES: Final = 8
+
+
+class MonotonicCounter(Protocol):
+    """A counter that nobody can set back, such as that of a phone's secure element; one for each vault."""
+
+    def value(self) -> int:
+        """The number of increments ever, 0 at first."""
+
+    def increment(self) -> None:
+        """Count one up; it lasts when this returns."""
 
 
 class Vault(Secret):
@@ -36,6 +52,10 @@ class Vault(Secret):
         In an existing folder.
     key : bytes
         32 uniform bytes, kept where the platform keeps keys.
+    counter : MonotonicCounter, optional
+        Counts the generations: an older copy, or a file that is gone, is refused.
+    held : bool
+        Whether the caller holds the whole folder, see :func:`locked`, so that the file needs no lock of its own.
 
     Raises
     ------
@@ -47,26 +67,81 @@ class Vault(Secret):
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     vault = Vault(f"{folder}/device.vault", bytes(32))
-    ...     missing = vault.read()
+    ...     missing = vault.open()
     ...     vault.write(b"secret")
-    ...     missing, vault.read()
+    ...     vault.close()
+    ...     missing, vault.open()
     (None, b'secret')
     """
 
-    def __init__(self, path: str | os.PathLike[str], key: bytes) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        key: bytes,
+        *,
+        counter: MonotonicCounter | None = None,
+        held: bool = False,
+    ) -> None:
         if len(key) != KEY_BYTES:
             raise InputError(f"the key of a device's vault has {len(key)} bytes; expected {KEY_BYTES}")
         self.path = Path(path)
-        self._key = key
+        self._key, self._counter, self._held = key, counter, held
+        self._generation: int | None = None  # as this handle wrote it; None while it is closed
+        self._lock: weakref.finalize[[int], Vault] | None = None
 
-    def read(self) -> bytes | None:
-        """The content; None where there is no file yet.
+    def open(self) -> bytes | None:
+        """Take the file for this handle alone; its content, None where there is no file yet.
 
         Raises
         ------
         InputError
-            It cannot be read or opened: another key, a damaged file, or no vault.
+            Another handle has it; it cannot be read or opened: another key, a damaged file, or no vault; or the counter
+            says that it is an older copy, or was deleted.
         """
+        if self._generation is not None:
+            raise InputError(f"{self.path}: is open already; expected one handle at a time")
+        if not self._held:
+            descriptor = _take(self.path.with_name(f".{self.path.name}.lock"), self.path)
+            self._lock = weakref.finalize(self, os.close, descriptor)
+        try:
+            found = self._read()
+            counted = self._counted(None if found is None else found[0])
+            self._generation = counted if found is None else found[0]
+            if found is None:
+                return None
+            self.write(found[1])
+        except BaseException:
+            self.close()
+            raise
+        return found[1]
+
+    def close(self) -> None:
+        """Leave the file to the next handle; this one writes no more."""
+        self._generation = None
+        if self._lock is not None:
+            self._lock()
+            self._lock = None
+
+    def _counted(self, generation: int | None) -> int:
+        """The counter's value, one behind at most: a process may have ended between a writing and its count."""
+        if self._counter is None:
+            return generation or 0
+        counted = self._counter.value()
+        if generation is None and counted:
+            raise InputError(
+                f"{self.path}: is gone, and its counter stands at {counted}; nothing is begun anew"
+            )
+        if generation == counted + 1:
+            self._counter.increment()
+        elif generation is not None and generation != counted:
+            raise InputError(
+                f"{self.path}: is a copy of generation {generation}, and its counter stands at {counted}; "
+                "nothing is begun anew and nothing sent"
+            )
+        return counted
+
+    def _read(self) -> tuple[int, bytes] | None:
+        """The generation and the content; None where there is no file yet."""
         try:
             sealed = self.path.read_bytes()
         except FileNotFoundError:
@@ -74,27 +149,38 @@ class Vault(Secret):
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read ({error.strerror or error})") from error
         body = sealed[len(_MAGIC) :]
-        if not sealed.startswith(_MAGIC) or len(body) < _NONCE_BYTES + _TAG_BYTES:
+        if not sealed.startswith(_MAGIC) or len(body) < _NONCE_BYTES + _GENERATION_BYTES + _TAG_BYTES:
             raise InputError(
                 f"{self.path}: is no whole vault of a device; nothing is begun anew and nothing sent"
             )
         try:
-            return AESGCM(self._key).decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], _MAGIC)
+            plain = AESGCM(self._key).decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], _MAGIC)
         except InvalidTag:
             raise InputError(
                 f"{self.path}: does not open: another key, or a damaged file; nothing is begun anew and nothing sent"
             ) from None
+        return int.from_bytes(plain[:_GENERATION_BYTES], "big"), plain[_GENERATION_BYTES:]
 
     def write(self, content: bytes) -> None:
-        """Replace the content; it is on the disk when this returns.
+        """Replace the content, in the next generation; it is on the disk when this returns.
 
         Raises
         ------
+        InputError
+            This handle is not open, or the file is no longer the one that it wrote.
         MapveilError
             Writing failed; what was there before still is.
         """
-        nonce = os.urandom(_NONCE_BYTES)
-        sealed = _MAGIC + nonce + AESGCM(self._key).encrypt(nonce, content, _MAGIC)
+        if self._generation is None:
+            raise InputError(f"{self.path}: is not open in this handle; nothing is sent")
+        found = self._read()
+        if (0 if found is None else found[0]) != self._generation:
+            raise InputError(
+                f"{self.path}: was replaced meanwhile, such as by an older copy; nothing is sent"
+            )
+        nonce, generation = os.urandom(_NONCE_BYTES), self._generation + 1
+        plain = generation.to_bytes(_GENERATION_BYTES, "big") + content
+        sealed = _MAGIC + nonce + AESGCM(self._key).encrypt(nonce, plain, _MAGIC)
         place = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.partial")
         try:
             with os.fdopen(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
@@ -102,6 +188,7 @@ class Vault(Secret):
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(place, self.path)
+            self._generation = generation
             _sync_folder(self.path.parent)
         except OSError as error:
             raise MapveilError(
@@ -110,6 +197,8 @@ class Vault(Secret):
         finally:
             with suppress(OSError):
                 place.unlink(missing_ok=True)
+        while self._counter is not None and self._counter.value() < generation:
+            self._counter.increment()
 
     def __repr__(self) -> str:
         return f"Vault({self.path})"
@@ -155,21 +244,29 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
     InputError
         Another process holds it, or there is no such folder.
     """
-    place = Path(folder) / ".lock"
+    descriptor = _take(Path(folder) / ".lock", Path(folder))
     try:
-        descriptor = os.open(place, os.O_CREAT | os.O_RDWR, 0o600)
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be used ({error.strerror or error}); expected a folder"
-        ) from error
-    try:
-        if os.name == "posix":
-            import fcntl
-
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise InputError(f"{folder}: is in use by another process; expected one at a time") from None
         yield
     finally:
         os.close(descriptor)
+
+
+def _take(place: Path, what: Path) -> int:
+    """Lock a file for this process and handle alone; the lock ends with the descriptor, however the process ends."""
+    try:
+        descriptor = os.open(place, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as error:
+        raise InputError(f"{what}: cannot be used ({error.strerror or error}); expected a folder") from error
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise InputError(f"{what}: is in use by another process or handle; expected one at a time") from None
+    return descriptor

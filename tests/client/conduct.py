@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
 from mapveil_client.device_locations import Whereabouts
+from mapveil_client.memory import DeviceMemory
 from mapveil_client.participation import DeviceRefusal, Participation
+from mapveil_client.vault import Vault
 
 
 class Unseen(Whereabouts):
@@ -24,6 +28,13 @@ class Unseen(Whereabouts):
 
 def spent(device: Participation) -> Fraction:
     return device.memory.account.spent
+
+
+def saved(path: Path, key: bytes = bytes(range(32))) -> DeviceMemory:
+    """What stands in a vault, whoever has it open."""
+    found = Vault(path, key)._read()
+    assert found is not None
+    return DeviceMemory._read(found[1], None, time.time)
 
 
 def refusing(device: Participation, call, match: str) -> None:

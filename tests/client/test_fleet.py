@@ -27,6 +27,7 @@ from mapveil_client.randomness.random import Randomness
 from mapveil_client.vault import Vault
 from tests.authority import NAMED
 
+from .conduct import saved
 from .live import BOX, Live, live_collector
 
 KEY = bytes(range(32))
@@ -202,19 +203,20 @@ def test_one_device_polls_enrols_once_and_answers(live: Live, tmp_path: Path) ->
             number = await device.enrol(live.token)
             first = await device.poll()
             again = await device.poll()
+            vault.close()
             return number, first, again
 
     first = asyncio.run(one())
     second = asyncio.run(one())
     assert first[0] == second[0]
     assert live.engine.collection(collection)["reports"] == 1
-    memory = DeviceMemory.open(vault)
+    memory = saved(vault.path, KEY)
     assert memory.account.spent == 1
     assert memory.parts[collection].state == "reported"
     live.engine.abort(collection, live.actor, "enough")
     time.sleep(0.3)  # what the server says of its progress is a tenth of a second old
     assert asyncio.run(one())[1] is False  # over: nothing is running
-    assert DeviceMemory.open(vault).parts[collection].state == "ended"
+    assert saved(vault.path, KEY).parts[collection].state == "ended"
 
 
 def test_requests_signed_by_another_device_or_token_are_refused(live: Live) -> None:

@@ -35,6 +35,7 @@ def filled(vault: Vault) -> DeviceMemory:
     memory.refused["c" * 32] = "too dear"
     memory.log.add("refused", "too dear", "c" * 32)
     memory.save()
+    vault.close()
     return memory
 
 
@@ -77,9 +78,10 @@ def test_a_memory_that_does_not_open_is_never_begun_anew(tmp_path: Path) -> None
 def test_a_record_that_lacks_something_is_an_error(tmp_path: Path, name: str) -> None:
     vault = Vault(tmp_path / "v", KEY)
     filled(vault)
-    record = json.loads(vault.read() or b"")
+    record = json.loads(vault.open() or b"")
     del record[name]
     vault.write(json.dumps(record).encode())
+    vault.close()
     with pytest.raises(InputError, match="nothing is begun anew"):
         DeviceMemory.open(vault)
 

@@ -26,7 +26,7 @@ from mapveil_client.randomness.random import Randomness
 from mapveil_client.vault import Vault
 from tests.authority import NAMED
 
-from .conduct import Unseen, refusing, spent
+from .conduct import Unseen, refusing, saved, spent
 
 KEY = bytes(range(32))
 BROWSED = Fraction(1, 4)
@@ -191,6 +191,7 @@ def test_a_restart_sends_the_same_bytes_and_goes_on(
     shard = new_shard(terms, {7: first}).until(phase)
     said = shard.message(7)
     # The process is gone; a new one has other randomness, and even another place.
+    vault.close()
     second = new_device(terms, 99, memory=DeviceMemory.open(Vault(vault.path, KEY)), joined=False)
     second.join()
     shard.devices[7] = second
@@ -230,9 +231,9 @@ def test_what_cannot_be_saved_is_not_said_and_said_alike_later(
     with pytest.raises(MapveilError, match="nothing is sent"):
         shard.message(7)
     hidden.rename(folder)
-    assert DeviceMemory.open(Vault(folder / "v", KEY)).account.spent == 0
+    assert saved(folder / "v").account.spent == 0
     said = shard.message(7)
-    assert spent(device) == DeviceMemory.open(Vault(folder / "v", KEY)).account.spent == 1
+    assert spent(device) == saved(folder / "v").account.spent == 1
     shard.deliver()
     shard.close()
     shard.until("answers").deliver()
@@ -249,7 +250,8 @@ def test_a_local_report_is_made_once_and_charged_before_it_leaves(new_terms, new
     body = device.report()
     assert body is not None
     assert read_reports([body], terms.randomizer).count == 1
-    assert DeviceMemory.open(vault).account.spent == 1
+    assert saved(vault.path).account.spent == 1
+    vault.close()
     again = new_device(terms, 5, memory=DeviceMemory.open(vault), joined=False)
     again.join()
     assert again.report() == body == device.report()
@@ -299,12 +301,13 @@ def test_a_projection_answers_with_the_same_frequencies_for_ever(new_terms, new_
     narrow = DevicePolicy(authority=NAMED, random_features=Policy((100.0, 100.0), bands=1, ladder=True))
     device = new_device(first, memory=DeviceMemory.open(vault), policy=narrow)
     made = feature_message.read_reports([device.report()], first.features_query)
+    vault.close()
     again = new_device(second, 9, memory=DeviceMemory.open(vault), policy=narrow)
     later = feature_message.read_reports([again.report()], second.features_query)
     # Lemma 4: five times the bandwidth is a fifth of the frequency, on the same frequency vector.
     assert later.frequencies * 5 == pytest.approx(made.frequencies, rel=1e-12)
     assert abs(made.projections) == pytest.approx(1)
-    kept = DeviceMemory.open(vault)
+    kept = saved(vault.path)
     assert kept.account.spent == 0
     assert kept.frequencies is not None
     assert (kept.frequencies.answers, kept.frequencies.multiples) == (2, (1, 5))

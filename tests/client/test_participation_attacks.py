@@ -128,6 +128,7 @@ def test_changed_terms_are_refused(new_terms, new_device, tmp_path) -> None:
     vault = Vault(tmp_path / "v", KEY)
     device = new_device(new_terms(), memory=DeviceMemory.open(vault))
     changed = new_terms(minimum=21)
+    vault.close()
     again = new_device(changed, memory=DeviceMemory.open(vault), joined=False)
     refusing(again, again.join, "terms of the collection were changed")
     assert device.terms.identifier == changed.identifier

@@ -14,19 +14,26 @@ from mapveil_client.vault import Vault, locked, read_key
 KEY = bytes(range(32))
 
 
+def opened(folder: Path) -> Vault:
+    vault = Vault(folder / "v", KEY)
+    assert vault.open() is None
+    return vault
+
+
 def test_what_is_written_comes_back_and_is_not_there_in_the_clear(tmp_path: Path) -> None:
     vault = Vault(tmp_path / "v", KEY)
-    assert vault.read() is None
+    assert vault.open() is None
     for content in (b"", b"a secret", os.urandom(1 << 16)):
         vault.write(content)
-        assert Vault(tmp_path / "v", KEY).read() == content
+        vault.close()
+        assert vault.open() == content
         assert len(content) < 4 or content not in (tmp_path / "v").read_bytes()
     assert (tmp_path / "v").stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in tmp_path.iterdir()] == ["v"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".v.lock", "v"]
 
 
 def test_two_writings_of_the_same_differ(tmp_path: Path) -> None:
-    vault = Vault(tmp_path / "v", KEY)
+    vault = opened(tmp_path)
     seen = set()
     for _ in range(50):
         vault.write(b"the same")
@@ -35,27 +42,28 @@ def test_two_writings_of_the_same_differ(tmp_path: Path) -> None:
 
 
 def test_every_damaged_byte_every_cut_and_every_other_key_is_an_error(tmp_path: Path) -> None:
-    vault = Vault(tmp_path / "v", KEY)
+    vault = opened(tmp_path)
     vault.write(b"secret")
+    vault.close()
     whole = vault.path.read_bytes()
     for at in range(len(whole)):
         vault.path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(InputError, match="nothing is begun anew"):
-            vault.read()
+            vault.open()
     for at in range(len(whole)):
         vault.path.write_bytes(whole[:at])
         with pytest.raises(InputError, match="nothing is begun anew"):
-            vault.read()
+            vault.open()
     vault.path.write_bytes(whole)
     with pytest.raises(InputError, match="another key"):
-        Vault(vault.path, bytes(32)).read()
-    assert vault.read() == b"secret"
+        Vault(vault.path, bytes(32)).open()
+    assert vault.open() == b"secret"
 
 
 def test_what_cannot_be_written_leaves_what_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vault = Vault(tmp_path / "v", KEY)
+    vault = opened(tmp_path)
     vault.write(b"first")
 
     def full(*_: object) -> None:
@@ -65,8 +73,10 @@ def test_what_cannot_be_written_leaves_what_was_there(
     with pytest.raises(MapveilError, match=r"No space left on device\); nothing is sent"):
         vault.write(b"second")
     monkeypatch.undo()
-    assert vault.read() == b"first"
-    assert [path.name for path in tmp_path.iterdir()] == ["v"]
+    vault.write(b"third")
+    vault.close()
+    assert vault.open() == b"third"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".v.lock", "v"]
 
 
 def test_keys_are_read_in_either_form_and_nothing_else_is(tmp_path: Path) -> None:

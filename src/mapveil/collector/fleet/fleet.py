@@ -201,7 +201,7 @@ class Fleet:
         for index in range(count):
             vault = None
             if self._folder is not None and self._key is not None:
-                vault = Vault(self._folder / f"device-{index:06d}.vault", self._key)
+                vault = Vault(self._folder / f"device-{index:06d}.vault", self._key, held=True)
             memory = DeviceMemory.open(vault)
             if self._apart is not None:
                 memory.certificate = self._apart.certify(memory.identity.public, time.time())
