@@ -215,5 +215,5 @@ def test_a_spent_budget_stops_it_before_anything_is_written(
     assert first.code == 0
     second = mapveil("flows", trips, "--region", BOX, "--epsilon", "2", "-o", tmp_path / "b.csv")
     assert second.code == 1
-    assert "mapveil ledger budget" in second.err
+    assert "mapveil ledger --ledger" in second.err
     assert not (tmp_path / "b.csv").exists()

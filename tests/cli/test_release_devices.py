@@ -115,7 +115,7 @@ def test_a_budget_that_would_not_last_is_refused_before_anybody_is_asked(
         "--epsilon", "4", "-o", tmp_path / "m.tif",
     )  # fmt: skip
     assert done.code == 1
-    assert "mapveil ledger budget" in done.err
+    assert "mapveil ledger --ledger" in done.err
     assert spent(mapveil) == 0
 
 

@@ -51,7 +51,7 @@ def test_weighted_shares_add_up_to_the_budget(weights: list[Fraction], epsilon: 
 def test_without_a_split_each_release_names_its_epsilon(account: mv.Account) -> None:
     session = mv.Session(COUNTS, epsilon=2, account=account)
     session.release(epsilon="1.5", method="laplace")
-    with pytest.raises(BudgetExceeded, match=r"1 asked, 1/2 left in the session"):
+    with pytest.raises(BudgetExceeded, match=r"1 asked, 0.5 left in the session"):
         session.release(epsilon=1)
     with pytest.raises(ParameterError, match="epsilon is required"):
         session.release()

@@ -135,7 +135,7 @@ class Charges:
         if self._ledger is not None and self._spends:
             self._answered = True
             charged = sum(_paid(self._ledger, self._spends[0]).values(), Fraction(0))
-            error.add_note(f"epsilon {plain(charged)} is charged (spend {self._spends[0]})")
+            error.add_note(f"epsilon {float(charged):.6g} is charged (spend {self._spends[0]})")
 
     def __enter__(self) -> Charges:
         return self
@@ -163,7 +163,7 @@ class Charges:
 def charged_note(epsilon: Fraction, spend: str) -> str:
     """The note on an error after a charge."""
     return (
-        f"epsilon {plain(epsilon)} is charged (spend {spend}) and its answer is kept: the same request with "
+        f"epsilon {float(epsilon):.6g} is charged (spend {spend}) and its answer is kept: the same request with "
         "--resume (in Python Account(..., resume=True)) continues it, and is not charged again"
     )
 
