@@ -160,7 +160,7 @@ class DevicePolicy(Checked):
             return f"overflow must be refuse, got {sums.overflow}"
         told, own = terms.own_epsilon or 0, terms.least_own_epsilon or 0
         if told < own - _THOUSANDTH:  # another machine's logarithm may round otherwise
-            return f"own_epsilon must be {float(own):.3g} or more, got {float(told):.3g}"
+            return f"own_epsilon must be {float(own):.6g} or more, got {float(told):.6g}"
         if own > self.most_own_epsilon:
             return _exposed(float(own), self.most_own_epsilon)
         return _outside(

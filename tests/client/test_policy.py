@@ -26,8 +26,8 @@ REFUSED = {
     "its own noise": (
         {"options": {"scale": 1}}, {"most_own_epsilon": 4.0}, "every other device corrupt must be at most 4, got 4.04",
     ),
-    "its own noise, untold": ({"own_epsilon": None}, {}, "own_epsilon must be 3.07e+03 or more, got 0"),
-    "its own noise, embellished": ({"own_epsilon": Fraction(1)}, {}, "own_epsilon must be 3.07e+03 or more, got 1"),
+    "its own noise, untold": ({"own_epsilon": None}, {}, "own_epsilon must be 3069.44 or more, got 0"),
+    "its own noise, embellished": ({"own_epsilon": Fraction(1)}, {}, "own_epsilon must be 3069.44 or more, got 1"),
     "passive sums": ({"active": False}, {}, "a malicious server"),
     "nobody corrupt": ({"options": {"corrupt": 0.04}}, {}, "corrupt must be at least 0.05, got 0.04"),
     "too many dropouts": ({"options": {"tolerated_dropout": 0.3}}, {}, "must be at most 0.25, got 0.3"),

@@ -148,11 +148,12 @@ def fewer_signers(parts: list[Any]) -> None:
 TAMPERED: Final = {
     # Of the terms: most are refused for what they say, the others as soon as a round does not go with them.
     "terms: epsilon past the policy": told(TERMS, put(epsilon="3"), "epsilon must be at most 2"),
-    "terms: epsilon doubled": told(TERMS, put(epsilon="2"), "other terms"),
-    "terms: epsilon doubled, everywhere": Told(everywhere(epsilon="2"), r"refuses \(422", "keys"),
+    "terms: epsilon doubled": told(TERMS, put(epsilon="2", own_epsilon="9999"), "other terms"),
+    "terms: epsilon doubled, but not alone": told(TERMS, put(epsilon="2"), "own_epsilon must be 29"),
+    "terms: epsilon doubled, everywhere": Told(everywhere(epsilon="2", own_epsilon="9999"), r"refuses \(422", "keys"),
     "terms: a minimum of three": told(TERMS, put(minimum=3), "minimum must be at least"),
     "terms: a lower minimum, everywhere": Told(everywhere(minimum=21), r"refuses \(422", "keys"),
-    "terms: sums that trust the server": told(TERMS, put(active=False), "a malicious server"),
+    "terms: sums that trust the server": told(TERMS, put(active=False, authority=None), "a malicious server"),
     "terms: nobody is corrupt": told(TERMS, put(options={"corrupt": 0}), "corrupt must be at least"),
     "terms: half may drop out": told(TERMS, put(options={"tolerated_dropout": 0.5}), "dropout must be at most"),
     "terms: of another collection": told(TERMS, put(identifier="ab" * 16), "of another collection"),
