@@ -158,16 +158,19 @@ class DevicePolicy(Checked):
             return f"the enrolment authority must be {self.authority}, got {terms.authority}"
         if sums.overflow != "refuse":
             return f"overflow must be refuse, got {sums.overflow}"
+        refusal = _outside(
+            ("corrupt", Fraction(str(sums.corrupt)), self.least_corrupt, 1),
+            ("tolerated_dropout", Fraction(str(sums.tolerated_dropout)), 0, self.most_dropout),
+            ("shard_size", sums.shard_size, self.least_shard, math.inf),
+        )
+        if refusal is not None:
+            return refusal
         told, own = terms.own_epsilon or 0, terms.least_own_epsilon or 0
         if told < own - _THOUSANDTH:  # another machine's logarithm may round otherwise
             return f"own_epsilon must be {float(own):.6g} or more, got {float(told):.6g}"
         if own > self.most_own_epsilon:
             return _exposed(float(own), self.most_own_epsilon)
-        return _outside(
-            ("corrupt", Fraction(str(sums.corrupt)), self.least_corrupt, 1),
-            ("tolerated_dropout", Fraction(str(sums.tolerated_dropout)), 0, self.most_dropout),
-            ("shard_size", sums.shard_size, self.least_shard, math.inf),
-        )
+        return None
 
     def _refusal_of_features(self, terms: CollectionTerms) -> str | None:
         if self.random_features is None:
