@@ -13,8 +13,9 @@ import pytest
 import mapveil as mv
 from mapveil.engines import user_sums
 from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
+from mapveil.privacy.claim import Assumes
 from mapveil_client.contribution import Devices
-from mapveil_client.errors import BudgetExceeded, ParameterError
+from mapveil_client.errors import BudgetExceeded, CuratorWarning, ParameterError
 
 CITY = mv.synthetic.city(users=300, seed=1)
 TILING = mv.Quadtree(CITY.region, depth=3)
@@ -88,3 +89,18 @@ def test_a_path_and_a_region_in_the_wrong_place_are_refused() -> None:
         mv.release(cast("Any", "visits.parquet"), TILING, epsilon=1)
     with pytest.raises(ParameterError, match="tiling must be a Tiling"):
         mv.release(CITY, cast("Any", CITY.region), epsilon=1)
+
+
+def test_a_guarantee_rests_on_the_statement_that_people_are_others(path: Path) -> None:
+    def made(name: str, **more: Any) -> Any:
+        account = mv.Account(name, path, **more)
+        return mv.release(CITY, TILING, epsilon=1, account=account).guarantee
+
+    assert Assumes.OTHER_PEOPLE() not in made("oslo").assumptions
+    with pytest.warns(CuratorWarning, match="exactly the people of dataset oslo"):
+        assert Assumes.OTHER_PEOPLE() in made("bergen", other_people="numbered in each city").assumptions
+    for name in ("oslo", "bergen"):  # from now on both
+        guarantee = made(name)
+        assert Assumes.OTHER_PEOPLE() in guarantee.assumptions
+        assert "others than those of other budgets who have the same ids" in guarantee.promise.line
+        assert mv.Guarantee.from_dict(guarantee.to_dict()) == guarantee

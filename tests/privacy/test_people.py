@@ -16,7 +16,7 @@ import mapveil as mv
 from mapveil.privacy import population
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.population import see
-from mapveil_client.errors import BudgetExceeded, InputError, ParameterError
+from mapveil_client.errors import BudgetExceeded, CuratorWarning, InputError, ParameterError
 
 
 @pytest.fixture
@@ -246,7 +246,10 @@ def test_ids_that_coincide_are_refused_with_both_ways_out(ledger: Ledger) -> Non
 def test_other_people_are_recorded_and_have_a_budget_of_their_own(ledger: Ledger) -> None:
     oslo = ledger.recognise(table(range(1, 501)), dataset="oslo")
     ledger.spend(oslo, 3, method="laplace")
-    bergen = ledger.recognise(table(range(1, 501)), dataset="bergen", other_people="numbered in each city")
+    statement = {"dataset": "bergen", "other_people": "numbered in each city"}
+    with pytest.warns(CuratorWarning, match="exactly the people of dataset oslo.*: numbered in each city"):
+        bergen = ledger.recognise(table(range(1, 501)), **statement)
+    assert ledger.recognise(table(range(1, 501)), **statement) == bergen  # the same command again
     assert ledger.remaining(bergen) == 3
     assert ledger.account("bergen").other_people == ("oslo: numbered in each city",)
     assert ledger.account("oslo").other_people == ("bergen: numbered in each city",)
@@ -257,6 +260,21 @@ def test_other_people_are_recorded_and_have_a_budget_of_their_own(ledger: Ledger
     assert ledger.recognise(table(range(1, 501)), dataset="bergen") == bergen
     week = ledger.recognise(table(range(1, 521)), dataset="bergen")  # the statement holds
     assert ledger.account(week) == ledger.account("bergen")
+    before = ledger.path.read_bytes()
+    for known in ("oslo", "bergen"):
+        with pytest.raises(ParameterError, match=r"must be left out.*nothing is charged"):
+            ledger.recognise(table(range(1, 501)), dataset=known, other_people="another reason")
+    with pytest.raises(ParameterError, match="must be left out"):
+        ledger.recognise(table(range(1000, 1100)), dataset="new", other_people="a third city")
+    assert ledger.path.read_bytes() == before
+    ledger.recognise(table(range(2001, 2501)), dataset="molde")
+    both = [*range(1, 501), *range(2001, 2501)]
+    with pytest.raises(InputError, match="in common with dataset molde"):
+        ledger.recognise(table(both), dataset="bergen")
+    ledger.recognise(
+        table(both), dataset="bergen", other_people="numbered there too"
+    )  # of a known account, recorded
+    assert ledger.account("molde").other_people == ("bergen: numbered there too",)
     connection = sqlite3.connect(ledger.path)
     for statement in ("DELETE FROM other_people", "UPDATE other_people SET reason = ''"):
         with pytest.raises(sqlite3.IntegrityError, match="never"):

@@ -99,8 +99,9 @@ def held_for(source: Any, cells: Tiling | str, account: Account | None) -> Itera
 
 
 def charged_to(made: Charged, charges: Charges) -> Charged:
-    """The map, with its charges in the guarantee."""
-    guarantee = replace(made.guarantee, account=charges.reference)
+    """The map, with its charges and what they assume in the guarantee."""
+    assumptions = (*made.guarantee.assumptions, *charges.assumptions)
+    guarantee = replace(made.guarantee, account=charges.reference, assumptions=assumptions)
     changed: Charged = replace(cast("Any", made), guarantee=guarantee)
     return changed
 

@@ -12,7 +12,7 @@ from os import PathLike
 from typing import Any, TypeVar
 
 from mapveil.privacy.answers import Answers, answers_files, delete_answers
-from mapveil.privacy.claim import AccountReference, Share
+from mapveil.privacy.claim import AccountReference, Assumes, Assumption, Share
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import SpendId
 from mapveil_client.epsilon import plain
@@ -129,6 +129,12 @@ class Charges:
         return AccountReference(
             tuple(self._spends), balance.name, balance.spent - own, balance.spent, balance.budget
         )
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What the account assumes: that people with the ids of others are others, where that was stated."""
+        stated = self._ledger is not None and self._ledger.account(self._dataset).other_people
+        return (Assumes.OTHER_PEOPLE(),) if stated else ()
 
     def answered(self, error: BaseException) -> None:
         """Note that an error is what the charge bought: it follows from the replies, and would come again."""

@@ -121,6 +121,7 @@ class Assumes(_Kind):
 
     TABLE_SECRET = "table secret"
     DISTINCT_USERS = "distinct users"
+    OTHER_PEOPLE = "other people"
     PLACES_PUBLIC = "places public"
     ONE_CLIENT = "one client per user"
     ONE_CONTRIBUTION = "one contribution"

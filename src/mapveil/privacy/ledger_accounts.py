@@ -4,6 +4,7 @@ import json
 import secrets
 import shlex
 import sqlite3
+import warnings
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -14,7 +15,7 @@ import numpy as np
 
 from mapveil.privacy.population import SHARED, Seen, Sketch, merge
 from mapveil_client.epsilon import as_epsilon, plain
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import CuratorWarning, InputError, ParameterError
 
 _SHOWN: Final = 12  # hexadecimal digits of a dataset's id on display
 _SHORTEST: Final = 6  # and the fewest that are accepted for one
@@ -119,7 +120,8 @@ def recognise(
         )
     at = next(iter(alike)) if named is None and other_people is None and len(alike) == 1 else named
     known = alike.get(at) if other_people is None and at is not None else None
-    stated = {account for account, _ in _statements(connection, at)}
+    statements = _statements(connection, at)
+    stated = {account for account, _ in statements}
     shares: dict[int, float] = {}
     if seen is not None and (known is None or seen.filtered):
         shares = seen.shares(_sketches(connection))
@@ -132,6 +134,17 @@ def recognise(
     }
     if shares and other_people is None:
         raise _people_in_common(connection, source, shares, named, dataset)
+    if other_people is not None and not shares and other_people not in [reason for _, reason in statements]:
+        raise ParameterError(
+            "other_people (--other-people) must be left out: these people have too few ids in common with any other "
+            f"account than {dataset}, so that there is nothing to state, and nothing is charged"
+        )
+    for account in alike.keys() & shares.keys():  # empty unless it was stated now
+        text = (
+            f"{source}: has exactly the people of dataset {_called(connection, account)}, by their ids; another budget "
+            f"is charged for them only because --other-people states that they are others: {other_people}"
+        )
+        warnings.warn(text, CuratorWarning, stacklevel=2)
     if known is not None and at is not None and seen is not None:
         if named is None and dataset is not None:
             add_name(connection, at, dataset)

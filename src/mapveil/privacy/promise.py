@@ -47,6 +47,9 @@ _ADVERSARIES: Final[Mapping[Adversary, str]] = {
 _ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     Assumes.TABLE_SECRET: "the curator keeps the table secret",
     Assumes.DISTINCT_USERS: "different users have different ids, and one user has one id",
+    Assumes.OTHER_PEOPLE: (
+        "the users are others than those of other budgets who have the same ids, as whoever released it states"
+    ),
     Assumes.PLACES_PUBLIC: (
         "not protected: which places are on the map and where they lie, taken from the users' own table as public"
     ),
