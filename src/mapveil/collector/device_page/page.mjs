@@ -9,6 +9,7 @@ import { Memory } from "./memory.mjs";
 import { RULES, decimal, spentBy } from "./policy.mjs";
 import { Randomness } from "./randomness.mjs";
 import { drawFrequency } from "./random_features.mjs";
+import { limitWords } from "./words.mjs";
 
 const device = { memory: null, identity: null, number: null, frequency: null, onAnswer: null };
 
@@ -35,6 +36,7 @@ function tokenOfAddress() {
 async function show() {
   const agreed = Boolean(await device.memory.get("consent"));
   device.number = (await device.memory.get("number")) ?? null;
+  byId("limit").textContent = limitWords(RULES);
   byId("consent").hidden = agreed;
   byId("enrolment").hidden = !agreed || device.number !== null;
   byId("budget").hidden = !agreed;

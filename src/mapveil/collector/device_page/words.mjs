@@ -34,25 +34,56 @@ export function mapWords(tiling) {
 export const leavingWords = (plan) => `One report: ${plan.words}. With it go the number that the collector gave this phone, `
   + "and a signature, so that each device answers once.";
 
-/** What can be learnt of it. */
-export function learningWords(terms, plan) {
-  if (plan.kind === "local") {
-    const factor = Math.exp(terms.epsilon.toNumber());
-    const rounded = factor < 10 ? factor.toFixed(1) : count(Math.round(factor));
-    return `However much the collector knows already: your report fits no place on the map more than ${rounded} times better `
-      + "than any other.";
-  }
-  const length = metres(2 * Math.PI * plan.query.bandwidth[0]);
-  const offset = plan.jitter > 0
-    ? ` Your place is moved first, by an offset of about ${metres(plan.jitter)} that this phone keeps for each place.`
-    : "";
-  return `Weaker than a privacy budget: the collector learns exactly on which bands of your frequency (typically ${length} apart) you `
-    + `may be, and not where along them.${offset} Whoever holds a list of addresses may find that few of them fit.`;
+/** A number rounded up to so many digits, without zeros at its end. */
+function up(value, digits) {
+  const scale = 10 ** (digits - 1 - Math.floor(Math.log10(value)));
+  return String(Number((Math.ceil(value * scale) / scale).toPrecision(digits)));
 }
+
+/** An epsilon as a decimal of up to six digits or a short fraction, exactly, or else rounded up. */
+function epsilonWords({ top, bottom }) {
+  let scale = 1n;
+  while (top * scale < 100000n * bottom) scale *= 10n;
+  const rounded = (top * scale + bottom - 1n) / bottom;
+  const exact = rounded * bottom === top * scale;
+  return exact || bottom > 1000n ? String(Number(rounded) / Number(scale)) : `${top}/${bottom}`;
+}
+
+const factorWords = (epsilon) => {
+  const factor = Math.exp(epsilon.toNumber());
+  return `the probability of any outcome changes by a factor of at most ${up(factor, factor < 1.1 ? 5 : 3)} (e^epsilon, `
+    + `epsilon = ${epsilonWords(epsilon)})`;
+};
+
+/** What can be learnt of it: the sentences of the guarantee, as mapveil/privacy/promise.py words them. A test compares. */
+export function learningWords(terms, plan) {
+  const adversary = "Adversary: whoever sees the reports, the server included, whatever else they know.";
+  if (plan.kind === "local") {
+    const chance = 100 / (1 + Math.exp(-terms.epsilon.toNumber()));
+    const belief = chance >= 99.995 ? "100" : String(Number((Math.ceil(chance * 100) / 100).toPrecision(4)));
+    return `If the data of one user are replaced by any other, ${factorWords(terms.epsilon)}. Somebody who holds two possible `
+      + `values of one user for equally likely can become at most ${belief} % sure of either. ${adversary}`;
+  }
+  const [sites, offset] = plan.jitter > 0
+    ? [
+      `the server's list of exact sites is no finer than ${Number(plan.jitter.toPrecision(6))} m`,
+      ` Your location is moved first, by an offset of about ${metres(plan.jitter)} that this phone keeps for each place.`,
+    ]
+    : ["the server has no list of exact sites, such as venues: exact phases tell them apart", ""];
+  return "This is NOT differential privacy: no factor bounds what can be learnt of one user. Each report: the exact phase of the "
+    + "client's location on one random Fourier feature of its own, whose frequencies the server knows. Hidden: the band of the "
+    + "feature's phase on which the client is, and the location along it. "
+    + `Bands are typically ${metres(2 * Math.PI * plan.query.bandwidth[0])} apart.${offset} Assumptions: ${sites}. ${adversary}`;
+}
+
+/** What all reports of this phone tell together, at most. */
+export const limitWords = ({ lifetime, mostFeatureAnswers }) => "The epsilons of reports add up, and this phone stops at "
+  + `${epsilonWords(lifetime)}: for all of them together, ${factorWords(lifetime)}. Phases of random features have no epsilon; `
+  + `this phone sends at most ${mostFeatureAnswers}.`;
 
 /** What it costs. */
 export const costWords = (terms) => (terms.epsilon === null
-  ? "Nothing of your privacy budget, which counts reports with a proven limit only"
+  ? "Nothing of your privacy budget, which adds up epsilons: this report has none"
   : `${decimal(terms.epsilon)} of your privacy budget, as soon as the report is made`);
 
 /** The parts of a kept report, for people who want to see them. */

@@ -56,7 +56,7 @@ export async function showPage(main, { signal, heading }) {
         el(
           "p",
           { class: "hint" },
-          "Whether one device took part in several collections the server need not know: each device keeps its own account, and stops at its own limit.",
+          "A device that takes part in several collections spends the sum of their epsilons. Each device adds up its own, and stops at its own limit; this page does not.",
         ),
       ),
       card(

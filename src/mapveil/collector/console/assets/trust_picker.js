@@ -51,7 +51,7 @@ export function costPicker() {
       bandwidthField.hidden = !projecting;
       meaning.textContent =
         spent > 0
-          ? `The probability of any outcome changes by a factor of at most e^ε = ${number(Math.exp(spent))}. ` +
+          ? `The probability of any outcome changes by a factor of at most e^ε, about ${number(Math.exp(spent))}. ` +
             "Smaller is more private, and noisier."
           : "A number above 0, such as 1 or 1/3.";
     },

@@ -62,15 +62,15 @@ export const PHASES = {
 export const TRUST = {
   distributed: [
     "Secure sums",
-    "Nobody sees any one device's place: the server sees only sums over many devices, already blurred with noise.",
+    "The server learns noisy sums over many devices, and which devices take part.",
   ],
   local: [
     "Randomized reports",
-    "Each device blurs its own answer before it sends it: the server sees randomized reports only.",
+    "Each device randomizes its report before it sends it: the server sees every randomized report.",
   ],
   "random-features": [
     "Projections",
-    "Each device sends one random Fourier feature of its location: hidden among many equivalent locations, but not differential privacy.",
+    "Each device sends one random Fourier feature of its location: no epsilon bounds what the server learns of it.",
   ],
 };
 export const trustName = (trust) => TRUST[trust]?.[0] || trust;

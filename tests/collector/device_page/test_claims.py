@@ -1,0 +1,117 @@
+"""Every sentence on a phone or a console about the strength of privacy is the typed guarantee's, not prose."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+from fractions import Fraction
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import mapveil as mv
+from mapveil.privacy.promise import factor
+from mapveil.random_features.fourier_kde import FourierKde
+
+from .test_browser_device import DEVICE, node
+
+EPSILONS = ("1/1000", "1/20", "1/3", "1/2", "1.1", "1", "2", "1.234567", "1048577/1048576", "5/2", "4")
+JITTERS = (0, 25, 100, 12.5)
+CONSOLE = DEVICE.parent / "console" / "assets"
+OVERCLAIMS = re.compile(
+    r"which it cannot be|cannot be (known|learnt|traced)|very little|nobody (can|learns|sees|knows)|need not know|"
+    r"never learns?|hidden among|anonym|"
+    r"impossib|\bsafe(ly)?\b|protects? you|stays (here|private|hidden)|without telling|completely|perfect",
+    re.IGNORECASE,
+)
+CLAIM = re.compile(r"\b(factor|at most [\d.]+ %|equally likely|differential privacy|times better)\b")
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, list[str]]:
+    """What the page says of epsilons, of offsets, and of all reports together."""
+    script = f"""
+import {{ Fraction }} from "{DEVICE}/fraction.mjs";
+import {{ RULES }} from "{DEVICE}/policy.mjs";
+import {{ learningWords, limitWords }} from "{DEVICE}/words.mjs";
+const query = {{ bandwidth: [400, 400] }};
+const epsilons = {json.dumps(EPSILONS)}.map(Fraction.read);
+const local = epsilons.map((epsilon) => learningWords({{ epsilon }}, {{ kind: "local" }}));
+const phases = {json.dumps(JITTERS)}.map((jitter) => learningWords({{}}, {{ kind: "random-features", jitter, query }}));
+console.log(JSON.stringify({{ local, phases, limit: [limitWords(RULES)] }}));
+"""
+    command = [part for part in node() if part != "--test"]
+    done = subprocess.run(
+        [*command, "--input-type=module", "-e", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+def test_a_randomized_report_is_described_by_its_guarantee(said: dict[str, list[str]]) -> None:
+    for epsilon, text in zip(EPSILONS, said["local"], strict=True):
+        guarantee = mv.mechanisms.GeneralizedRandomizedResponse(epsilon=epsilon).guarantee()
+        unit, changed, belief, adversary, *_ = guarantee.promise.sentences
+        assert unit == "Protected unit: one user."
+        assert text == f"{changed} {belief} {adversary}", epsilon
+
+
+def test_a_projection_is_described_by_its_guarantee(said: dict[str, list[str]]) -> None:
+    for jitter, text in zip(JITTERS, said["phases"], strict=True):
+        promise = FourierKde(features=1, jitter_m=jitter).guarantee().promise
+        _, plain, adversary, assumptions, _, reveals, hidden = promise.sentences
+        assert text.startswith(f"{plain} {reveals} {hidden} ")
+        assert text.endswith(f" {adversary}")
+        sites = re.search(r"Assumptions: (.*?)\. Adversary", text)
+        assert sites is not None
+        assert sites[1] in assumptions
+        assert CLAIM.findall(text) == ["differential privacy", "factor"]
+
+
+def test_the_limit_of_all_reports_is_that_of_the_rules(said: dict[str, list[str]]) -> None:
+    (text,) = said["limit"]
+    assert f"factor of at most {factor(Fraction(4))} (e^epsilon, epsilon = 4)" in text
+    assert math.exp(4) < 54.6 < 54.7
+    assert "Phases of random features have no epsilon; this phone sends at most 8." in text
+
+
+class Texts(HTMLParser):
+    """The texts of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(page)
+
+    def handle_data(self, data: str) -> None:
+        self.found.append(data)
+
+
+def prose(path: Path) -> str:
+    """What a page or a module shows or may show: texts of markup, and strings of a script."""
+    source = path.read_text("utf-8")
+    if path.suffix == ".html":
+        return " ".join(" ".join(Texts(source).found).split())
+    code = re.sub(r"(?m)^\s*//[^\n]*$|/\*.*?\*/", "", source, flags=re.DOTALL)
+    return " ".join(part for parts in re.findall(r'"([^"\n]*)"|`([^`]*)`', code) for part in parts if part)
+
+
+PAGES = sorted(
+    [*DEVICE.glob("*.html"), *DEVICE.glob("*.mjs"), *CONSOLE.glob("*.js"), *CONSOLE.parent.rglob("*.html")]
+)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_no_page_claims_in_prose(path: Path) -> None:
+    text = prose(path)
+    assert not OVERCLAIMS.search(text), OVERCLAIMS.search(text)
+    if path.name not in ("words.mjs", "guarantee.js", "trust_picker.js"):  # which render an epsilon
+        assert not CLAIM.search(text), CLAIM.search(text)
