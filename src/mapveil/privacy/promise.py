@@ -78,7 +78,9 @@ _ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
         "not protected: that a trip takes place, about when, and that a late client asks for the traffic"
     ),
     Assumes.SIMULATED_VEHICLES: "protected are simulated vehicles, not the people whose trips were read",
-    Assumes.FIXED_FREQUENCIES: "each client draws its frequencies once and answers every query with the same",
+    Assumes.FIXED_FREQUENCIES: (
+        "each client draws its frequencies once, for one region and bandwidth, and answers no other query"
+    ),
     Assumes.NO_SITE_LIST: "the server has no list of exact sites, such as venues: exact phases tell them apart",
     Assumes.COARSE_SITE_LIST: "the server's list of exact sites is no finer than {jitter_m:g} m",
     Assumes.SINGLE_LOCATION: "measured for clients with one location: the mean of several reveals no more",
