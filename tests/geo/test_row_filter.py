@@ -173,3 +173,18 @@ def test_another_treatment_of_bad_rows_is_refused() -> None:
     other: Any = "keep"
     with pytest.raises(InputError, match="on_bad_rows must be fail or drop, got 'keep'"):
         mv.read_points(TABLE, on_bad_rows=other)
+
+
+@pytest.mark.parametrize("accounted", [True, False])
+@pytest.mark.parametrize("trust", ["central", "distributed", "local", "random-features"])
+def test_bad_rows_are_refused_under_every_trust(trust: str, accounted: bool, tmp_path: Path) -> None:
+    bad = pa.concat_tables([TABLE, pa.table({**TABLE.slice(0, 1).to_pydict(), "lat": [None]}, TABLE.schema)])
+    region = mv.Region.from_bbox(-74.03, 40.69, -73.88, 40.83)
+    account = mv.Account(ledger=tmp_path / "ledger.sqlite") if accounted else None
+    epsilon = None if trust == "random-features" else 1
+    with pytest.raises(InputError, match="column 'lat' is"):
+        mv.release(
+            mv.read_points(bad), "grid:4x4", region=region, epsilon=epsilon, trust=trust, account=account
+        )
+    if accounted:
+        assert mv.Ledger(tmp_path / "ledger.sqlite").accounts() == ()

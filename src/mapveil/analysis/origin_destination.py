@@ -295,17 +295,10 @@ class OriginDestination:
                     "(--dataset), resume (--resume) and other_people (--other-people)"
                 )
             account = None
-        budget = self.mechanism.budget
-        accepted, about = self.mechanism.accept_large_epsilon, self.parameters()
+        budget, accepted = self.mechanism.budget, self.mechanism.accept_large_epsilon
+        about = (self.method, self.parameters(), tiling)
         charges = charges_of(
-            account,
-            trips.points,
-            budget,
-            self.method,
-            about,
-            tiling,
-            seeded=stream.seeded,
-            accept_large_epsilon=accepted,
+            account, trips.points, budget, *about, seeded=stream.seeded, accept_large_epsilon=accepted
         )
         tell("ask the devices", 0.0)
         origins, destinations = cells_of_trips(

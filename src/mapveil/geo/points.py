@@ -120,12 +120,7 @@ class Points(PointQuery):
         """Read the source once and check it: the same points in a temporary copy, which every further query reads.
 
         A source that differs from reading to reading is one table thereafter. The copy lies in a folder that only its
-        owner can open, and that is removed at the end.
-
-        Parameters
-        ----------
-        check : bool
-            Check the copy now; else when it is first used.
+        owner can open, and that is removed at the end. Without ``check`` it is checked when it is first used.
         """
         if self.copy_of is not None:
             yield self

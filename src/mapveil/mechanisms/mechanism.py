@@ -177,17 +177,10 @@ class Mechanism(AnyMechanism):
 
         The delta is that of :meth:`guarantee` unless it is given.
         """
-        accepted, about = self.accept_large_epsilon, self.parameters()
+        delta = self.guarantee().delta if delta is None else delta
+        given, accepted = (account, points, self.budget, self.name), self.accept_large_epsilon
         return charges_of(
-            account,
-            points,
-            self.budget,
-            self.name,
-            about,
-            cells,
-            delta=self.guarantee().delta if delta is None else delta,
-            seeded=seeded,
-            accept_large_epsilon=accepted,
+            *given, self.parameters(), cells, delta=delta, seeded=seeded, accept_large_epsilon=accepted
         )
 
     def _spent(self, shares: tuple[Share, ...]) -> Fraction:

@@ -99,16 +99,8 @@ class Session:
         self._lock = threading.Lock()  # one release at a time: threads share the budget
         check_account(account)
         if account is None or not account.resume:  # else a part is charged already
-            charges_of(
-                account,
-                points,
-                self.remaining,
-                "session",
-                {},
-                "",
-                seeded=False,
-                accept_large_epsilon=accept_large_epsilon,
-            )
+            about = (self.remaining, "session", dict[str, Any](), "")
+            charges_of(account, points, *about, seeded=False, accept_large_epsilon=accept_large_epsilon)
 
     def release(
         self,
@@ -122,12 +114,7 @@ class Session:
 
         A release that is refused before it is charged leaves its share, and so does a seeded one.
 
-        Parameters
-        ----------
-        tiling, rng, parameters
-            As for :func:`mapveil.mechanisms.release.release`, but for the account.
-        epsilon : int, float, str, Decimal or Fraction, optional
-            The budget of this release, without a split.
+        The parameters are those of :func:`mapveil.mechanisms.release.release` but for the account.
 
         Raises
         ------

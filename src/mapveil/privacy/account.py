@@ -213,33 +213,15 @@ def charges_of(
 ) -> Charges:
     """Recognise the people of the data and check their budget; nothing for ``None`` or a seeded run.
 
-    Call it before anything else about the data can be told: with an exhausted budget every region answers alike.
-
-    Parameters
-    ----------
-    account : Account, optional
-        The budget.
-    data : Points, Counts, UserSums or Devices
-        What is released.
-    epsilon : Fraction
-        The whole budget of the release.
-    method, parameters
-        For the record, see :meth:`Ledger.spend`.
-    cells : Tiling or str
-        The cells, or their specification where the region is not known yet.
-    delta : Fraction
-        Delta of the whole release; it is stated, not charged.
-    seeded : bool
-        Whether the randomness is repeatable.
-    accept_large_epsilon : bool
-        Whether an epsilon above 20 and a delta above 1/100 are accepted.
+    Call it before anything else about the data can be told: with an exhausted budget every region answers alike. The
+    cells are a specification where the region is not known yet; delta is stated, not charged.
 
     Raises
     ------
     ParameterError
         The account is none, or epsilon or delta is too large and not accepted, for a run that is not seeded.
     BudgetExceeded
-        The account does not allow the epsilon; nothing is charged.
+        The account does not allow the epsilon.
     """
     check_account(account)
     check_large_epsilon(epsilon, delta, accepted=accept_large_epsilon or seeded)

@@ -96,18 +96,9 @@ class ChainHead(Document):
     def fault(
         self, chain: Chain, count: int, value_at: Callable[[int], bytes], key: Identity | None
     ) -> str | None:
-        """Why this head is no prefix of a chain whose own values are verified; None where it is.
+        """The reason why this head is no prefix of a verified chain of so many lines; None where it is.
 
-        Parameters
-        ----------
-        chain : str
-            Name of the chain.
-        count : int
-            Number of its lines now.
-        value_at : callable
-            The chain value of a line, by its number.
-        key : Identity, optional
-            The chain's own key; whose head this is, is not compared without one.
+        Without the chain's own key, the head's key is not compared.
         """
         if self.chain != chain:
             return f"the published head is of another chain ({self.chain})"
@@ -139,14 +130,7 @@ def _statement(unsigned: dict[str, Any]) -> bytes:
 
 
 def signing_key(path: Path, *, make: bool = False) -> Identity | None:
-    """The key that signs heads: 64 hexadecimal digits in a file that its owner alone may read.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    make : bool
-        Draw a key where there is no file; else there is none.
+    """The key that signs heads: 64 hexadecimal digits in a file that its owner alone may read, drawn to make it.
 
     Raises
     ------

@@ -29,16 +29,10 @@ class Charges:
 
     Parameters
     ----------
-    ledger : Ledger, optional
-        The ledger that is charged.
-    dataset : str
-        Id of the dataset in the ledger.
-    about : mapping
-        Public facts of the release; see :meth:`Ledger.spend`.
+    ledger, dataset, about, outputs
+        For the record, see :meth:`Ledger.spend`.
     request : mapping
         What tells this request from others beside ``about``, JSON-ready.
-    outputs : sequence of paths
-        The files that will be written, recorded with each charge.
     resume : bool
         Continue the unwritten release of the same request: its charges and replies count.
 
@@ -125,7 +119,7 @@ class Charges:
         if self._ledger is None or not self._spends:
             return None
         balance = self._ledger.account(self._dataset)
-        own = sum(_paid(self._ledger, self._spends[0]).values(), Fraction(0))
+        own = _charged(self._ledger, self._spends[0])
         return AccountReference(
             tuple(self._spends), balance.name, balance.spent - own, balance.spent, balance.budget
         )
@@ -140,7 +134,7 @@ class Charges:
         """Note that an error is what the charge bought: it follows from the replies, and would come again."""
         if self._ledger is not None and self._spends:
             self._answered = True
-            charged = sum(_paid(self._ledger, self._spends[0]).values(), Fraction(0))
+            charged = _charged(self._ledger, self._spends[0])
             error.add_note(f"epsilon {float(charged):.6g} is charged (spend {self._spends[0]})")
 
     def __enter__(self) -> Charges:
@@ -150,11 +144,11 @@ class Charges:
         if self._ledger is None or self._answers is None:
             return
         self._answers.close()
-        charged = _paid(self._ledger, self._answers.spend)
+        charged = _charged(self._ledger, self._answers.spend)
         if not charged:
             delete_answers(self._ledger.path, self._answers.spend)
         elif error is not None and not self._answered:
-            error.add_note(charged_note(sum(charged.values(), Fraction(0)), self._answers.spend))
+            error.add_note(charged_note(charged, self._answers.spend))
         elif not self._outputs or self._answered:
             written(self._ledger, self._spends, self._outputs)
 
@@ -257,3 +251,7 @@ def _short(request: str) -> str:
 def _paid(ledger: Ledger, first: str) -> dict[str, Fraction]:
     """The spends of a release that count against the budget."""
     return {entry.id: entry.epsilon for entry in ledger.release(first) if entry.status != "annulled"}
+
+
+def _charged(ledger: Ledger, first: str) -> Fraction:
+    return sum(_paid(ledger, first).values(), Fraction(0))

@@ -112,18 +112,16 @@ class Ledger:
     ) -> str:
         """The id of a dataset, in the account of its people: a known account, one that it joins, or a new one.
 
-        A table whose people the ledger knows (an equal sketch) is recognised silently. A table with an estimated
-        :data:`mapveil.privacy.population.SHARED` or more of its people in a known account, or of the account's people
-        in the table, joins that account if ``dataset`` names it, and is refused otherwise. Reads the ids of the whole
-        table once. Run by: the curator.
+        A table with an estimated :data:`mapveil.privacy.population.SHARED` or more of its people in a known account,
+        or of the account's people in the table, joins that account if ``dataset`` names it, and is refused otherwise;
+        a table of exactly the people of an account is recognised. Run by: the curator.
 
         Parameters
         ----------
         data : Points or Counts, optional
-            The data; without them, the account of a name.
+            The data, whose ids are read once; without them, the account of a name.
         dataset : str, optional
-            Name of the account, or leading digits of the id of one of its datasets. A new name opens an account, or
-            names the one that knows exactly these people.
+            A new name opens an account, or names the one that knows exactly these people.
         other_people : str, optional
             Reason why the people are others than those of every other account, such as ids that coincide by chance;
             recorded. Needs ``dataset``.
@@ -161,21 +159,12 @@ class Ledger:
     ) -> SpendId:
         """Spend, or refuse. Durable on return: call it before any noise is drawn.
 
-        Processes that spend at once are served one after the other. Only public facts are recorded, never anything
-        computed from the data.
+        Processes that spend at once are served one after the other.
 
         Parameters
         ----------
-        dataset
-            Subject of the release.
-        epsilon : int, float, str, Decimal or Fraction
-            The whole epsilon of the release.
-        method : str
-            The mechanism's name.
-        parameters : mapping, optional
-            Its parameters, JSON-ready.
-        tiling, region : str
-            The cells and the region, as the command line writes them.
+        dataset, epsilon, method, parameters, tiling, region
+            Public facts of the release, for the record; nothing computed from the data.
         outputs : sequence of paths
             The files to be written; their names are kept, not their folders.
         spend : SpendId, optional
@@ -243,16 +232,7 @@ class Ledger:
     def annul(self, spend: SpendId | str, *, reason: str) -> None:
         """Take back a spend that revealed nothing: no bit of noise was drawn for it. The line stays, with the reason.
 
-        Never annul once noise may have been drawn: a failure that depends on the data is an answer too. The caller is
-        the program that spent, when it failed before it began to measure, or the ledger's keeper. A spend whose
-        outputs were written, or whose answers are kept or drawn now, is never taken back.
-
-        Parameters
-        ----------
-        spend : SpendId
-            The spend.
-        reason : str
-            Evidence that nothing was revealed; not empty.
+        Never annul once noise may have been drawn: a failure that depends on the data is an answer too.
 
         Raises
         ------
@@ -288,9 +268,7 @@ class Ledger:
 
     def budget(self, dataset: str | None = None) -> Fraction:
         """The dataset's whole budget; without a dataset, the ledger's default."""
-        if dataset is not None:
-            return self.account(dataset).budget
-        return self.default().budget
+        return self.default().budget if dataset is None else self.account(dataset).budget
 
     def default(self) -> Default:
         """The budget of an account without one of its own, its owner and its reason."""
@@ -308,14 +286,7 @@ class Ledger:
 
         A new name opens an account. A budget at or below what is spent already refuses everything further.
 
-        Parameters
-        ----------
-        dataset : str or None
-            The dataset.
-        epsilon : int, float, str, Decimal or Fraction
-            The budget.
-        reason, owner : str
-            Reason for the budget, and who answers for it; left as they are where empty.
+        An empty reason, or owner who answers for the budget, is left as it is.
         """
         given = (str(as_epsilon(epsilon, "budget")), reason, owner)
         kept = "reason = COALESCE(NULLIF(?, ''), reason), owner = COALESCE(NULLIF(?, ''), owner)"

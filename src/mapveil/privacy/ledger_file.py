@@ -81,17 +81,10 @@ BEGIN SELECT RAISE(ABORT, 'an event is never changed'); END;
 
 
 def create_ledger(path: Path, default_budget: str) -> None:
-    """Make an empty ledger, readable by its owner only, unless there is a file already.
+    """Make an empty ledger, readable by its owner only, and missing folders, unless there is a file already.
 
     The file appears whole or not at all, so that of several processes exactly one creates it and
     an empty file is never mistaken for a new ledger. Run by: the curator.
-
-    Parameters
-    ----------
-    path : Path
-        The file; missing folders are made, readable by their owner only.
-    default_budget : str
-        The budget of every dataset without one of its own, an exact fraction.
 
     Raises
     ------
@@ -128,14 +121,8 @@ def transaction(path: Path, *, write: bool = False) -> Iterator[sqlite3.Connecti
     """One transaction on the ledger, durable on return; rolled back if the block raises.
 
     A connection lives for one transaction only, so a ledger may be used from any process or
-    thread, before or after a fork. Run by: the curator.
-
-    Parameters
-    ----------
-    path : Path
-        An existing ledger.
-    write : bool
-        Take the one write lock first, so that what is read stays true until it is written.
+    thread, before or after a fork. One that writes takes the write lock first, so that what is read stays true, and
+    refuses a changed file. Run by: the curator.
 
     Raises
     ------
