@@ -91,11 +91,11 @@ def test_joining_accounts_says_what_changed(mapveil: Call, ledger: Ledger) -> No
         ledger.spend(name, "0.1", method="laplace")
     said = mapveil(*given, "name", "checkins", "roomy").out
     assert said.splitlines() == [
-        "joined dataset checkins: 0.1 of 1 spent per user, 0.9 left",
+        "joined account checkins: 0.1 of 1 spent per user, 0.9 left",
         "    owner: A. Nowak",
-        "joined dataset roomy: 0.1 of 9 spent per user, 8.9 left",
+        "joined account roomy: 0.1 of 9 spent per user, 8.9 left",
         "the smaller budget holds for both now, with its reason:",
-        "dataset checkins: 0.2 of 1 spent per user, 0.8 left",
+        "account checkins: 0.2 of 1 spent per user, 0.8 left",
         "    owner: A. Nowak",
     ]
 
@@ -146,7 +146,7 @@ def test_a_budget_has_an_owner_and_a_reason_before_the_first_release(mapveil: Ca
     assert mapveil(*given).out.splitlines()[1:] == [
         "default budget: 2",
         "    owner: C. Diaz",
-        "dataset weekly: 0 of 0.4 spent per user, 0.4 left",
+        "account weekly: 0 of 0.4 spent per user, 0.4 left",
         "    owner: A. Nowak",
         "    reason for the budget: ticket 481",
         "nothing was spent yet",

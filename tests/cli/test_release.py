@@ -48,7 +48,7 @@ def test_the_budget_is_refused_and_nothing_is_written(mapveil: Callable, table: 
     assert refused.code == 1
     assert re.search(r"mapveil ledger --ledger \S+ budget [0-9a-f]{12} 4$", refused.err.strip())
     assert not (tmp_path / "second.tif").exists()
-    identity = re.search(r"dataset (\S+?):", mapveil("ledger").out)
+    identity = re.search(r"account (\S+?):", mapveil("ledger").out)
     assert identity
     assert mapveil("ledger", "budget", identity[1], "10").code == 0
     assert mapveil(*arguments, tmp_path / "second.tif").code == 0
@@ -73,18 +73,18 @@ def test_people_of_a_known_account_are_refused_until_one_says_who_they_are(
     ledger = (tmp_path / "ledger.sqlite").read_bytes()
     refused = mapveil("release", half, *release, tmp_path / "half.tif")
     assert refused.code == 2
-    assert "has people in common with dataset oslo (about 100%)" in refused.err
+    assert "has people in common with account oslo (about 100%)" in refused.err
     assert "--other-people REASON" in refused.err
     assert not (tmp_path / "half.tif").exists()
     assert (tmp_path / "ledger.sqlite").read_bytes() == ledger
     joined = mapveil("release", half, *release, tmp_path / "half.tif", "--dataset", "oslo")
     assert joined.code == 1
-    assert "dataset oslo: epsilon 2 asked, 2 of 3 spent" in joined.err
+    assert "account oslo: epsilon 2 asked, 2 of 3 spent" in joined.err
     stated = ("--dataset", "bergen", "--other-people", "numbered in each city")
     assert mapveil("release", half, *release, tmp_path / "half.tif", *stated).code == 0
     shown = mapveil("ledger", "--dataset", "bergen").out
-    assert "dataset bergen: 2 of 3 spent per user, 1 left" in shown
-    assert "other people than dataset oslo: numbered in each city" in shown
+    assert "account bergen: 2 of 3 spent per user, 1 left" in shown
+    assert "other people than account oslo: numbered in each city" in shown
 
 
 def test_an_account_shows_its_owner_its_reason_and_exact_sums(
@@ -95,7 +95,7 @@ def test_an_account_shows_its_owner_its_reason_and_exact_sums(
     because = ("--owner", "A. Nowak", "--reason", "ticket 481")
     assert mapveil("ledger", "budget", "oslo", "5", *because).out == "budget of oslo: 5\n"
     shown = mapveil("ledger").out
-    assert "dataset oslo: 1/3 of 5 spent per user, 14/3 left" in shown
+    assert "account oslo: 1/3 of 5 spent per user, 14/3 left" in shown
     assert "owner: A. Nowak" in shown
     assert "reason for the budget: ticket 481" in shown
     assert "default budget: 3\n" in mapveil("ledger").out

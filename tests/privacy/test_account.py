@@ -97,7 +97,7 @@ def test_a_guarantee_rests_on_the_statement_that_people_are_others(path: Path) -
         return mv.release(CITY, TILING, epsilon=1, account=account).guarantee
 
     assert Assumes.OTHER_PEOPLE() not in made("oslo").assumptions
-    with pytest.warns(CuratorWarning, match="exactly the people of dataset oslo"):
+    with pytest.warns(CuratorWarning, match="exactly the people of account oslo"):
         assert Assumes.OTHER_PEOPLE() in made("bergen", other_people="numbered in each city").assumptions
     for name in ("oslo", "bergen"):  # from now on both
         guarantee = made(name)

@@ -72,7 +72,7 @@ def test_a_refusal_says_what_was_asked_spent_left_and_how_to_go_on(ledger, check
     text = str(caught.value)
     identity = checkins[:12]
     assert "epsilon 1 asked, 2.5 of 3 spent, 0.5 left" in text
-    assert text.startswith(f"{ledger.path}: dataset {identity}: ")
+    assert text.startswith(f"{ledger.path}: account {identity}: ")
     assert text.endswith(f"raise the budget: mapveil ledger --ledger {ledger.path} budget {identity} 3.5")
     assert "\n" not in text
     assert len(ledger.entries()) == 1
@@ -171,7 +171,7 @@ def test_names_stand_for_datasets_and_join_budgets(ledger, checkins, others):
     (account,) = ledger.accounts()
     assert account.name == "nyc"
     assert account.datasets == (checkins[:12], others[:12])
-    with pytest.raises(BudgetExceeded, match="dataset nyc"):
+    with pytest.raises(BudgetExceeded, match="account nyc"):
         ledger.spend(others, "0.1", method="laplace")
 
 
@@ -221,7 +221,7 @@ def test_a_name_that_could_be_taken_for_something_else_is_refused(ledger, name, 
 @pytest.mark.parametrize("called", ["nobody", "abcdef", "ab", "", "%", "*" * 12, "?" * 12])
 def test_an_unknown_dataset_is_an_error_not_a_new_budget(ledger, called, checkins):
     ledger.spend(checkins, 1, method="laplace")
-    with pytest.raises(InputError, match="no dataset in the ledger called"):
+    with pytest.raises(InputError, match="no account in the ledger called"):
         ledger.spend(called, 1, method="laplace")
 
 

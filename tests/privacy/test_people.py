@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import poisson
+from scipy.stats import binom
 
 import mapveil as mv
 from mapveil.privacy import population
@@ -88,7 +88,7 @@ def test_people_whose_rows_are_left_out_hide_nobody(
     assert ledger.recognise(diluted(1, **options)) == known
     before = ledger.path.read_bytes()
     for number in range(2, 6):
-        with pytest.raises(InputError, match="in common with dataset panel"):
+        with pytest.raises(InputError, match="in common with account panel"):
             ledger.recognise(diluted(number, **options))
     assert ledger.path.read_bytes() == before
 
@@ -97,7 +97,7 @@ def test_a_table_known_by_its_invented_people_does_not_hide_the_others(ledger: L
     ledger.recognise(diluted(1), dataset="panel")
     known = ledger.recognise(diluted(2, where="user_id NOT LIKE 'p%'"))
     assert ledger.account(known).name != "panel"
-    with pytest.raises(InputError, match="in common with dataset panel"):
+    with pytest.raises(InputError, match="in common with account panel"):
         ledger.recognise(diluted(2, where="user_id LIKE 'p%'"))
 
 
@@ -121,7 +121,7 @@ def test_some_of_the_people_are_refused_until_the_account_is_named(
     before = ledger.path.read_bytes()
     for given in (dict[str, str](), {"dataset": "fresh"}):
         with pytest.raises(
-            InputError, match=r"arrays: has people in common with dataset panel \(about \d+%\)"
+            InputError, match=r"arrays: has people in common with account panel \(about \d+%\)"
         ):
             ledger.recognise(table(changed), **given)
     assert ledger.path.read_bytes() == before
@@ -147,7 +147,7 @@ def test_two_hundred_weeks_of_one_population_are_one_account(
     ledger.recognise(table(people(0, 500)), dataset="panel")
     for week in range(1, 200):
         active = table(people(25 * week, 500 + 25 * week))
-        with pytest.raises(InputError, match="dataset panel"):
+        with pytest.raises(InputError, match="account panel"):
             ledger.recognise(active)
         ledger.recognise(active, dataset="panel")
     (account,) = ledger.accounts()
@@ -197,7 +197,7 @@ def seen_share(account: int, people: int, common: float) -> float:
     """The probability that ``common`` of the people of a table are seen in an account of many."""
     sampled = population.SAMPLE / account
     least = np.ceil(population.SHARED * min(population.SAMPLE, people * sampled))
-    return float(1 - poisson.cdf(max(least, 1) - 1, people * common * sampled))
+    return float(binom.sf(max(least, 1) - 1, people * common, sampled))
 
 
 def test_the_table_of_the_documentation_is_computed() -> None:
@@ -237,7 +237,7 @@ def test_ids_that_coincide_are_refused_with_both_ways_out(ledger: Ledger) -> Non
     with pytest.raises(InputError) as caught:
         ledger.recognise(table(range(1, 301)))
     assert str(caught.value) == (
-        "arrays: has people in common with dataset oslo (about 100%) of the smaller of both, so nothing is charged or "
+        "arrays: has people in common with account oslo (about 100%) of the smaller of both, so nothing is charged or "
         "released; if they are the same people: --dataset oslo; if they are others whose ids coincide, as ids such as "
         "1 to n do by chance: --dataset NEW-NAME --other-people REASON (in Python dataset=, other_people=)"
     )
@@ -247,14 +247,14 @@ def test_other_people_are_recorded_and_have_a_budget_of_their_own(ledger: Ledger
     oslo = ledger.recognise(table(range(1, 501)), dataset="oslo")
     ledger.spend(oslo, 3, method="laplace")
     statement = {"dataset": "bergen", "other_people": "numbered in each city"}
-    with pytest.warns(CuratorWarning, match="exactly the people of dataset oslo.*: numbered in each city"):
+    with pytest.warns(CuratorWarning, match="exactly the people of account oslo.*: numbered in each city"):
         bergen = ledger.recognise(table(range(1, 501)), **statement)
     assert ledger.recognise(table(range(1, 501)), **statement) == bergen  # the same command again
     assert ledger.remaining(bergen) == 3
     assert ledger.account("bergen").other_people == ("oslo: numbered in each city",)
     assert ledger.account("oslo").other_people == ("bergen: numbered in each city",)
     with pytest.raises(
-        InputError, match=r"dataset bergen \(about 100%\) and dataset oslo|oslo .* and dataset bergen"
+        InputError, match=r"account bergen \(about 100%\) and account oslo|oslo .* and account bergen"
     ):
         ledger.recognise(table(range(1, 501)))
     assert ledger.recognise(table(range(1, 501)), dataset="bergen") == bergen
@@ -269,7 +269,7 @@ def test_other_people_are_recorded_and_have_a_budget_of_their_own(ledger: Ledger
     assert ledger.path.read_bytes() == before
     ledger.recognise(table(range(2001, 2501)), dataset="molde")
     both = [*range(1, 501), *range(2001, 2501)]
-    with pytest.raises(InputError, match="in common with dataset molde"):
+    with pytest.raises(InputError, match="in common with account molde"):
         ledger.recognise(table(both), dataset="bergen")
     ledger.recognise(
         table(both), dataset="bergen", other_people="numbered there too"
@@ -309,7 +309,7 @@ def test_people_of_two_accounts_are_refused_until_these_are_joined(ledger: Ledge
     ledger.recognise(table(PANEL), dataset="north")
     (account,) = ledger.accounts()
     assert len(account.datasets) == 3
-    with pytest.raises(InputError, match="dataset north"):
+    with pytest.raises(InputError, match="account north"):
         ledger.recognise(table([*PANEL[30:], "somebody else"]))
 
 

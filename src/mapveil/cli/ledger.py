@@ -22,7 +22,7 @@ from mapveil_client.errors import InputError, PromiseError
 
 @click.group("ledger", invoke_without_command=True)
 @ledger_option
-@click.option("--dataset", help="Show one dataset only: its name or the first digits of its id.")
+@click.option("--dataset", help="Show one account only: its name, or the first digits of a dataset's id.")
 @console_options
 @click.pass_context
 def command(context: click.Context, console: Console, ledger: Path | None, dataset: str | None) -> None:
@@ -169,9 +169,9 @@ def _key_path(ledger: Path) -> Path:
 
 
 def _account_line(account: Balance) -> str:
-    lines = [f"dataset {account.name or ', '.join(account.datasets)}: {account.standing}"]
+    lines = [f"account {account.name or ', '.join(account.datasets)}: {account.standing}"]
     lines += _whose(account)
-    lines += [f"other people than dataset {statement}" for statement in account.other_people]
+    lines += [f"other people than account {statement}" for statement in account.other_people]
     return "\n    ".join(lines)
 
 

@@ -31,7 +31,7 @@ class Entry(NamedTuple):
     id: SpendId
     time: datetime  # UTC
     dataset: str  # the leading digits of the dataset's id
-    name: str | None  # of the dataset
+    name: str | None  # of the account
     epsilon: Fraction
     method: str
     parameters: dict[str, Any]
@@ -82,8 +82,8 @@ def find_dataset(connection: sqlite3.Connection, text: str) -> str:
     ).fetchall()
     if len(found) != 1:
         raise InputError(
-            f"{len(found) or 'no'} dataset{'s' * (len(found) > 1)} in the ledger called {text!r}; "
-            f"expected a dataset's name or at least {_SHORTEST} leading digits of its id"
+            f"{len(found) or 'no'} account{'s' * (len(found) > 1)} in the ledger called {text!r}; "
+            f"expected an account's name or at least {_SHORTEST} leading digits of a dataset's id"
         )
     return str(found[0][0])
 
@@ -141,7 +141,7 @@ def recognise(
         )
     for account in alike.keys() & shares.keys():  # empty unless it was stated now
         text = (
-            f"{source}: has exactly the people of dataset {_called(connection, account)}, by their ids; another budget "
+            f"{source}: has exactly the people of account {_called(connection, account)}, by their ids; another budget "
             f"is charged for them only because --other-people states that they are others: {other_people}"
         )
         warnings.warn(text, CuratorWarning, stacklevel=2)
@@ -305,7 +305,7 @@ def _people_in_common(
     """The refusal of data about people whom other accounts know, with both ways out."""
     names = {account: shlex.quote(_called(connection, account)) for account in shares}
     common = " and ".join(
-        f"dataset {names[account]} (about {share:.0%})" for account, share in shares.items()
+        f"account {names[account]} (about {share:.0%})" for account, share in shares.items()
     )
     first = names[next(iter(shares))] if named is None else shlex.quote(str(dataset))
     more = [name for name in names.values() if name != first]
@@ -354,7 +354,7 @@ def refusal(account: Balance, asked: Fraction, ledger: Path) -> str:
     enough = account.spent + asked
     owner = f" (its owner is {account.owner})" if account.owner else ""
     return (
-        f"{ledger}: dataset {known}: epsilon {plain(asked)} asked, {plain(account.spent)} of "
+        f"{ledger}: account {known}: epsilon {plain(asked)} asked, {plain(account.spent)} of "
         f"{plain(account.budget)} spent, {plain(account.remaining)} left, so nothing is released; "
         f"to allow it, raise the budget{owner}: mapveil ledger --ledger {shlex.quote(str(ledger))} budget "
         f"{shlex.quote(known)} {plain(enough)}"
