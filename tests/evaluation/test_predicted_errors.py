@@ -41,6 +41,8 @@ def test_nothing_useful_is_said_plainly() -> None:
     found = plan(1, TILING, ["0.01"], ["laplace"], trials=1)
     assert found.recommendations[0].finest_cell_m is None
     assert "no resolution is useful" in found.text()
+    assert "fourier-kde: signal to noise" in found.random_features
+    assert "too few users (1)" in found.text()
     assert 0 < MISPLACED < 1
 
 

@@ -187,7 +187,7 @@ def plan(
 def _of_features(users: int, tiling: Tiling) -> str:
     """The predicted signal to noise of ``fourier-kde`` with its defaults, and whom it is for."""
     try:
-        return f"fourier-kde has {FourierKde().predicted_signal(tiling, users)[1]}"
+        return f"fourier-kde: {FourierKde().predicted_signal(tiling, users)[1]}"
     except (InputError, PromiseError) as error:
         return f"fourier-kde would not be answered: {error}"
 

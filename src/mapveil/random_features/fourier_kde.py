@@ -228,7 +228,7 @@ class FourierKde(FourierParameters, ProjectionMechanism):
         needed = users_needed(query, area, self.least_signal, jitter_m=self.jitter_m)
         enough = "no number is enough" if needed is None else f"about {needed:,} are needed"
         return signal, (
-            f"{said}; {users:,} users are too few: {enough} at this bandwidth, and planar-laplace or secure sums need "
+            f"{said}; too few users ({users:,}): {enough} at this bandwidth, and planar-laplace or secure sums need "
             "fewer"
         )
 

@@ -194,7 +194,7 @@ def test_a_projection_that_devices_would_refuse_is_refused_before_they_are_asked
 def test_a_projection_of_chance_is_refused_before_devices_are_asked(make_spec):
     few = make_spec("random-features", options={}, devices=200)
     with pytest.raises(
-        InputError, match=r"answer in vain: .* 200 users are too few: about [\d,]+ are needed"
+        InputError, match=r"answer in vain: .* too few users \(200\): about [\d,]+ are needed"
     ):
         draft(few)
     draft(few | {"options": {"least_signal": 0}})
