@@ -5,10 +5,8 @@ Bayes' rule: a factor f between two hypotheses held for equally likely leaves at
 are rounded up.
 """
 
-import decimal
 import math
 from collections.abc import Mapping
-from decimal import Decimal
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -26,6 +24,7 @@ from mapveil.privacy.claim import (
     TrustModel,
     Unit,
 )
+from mapveil.privacy.numerals import MANY, belief, exactly, factor, nearest, three, up
 
 MODELS: Final[Mapping[TrustModel, str]] = {
     TrustModel.CURATOR: "one trusted curator reads the raw locations",
@@ -122,7 +121,6 @@ _PAIRS: Final[Mapping[Neighbouring, str]] = {
     Neighbouring.ZERO_OUT: "a contribution and none of one {unit}",
     Neighbouring.REPLACE_ONE: "two possible values of one {unit}",
 }
-_MANY: Final = 10**6  # a factor above it is printed as a power of ten, and called more than a million
 
 
 class Promise(NamedTuple):
@@ -135,9 +133,7 @@ class Promise(NamedTuple):
     line: str  # for an expert
     rows: tuple[tuple[str, str], ...]  # of a table: name, text
     marks: tuple[str, ...]  # a few words for each warning
-    stamps: tuple[
-        str, ...
-    ]  # the marks, and that nothing was charged: for pictures, which are cut out of pages
+    stamps: tuple[str, ...]  # for pictures cut out of pages: the marks, and that nothing was charged
     warnings: tuple[str, ...]  # that it is a simulation, must not be released, promises little
 
     @property
@@ -161,7 +157,7 @@ def render(claim: Claim) -> Promise:
     marks, warnings = (tuple(each[part] for each in marked) for part in (0, 1))
     reveals, hidden = ("", "") if claim.disclosure is None else _disclosure(claim.disclosure)
     measured = tuple(
-        f"{each.quantity} {_three(each.value)} {each.unit} against {each.against}" for each in claim.measured
+        f"{each.quantity} {three(each.value)} {each.unit} against {each.against}" for each in claim.measured
     )
     adversary, relation = _ADVERSARIES[claim.adversary], _relation(claim)
     line = [f"{claim.unit}-level", relation, parameters, f"adversary: {adversary}"]
@@ -178,7 +174,7 @@ def render(claim: Claim) -> Promise:
         ("reveals", reveals),
         ("hidden", hidden),
         *(("measured", text) for text in measured),
-        *(("spent", f"{_share(share.epsilon)} on {share.purpose}") for share in claim.shares),
+        *(("spent", f"{nearest(share.epsilon)} on {share.purpose}") for share in claim.shares),
         ("account", _account(claim)),
         *(("warning", text) for text in marks),
     ]
@@ -192,7 +188,8 @@ def render(claim: Claim) -> Promise:
         sentences += [f"Each report: {reveals}.", f"Hidden: {hidden}."]
     if measured:
         sentences.append(f"Measured: {'; '.join(measured)}.")
-    called = "not differentially private" if claim.epsilon is None else f"epsilon {_epsilon(claim.epsilon)}"
+    free = claim.epsilon is not None and claim.account is None and not claim.seeded
+    called = "not differentially private" if claim.epsilon is None else f"epsilon {exactly(claim.epsilon)}"
     return Promise(
         label=", ".join((called, *marks)),
         title=", ".join((f"{claim.unit}-level", *filter(None, (claim.neighbours,)), parameters, *marks)),
@@ -203,7 +200,7 @@ def render(claim: Claim) -> Promise:
         line="; ".join((*line, *marks)),
         rows=tuple((name, text) for name, text in rows if text),
         marks=marks,
-        stamps=tuple(mark.upper() for mark in (*marks, *("not accounted",) * _free(claim))),
+        stamps=tuple(mark.upper() for mark in (*marks, *("not accounted",) * free)),
         warnings=warnings,
     )
 
@@ -213,27 +210,10 @@ def _assumption(term: Clause[Assumes], unit: Unit) -> str:
     return _ASSUMPTIONS[term.kind].format(unit=unit, **dict(term.parameters), **shares)
 
 
-def factor(epsilon: Fraction) -> str:
-    """e to the epsilon, rounded up to three digits, and to four decimals near 1.
-
-    Examples
-    --------
-    >>> factor(Fraction(1)), factor(Fraction(1, 100)), factor(Fraction(10)), factor(Fraction(1000))
-    ('2.72', '1.0101', '22100', '1.98·10^434')
-    """
-    with decimal.localcontext(prec=50, Emax=decimal.MAX_EMAX):
-        value = (Decimal(epsilon.numerator) / epsilon.denominator).exp()
-    if value < _MANY:
-        return _up(value) if value >= Decimal("1.1") else _up(value, 5)
-    with decimal.localcontext(prec=3, rounding=decimal.ROUND_CEILING, Emax=decimal.MAX_EMAX):
-        power = (+value).adjusted()
-        return f"{(+value).scaleb(-power):f}·10^{power}"
-
-
 def _parameters(claim: Claim) -> str:
     if claim.epsilon is None:
         return "NOT differential privacy: no epsilon"
-    return f"({_epsilon(claim.epsilon)}, {_up(claim.delta)})-DP" + ("" if claim.delta else ", pure")
+    return f"({exactly(claim.epsilon)}, {up(claim.delta)})-DP" + ("" if claim.delta else ", pure")
 
 
 def _relation(claim: Claim) -> str:
@@ -251,14 +231,14 @@ def _statement(claim: Claim) -> list[str]:
         ]
     assert claim.neighbours is not None
     changed = _NEIGHBOURS[claim.neighbours].format(unit=claim.unit)
-    slack = f", plus at most {_up(claim.delta)} (delta)" if claim.delta else ""
+    slack = f", plus at most {up(claim.delta)} (delta)" if claim.delta else ""
     aside = "Leaving delta aside, somebody" if claim.delta else "Somebody"
     told = [
         f"Protected unit: one {claim.unit}.",
         f"If {changed}, the probability of any outcome changes by a factor of at most {factor(claim.epsilon)} "
-        f"(e^epsilon, epsilon = {_epsilon(claim.epsilon)}){slack}.",
+        f"(e^epsilon, epsilon = {exactly(claim.epsilon)}){slack}.",
     ]
-    either = f"{_belief(claim.epsilon)} sure of either"
+    either = f"{belief(claim.epsilon)} sure of either"
     if claim.neighbours is Neighbouring.REPLACE_ONE:
         return [
             *told,
@@ -267,7 +247,7 @@ def _statement(claim: Claim) -> list[str]:
     return [
         *told,
         f"{aside} who holds {_pair(claim)} for equally likely can become at most {either}; between two "
-        f"possible locations, at most {_belief(2 * claim.epsilon)} (factor e^(2 epsilon) = "
+        f"possible locations, at most {belief(2 * claim.epsilon)} (factor e^(2 epsilon) = "
         f"{factor(2 * claim.epsilon)}).",
     ]
 
@@ -281,37 +261,26 @@ def _pair(claim: Claim) -> str:
 def _large(claim: Claim) -> str:
     """The warning of a large epsilon: in odds, and with its delta."""
     assert claim.epsilon is not None
-    odds = factor(claim.epsilon) if claim.epsilon < math.log(_MANY) else "more than a million"
-    slack = f", leaving delta aside, which adds at most {_up(claim.delta)} to the probability of any outcome"
+    odds = factor(claim.epsilon) if claim.epsilon < math.log(MANY) else "more than a million"
+    slack = f", leaving delta aside, which adds at most {up(claim.delta)} to the probability of any outcome"
     if claim.delta == 1:
         slack = "; delta is 1, so that this guarantee limits nothing"
     return (
-        f"LARGE EPSILON: little protection. At epsilon = {_epsilon(claim.epsilon)}, even odds between {_pair(claim)} "
+        f"LARGE EPSILON: little protection. At epsilon = {exactly(claim.epsilon)}, even odds between {_pair(claim)} "
         f"can become {odds} to 1{slack if claim.delta else ''}."
     )
-
-
-def _belief(epsilon: Fraction) -> str:
-    """e^epsilon / (1 + e^epsilon) in per cent, rounded up."""
-    chance = 100 / (1 + math.exp(-float(epsilon)))
-    return "100 %" if chance >= 99.995 else f"{math.ceil(chance * 100) / 100:.4g} %"
 
 
 def _bound(bound: ContributionBound, unit: Unit) -> str:
     if bound.norm is Norm.REPORTS:
         number = int(bound.value)
         return f"each {unit} sends at most {number} report{'' if number == 1 else 's'}"
-    text = f"each {unit}'s contribution has an {bound.norm} norm of at most {_up(bound.value)}"
+    text = f"each {unit}'s contribution has an {bound.norm} norm of at most {up(bound.value)}"
     if bound.step is None:
         return text
     bits = bound.step.denominator.bit_length() - 1
     step = f"2^-{bits}" if bound.step == Fraction(1, 1 << bits) and bits > 1 else str(bound.step)
     return f"{text}, in whole multiples of {step}"
-
-
-def _free(claim: Claim) -> bool:
-    """Whether an epsilon was charged to no account, for another reason than a seed."""
-    return claim.epsilon is not None and claim.account is None and not claim.seeded
 
 
 def _account(claim: Claim) -> str:
@@ -324,9 +293,9 @@ def _account(claim: Claim) -> str:
     entries, name, before, after, budget = claim.account
     ids = ", ".join(entries)
     if before is None or after is None or budget is None:
-        return f"{_share(claim.epsilon)} charged on each client, to its own account, as {ids}"
+        return f"{nearest(claim.epsilon)} charged on each client, to its own account, as {ids}"
     of = f" of account {name}" if name else ""
-    return f"ledger: {ids}{of}; {_share(before)} spent before, {_share(after)} after, of {_share(budget)}"
+    return f"ledger: {ids}{of}; {nearest(before)} spent before, {nearest(after)} after, of {nearest(budget)}"
 
 
 def _disclosure(disclosure: Disclosure) -> tuple[str, str]:
@@ -341,8 +310,8 @@ def _disclosure(disclosure: Disclosure) -> tuple[str, str]:
         case Reveals.PLANAR_LAPLACE:
             return (
                 "the most visited location with planar Laplace noise (geo-indistinguishability, "
-                f"{given['per_m']:.3g} per m): two locations {_three(given['radius_m'])} m apart differ by a factor "
-                f"of at most {_up(Fraction(math.exp(given['level'])))}, two locations twice as far apart by its square",
+                f"{given['per_m']:.3g} per m): two locations {three(given['radius_m'])} m apart differ by a factor "
+                f"of at most {up(Fraction(math.exp(given['level'])))}, two locations twice as far apart by its square",
                 f"the location within about {2 / given['per_m']:.3g} m of the report",
             )
         case Reveals.LOCATION:
@@ -351,14 +320,14 @@ def _disclosure(disclosure: Disclosure) -> tuple[str, str]:
             return "that the client is in the region", "the location in the region"
         case Reveals.CLIPPED_GAUSSIAN:
             return (
-                f"{run} in the pilot's units, clipped, with Gaussian noise of {_four(given['deviation'])} pilot "
+                f"{run} in the pilot's units, clipped, with Gaussian noise of {given['deviation']:.4g} pilot "
                 "deviations",
                 "up to epsilon and delta, which values the report had",
             )
         case Reveals.CLIPPED_LAPLACIAN:
             return (
-                f"{run} in the pilot's units, clipped, with Laplacian noise of scale {_four(given['scale'])} pilot "
-                f"deviations, truncated at {_four(given['reach'])}",
+                f"{run} in the pilot's units, clipped, with Laplacian noise of scale {given['scale']:.4g} pilot "
+                f"deviations, truncated at {given['reach']:.4g}",
                 "up to epsilon and delta, which values the report had",
             )
         case Reveals.GAUSSIAN:
@@ -400,34 +369,3 @@ def _phases(features: int, jitter_m: float) -> tuple[str, str]:
         f"the exact phase of the client's location on {one} of its own, whose frequencies the server knows",
         hidden,
     )
-
-
-def _three(value: float) -> str:
-    """Three digits, and no exponent below a million."""
-    return f"{float(f'{value:.3g}'):g}"
-
-
-def _four(value: float) -> str:
-    return f"{value:.4g}"
-
-
-def _up(bound: Fraction | Decimal, digits: int = 3) -> str:
-    """A bound rounded up to so many digits, at most six, without an exponent below a million.
-
-    To 15 digits it is rounded to nearest: 1.1 in floating point stays 1.1.
-    """
-    with decimal.localcontext(prec=15, Emax=decimal.MAX_EMAX):
-        near = +bound if isinstance(bound, Decimal) else Decimal(bound.numerator) / bound.denominator
-    with decimal.localcontext(prec=digits, rounding=decimal.ROUND_CEILING, Emax=decimal.MAX_EMAX):
-        return f"{float(+near):g}"
-
-
-def _share(epsilon: Fraction) -> str:
-    """A part of epsilon to six digits, to nearest: the whole is what bounds, and parts are to add up to it."""
-    return f"{float(epsilon):.6g}"
-
-
-def _epsilon(epsilon: Fraction) -> str:
-    """Epsilon as a decimal of up to six digits or a short fraction, exactly, or else rounded up to six digits."""
-    rounded = _up(epsilon, 6)
-    return rounded if Fraction(rounded) == epsilon or epsilon.denominator > 1000 else str(epsilon)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import mapveil as mv
-from mapveil.privacy.promise import factor
+from mapveil.privacy.numerals import factor
 from mapveil.random_features.fourier_kde import FourierKde
 
 from .test_browser_device import DEVICE, node
