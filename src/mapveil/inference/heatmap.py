@@ -128,13 +128,7 @@ def smooth(
 def check_smoothing(
     tiling: Tiling | str, *, sigma_m: float | None = None, sigma_cells: float | None = None
 ) -> float:
-    """Refuse what :func:`smooth` refuses, from the cells alone, or their specification in a region on Earth.
-
-    Returns
-    -------
-    float
-        The one of the sigmas that is given.
-    """
+    """The sigma that is given; refuse what :func:`smooth` refuses, from the cells alone or their specification."""
     name, given = ("sigma_cells", sigma_cells) if sigma_m is None else ("sigma_m (--smooth-m)", sigma_m)
     if given is None or (sigma_m is not None and sigma_cells is not None):
         raise ParameterError("one of sigma_m and sigma_cells must be given")

@@ -74,22 +74,7 @@ def check_outputs(account: Account | None, cells: Tiling | str) -> None:
 
 @contextmanager
 def held_for(source: Any, cells: Tiling | str, account: Account | None) -> Iterator[Any]:
-    """Check the outputs (:func:`check_outputs`); then hold a table as it is read once, and other data as they are.
-
-    Parameters
-    ----------
-    source : Points, Counts, UserSums or Devices
-        The data of one release.
-    cells : Tiling or str
-        The cells, or their specification where the region is not known yet.
-    account : Account, optional
-        The account, which names the outputs.
-
-    Raises
-    ------
-    InputError
-        An output cannot hold the cells, or the table cannot be used.
-    """
+    """Check the outputs (:func:`check_outputs`); then hold a table as it is read once, and other data as they are."""
     check_outputs(account, cells)
     if isinstance(source, Points):
         with source.held_once(check=False) as table:

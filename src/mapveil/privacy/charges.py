@@ -126,7 +126,7 @@ class Charges:
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What the account assumes: that people with the ids of others are others, where that was stated."""
+        """The assumption that people with the ids of others are others, where that was stated."""
         stated = self._ledger is not None and self._ledger.account(self._dataset).other_people
         return (Assumes.OTHER_PEOPLE(),) if stated else ()
 

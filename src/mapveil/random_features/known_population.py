@@ -1,4 +1,4 @@
-"""What a server may know of where people are without any report: an external population, or a private map."""
+"""Knowledge of a server about where people are without any report: an external population, or a private map."""
 
 from __future__ import annotations
 

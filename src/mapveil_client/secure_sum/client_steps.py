@@ -180,7 +180,7 @@ class ClientSteps:
         return Outcome(memory, (self._own_keys(memory),))
 
     def _own_keys(self, memory: Memory) -> bytes:
-        """What this client advertises."""
+        """The advertisement of this client."""
         private = (memory.mask_private, memory.seal_private)
         keys = b"".join(_read_private(key).public_key().public_bytes_raw() for key in private)
         if self.credentials is not None:

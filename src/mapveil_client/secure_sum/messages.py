@@ -51,7 +51,7 @@ _PRINT_BYTES = 8
 PRINT = slice(IDENTITY.start, IDENTITY.start + _PRINT_BYTES)
 """Start of an identity, which tells one device from another: two honest ones share it once in 2^37 rounds of 10,000."""
 LISTED_BYTES = _PRINT_BYTES + 16
-"""What the roster's list says of one client: that start, and the start of a hash of everything it advertised."""
+"""The entry of one client in the roster's list: that start, and the start of a hash of everything it advertised."""
 
 
 class Field(NamedTuple):
