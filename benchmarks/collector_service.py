@@ -54,7 +54,18 @@ class Service:
         opened.close()
         self._log = folder / f"serve-{time.monotonic_ns()}.log"
         with self._log.open("wb") as log:
-            command = [sys.executable, "-m", "mapveil", "serve", "--store", store, "--port", "0"]
+            command = [
+                sys.executable,
+                "-m",
+                "mapveil",
+                "serve",
+                "--store",
+                store,
+                "--port",
+                "0",
+                "--enrol-minute",
+                "0",
+            ]
             self.process = subprocess.Popen(
                 [*command, "--address-rate", "0", "--device-rate", "0"], stderr=log, stdout=log
             )
@@ -84,7 +95,13 @@ class Service:
 
     def open(self, **spec: Any) -> str:
         """Draft and open a collection; its identifier."""
-        draft = {"title": "benchmark", "epsilon": "1", "region": REGION, "tiling": "quadtree:8", **spec}
+        draft: dict[str, Any] = {
+            "title": "benchmark",
+            "epsilon": "1",
+            "region": REGION,
+            "tiling": "quadtree:8",
+        }
+        draft |= {"accept_custom_policy": True, **spec}
         identifier = str(self.ask("POST", "/v1/collections", draft)["id"])
         self.ask("POST", f"/v1/collections/{identifier}/open")
         return identifier

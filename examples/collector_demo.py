@@ -145,7 +145,16 @@ def serving(store: Path, port: int, log: Path) -> Iterator[str]:
     """A server for as long as the block runs; its address."""
     address = f"http://127.0.0.1:{port}"
     with log.open("wb") as lines:
-        command: Sequence[Any] = [MAPVEIL, "serve", "--store", store, "--port", str(port)]
+        command: Sequence[Any] = [
+            MAPVEIL,
+            "serve",
+            "--store",
+            store,
+            "--port",
+            str(port),
+            "--enrol-minute",
+            "0",
+        ]
         # A session of its own: Ctrl-C is for this program, which then ends the server in good order.
         server = subprocess.Popen(command, stdout=lines, stderr=lines, start_new_session=True)
         try:

@@ -38,7 +38,7 @@ class Live:
         self.token = accounts.create_enrolment(
             "tests", 10_000, timedelta(days=1), operator.id, self.actor
         ).token
-        self._app = create_app(self.engine, self.store, Settings(store=url))
+        self._app = create_app(self.engine, self.store, Settings(store=url, enrol_minute=0, enrol_day=0))
         self.port = 0
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
@@ -67,6 +67,7 @@ class Live:
             "trust": "distributed",
             "method": "laplace",
             "epsilon": "1",
+            "accept_custom_policy": True,
             "region": BOX,
             "tiling": "quadtree:3",
             "devices": 24,

@@ -74,7 +74,12 @@ class LiveCollector:
 
     def draft(self, **terms: Any) -> str:
         """The identifier of a new collection of a small city's region."""
-        spec = {"region": [-74.03, 40.69, -73.90, 40.83], "tiling": "quadtree:5", **terms}
+        spec = {
+            "region": [-74.03, 40.69, -73.90, 40.83],
+            "tiling": "quadtree:5",
+            "accept_custom_policy": True,
+            **terms,
+        }
         if terms["trust"] != "random-features":
             spec.setdefault("epsilon", "1")
         return str(self.ask("POST", "/collections", spec)["id"])
@@ -134,7 +139,9 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCollecto
     with ExitStack() as stack:
         lines = stack.enter_context(log.open("wb"))
         server = subprocess.Popen(
-            [MAPVEIL, "serve", "--store", store, "--port", str(port)], stdout=lines, stderr=lines
+            [MAPVEIL, "serve", "--store", store, "--port", str(port), "--enrol-minute", "0"],
+            stdout=lines,
+            stderr=lines,
         )
         stack.callback(_end, server)
         client = stack.enter_context(

@@ -233,6 +233,7 @@ def spec_of(trust, **changes):
         "devices": 24,
         "phase_seconds": 60,
         "epsilon": "2",
+        "accept_custom_policy": True,
     }
     if trust == "random-features":
         made.update(epsilon=None, tiling="grid:16x16", options={"least_signal": 0})

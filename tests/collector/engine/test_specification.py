@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.specification import read_specification
 from mapveil_client.errors import InputError
+from mapveil_client.policy import DevicePolicy
 from mapveil_client.terms import CollectionTerms
 from tests.authority import AUTHORITY
 
@@ -223,3 +224,36 @@ def test_a_raster_that_would_fill_the_memory_is_refused_before_it_is_made(make_s
     with pytest.raises(InputError, match=r"cells|narrow"):
         draft(make_spec(trust, tiling=tiling, region=[-180, -85, 180, 85]))
     assert draft(make_spec(trust, tiling="grid:1x4096")).terms.cells.lattice().depth == 12
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"epsilon": "4"}, "epsilon must be at most 2, got 4"),
+        ({"minimum": 12}, "minimum must be at least 20, got 12"),
+        ({"trust": "distributed", "active": False}, "protected against a malicious server"),
+        (
+            {"trust": "distributed", "options": {"corrupt": 0}},
+            "corrupt must be at least 0.05",
+        ),
+    ],
+)
+def test_what_the_default_policy_of_devices_refuses_is_refused_before_anybody_is_asked(
+    make_spec, changes, says
+) -> None:
+    spec = make_spec(**{"trust": "local", "devices": 100, "options": {}, **changes})
+    assert draft(spec).terms.epsilon in (2, 4)
+    del spec["accept_custom_policy"]
+    with pytest.raises(InputError, match=f"default policy of devices refuses.*{says}.*accept_custom_policy"):
+        draft(spec)
+
+
+def test_what_the_default_policy_allows_needs_no_word(make_spec) -> None:
+    for trust in ("local", "distributed"):
+        spec = make_spec(trust, devices=100, options={})
+        del spec["accept_custom_policy"]
+        terms = draft(spec).terms
+        assert DevicePolicy(authority=terms.authority).refusal(terms) is None
+    features = make_spec("random-features")
+    del features["accept_custom_policy"]
+    assert draft(features)

@@ -26,15 +26,16 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.memory import DeviceMemory
-from mapveil_client.vault import Vault
 from tests.authority import NAMED
+
+from ...client.conduct import saved
 
 BOX = (-74.03, 40.69, -73.90, 40.83)
 DEPTH = 2
 KEY = bytes(range(32))
 SEEDS = range(1, 1 + int(os.environ.get("MAPVEIL_FAULT_SEEDS", "1")))
 """Of tests that draw their faults: ``make faults`` takes more of them."""
-UNLIMITED = ("--address-rate", "0", "--device-rate", "0")
+UNLIMITED = ("--address-rate", "0", "--device-rate", "0", "--enrol-minute", "0")
 _CELLS = Quadtree(Region.from_bbox(*BOX), DEPTH)
 
 
@@ -220,6 +221,7 @@ class Scene:
             "method": "laplace",
             "epsilon": "4000",
             "accept_large_epsilon": True,
+            "accept_custom_policy": True,
             "region": list(BOX),
             "tiling": f"quadtree:{DEPTH}",
             "devices": 24,
@@ -269,8 +271,8 @@ class Scene:
         found = {}
         for folder, devices in self._folders.items():
             for place_in_fleet in range(len(devices)):
-                memory = DeviceMemory.open(Vault(folder / f"device-{place_in_fleet:06d}.vault", KEY))
-                if memory.device is not None:
+                path = folder / f"device-{place_in_fleet:06d}.vault"
+                if path.exists() and (memory := saved(path, KEY)).device is not None:
                     found[memory.device] = memory
         return found
 
@@ -279,8 +281,8 @@ class Scene:
         found = {}
         for folder, devices in self._folders.items():
             for place_in_fleet, index in enumerate(devices):
-                memory = DeviceMemory.open(Vault(folder / f"device-{place_in_fleet:06d}.vault", KEY))
-                if memory.device is not None:
+                path = folder / f"device-{place_in_fleet:06d}.vault"
+                if path.exists() and (memory := saved(path, KEY)).device is not None:
                     lon, lat = place(index)
                     found[memory.device] = Whereabouts(np.array([lon]), np.array([lat]))
         return found

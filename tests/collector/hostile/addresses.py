@@ -22,6 +22,7 @@ _BODIES: Final[dict[str, dict[str, Any]]] = {
             "region": [-74.03, 40.69, -73.9, 40.83],
             "tiling": "quadtree:3",
             "devices": 3,
+            "accept_custom_policy": True,
         }
     },
     "/v1/collections/{id}/abort": {"json": {"reason": "r"}},

@@ -191,4 +191,5 @@ def draft(title: str) -> dict[str, Any]:
         "region": [-74.03, 40.69, -73.9, 40.83],
         "tiling": "quadtree:3",
         "devices": 20,
+        "accept_custom_policy": True,
     }

@@ -213,6 +213,7 @@ DRAFT: Final[dict[str, Any]] = {
     "region": [-74.03, 40.69, -73.9, 40.83],
     "tiling": "quadtree:3",
     "devices": 24,
+    "accept_custom_policy": True,
 }
 HUGE: Final = 10**400
 NUMBERS: Final = (

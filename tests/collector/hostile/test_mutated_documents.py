@@ -59,6 +59,7 @@ SPEC: Final[dict[str, Any]] = {
     "tiling": "quadtree:3",
     "devices": 24,
     "minimum": 20,
+    "accept_custom_policy": True,
 }
 KINDS: Final[dict[str, dict[str, Any]]] = {
     "distributed": {},

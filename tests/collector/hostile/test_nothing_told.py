@@ -71,6 +71,8 @@ def process(request: Any, tmp_path: Path) -> Iterator[Process]:
         store,
         "--port",
         "0",
+        "--enrol-minute",
+        "0",
         "--log-level",
         "debug",
         "--log-format",

@@ -26,7 +26,7 @@ from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_st
 from tests.authority import AUTHORITY
 
 REGION = [-74.03, 40.69, -73.90, 40.83]
-UNLIMITED = {"address_rate": 0, "device_rate": 0, "failure_rate": 0}
+UNLIMITED = {"enrol_minute": 0, "enrol_day": 0, "address_rate": 0, "device_rate": 0, "failure_rate": 0}
 
 
 @contextlib.contextmanager
@@ -107,6 +107,7 @@ class Api(NamedTuple):
             "tiling": "quadtree:3",
             "devices": 20,
             "minimum": 3,
+            "accept_custom_policy": True,
             **changed,
         }
         answer = self.ask("POST", "/v1/collections", json=spec)

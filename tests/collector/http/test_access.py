@@ -52,6 +52,7 @@ BODIES: dict[str, dict[str, Any]] = {
             "region": [-74.03, 40.69, -73.9, 40.83],
             "tiling": "quadtree:3",
             "devices": 3,
+            "accept_custom_policy": True,
         }
     },
     f"/v1/collections/{ABSENT}/abort": {"json": {"reason": "r"}},

@@ -129,6 +129,7 @@ def test_what_was_done_is_there_after_a_restart(tmp_path: Path) -> None:
         "region": [-74.03, 40.69, -73.90, 40.83],
         "tiling": "quadtree:3",
         "devices": 3,
+        "accept_custom_policy": True,
     }
     with served(store, tmp_path) as one:
         made = httpx.post(f"{one.url}/v1/collections", json=draft, headers=headers, timeout=300)

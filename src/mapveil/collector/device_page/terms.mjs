@@ -8,9 +8,8 @@ import { insist } from "./refusal.mjs";
 const VERSION = 1;
 const MOST_BYTES = 2 ** 24;
 const FIELDS = [
-  "active", "authority", "authority_apart", "devices", "epsilon", "identifier", "method", "minimum", "options", "own_epsilon",
-  "query", "tiling",
-  "title", "trust", "version",
+  "active", "authority", "authority_apart", "devices", "epsilon", "identifier", "method", "minimum", "options",
+  "own_epsilon", "query", "tiling", "title", "trust", "version",
 ];
 const BROKEN = "The collector's terms are no terms of this version; this page takes no part.";
 

@@ -86,7 +86,8 @@ class _Collector:
         self._task: asyncio.Task[None] | None = None
         self._since = 0.0
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="mapveil-api")
-        accounts, metrics = Accounts(store), Metrics(lambda: _states(store))
+        pace = ((settings.enrol_minute, 60), (settings.enrol_day, 24 * 3600))
+        accounts, metrics = Accounts(store, pace), Metrics(lambda: _states(store))
         self._service = Service(
             engine=engine,
             store=store,

@@ -142,6 +142,12 @@ class Settings:
     failure_burst: int = _burst(50, "Maximum burst of refused tokens and signatures from one address")
     device_rate: int = _rate(20, "Maximum requests a second of one device")
     device_burst: int = _burst(200, "Maximum burst of requests of one device")
+    enrol_minute: int = _number(
+        60, "Maximum devices that one enrolment token lets in a minute; 0 sets no limit", 0, 10_000_000
+    )
+    enrol_day: int = _number(
+        10_000, "Maximum devices that one enrolment token lets in a day; 0 sets no limit", 0, 10_000_000
+    )
     threads: int = _number(8, "Threads that read the store and draw maps", 1, 256)
     shutdown_seconds: int = _seconds(20, "Maximum time for requests in progress when stopping")
 

@@ -25,6 +25,7 @@ from mapveil.privacy.sampling import sampling_delta
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features.report import write_query
 from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.terms import CollectionTerms
@@ -110,6 +111,10 @@ class CollectionSpec(StrictModel):
     )
     accept_large_epsilon: bool = Field(
         default=False, description="Whether epsilon may be above 20 or delta above 0.01"
+    )
+    accept_custom_policy: bool = Field(
+        default=False,
+        description="Whether the default policy of devices may refuse it: their app has another one",
     )
     options: dict[Annotated[str, Field(max_length=60)], Option] | None = Field(
         default=None, description="The mechanism's other parameters"
@@ -231,7 +236,24 @@ def read_specification(
         terms = replace(terms, own_epsilon=terms.least_own_epsilon)
         check_feasible(terms)
     # Devices read the encoded terms: these must mean the same.
-    return PendingCollection(CollectionTerms.decode(terms.encode()), spec.join_seconds, spec.phase_seconds)
+    terms = CollectionTerms.decode(terms.encode())
+    if not spec.accept_custom_policy:
+        _check_default_policy(terms)
+    return PendingCollection(terms, spec.join_seconds, spec.phase_seconds)
+
+
+def _check_default_policy(terms: CollectionTerms) -> None:
+    """Refuse terms that a device with the published default policy, and this collector's authority, would refuse.
+
+    Not of random features: no device answers them without bounds of its own app.
+    """
+    policy = DevicePolicy(authority=terms.authority)
+    reason = None if terms.trust == "random-features" else policy.refusal(terms)
+    if reason is not None:
+        raise InputError(
+            f"the default policy of devices refuses this collection: {reason}; where their app's policy allows it: "
+            "accept_custom_policy"
+        )
 
 
 def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:

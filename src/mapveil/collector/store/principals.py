@@ -7,6 +7,7 @@ characters for an operator, ``mve_`` and 43 for enrolling devices.
 import hashlib
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar, get_args
@@ -16,8 +17,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.sql.schema import Table
 
-from mapveil.collector.clock import time_text
-from mapveil.collector.refusals import Forbidden, Invalid, NotFound, Refusal, Unauthorized
+from mapveil.collector.clock import read_time, time_text
+from mapveil.collector.refusals import Forbidden, Invalid, NotFound, Refusal, TooMany, Unauthorized
 from mapveil.collector.store.audit_log import record
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import ADMITTED, MOST_NUMBER, devices, enrolments, operators
@@ -111,10 +112,18 @@ class BarredDevice:
 
 
 class Accounts:
-    """The operators, enrolment tokens and devices of a store. Every method may be called from any thread."""
+    """The operators, enrolment tokens and devices of a store. Every method may be called from any thread.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    Parameters
+    ----------
+    store : Store
+        Of the collector.
+    pace : sequence of (int, int)
+        Maximum devices that one enrolment token lets in within so many seconds; a maximum of 0 sets no limit.
+    """
+
+    def __init__(self, store: Store, pace: Sequence[tuple[int, int]] = ()) -> None:
+        self._store, self._pace = store, [each for each in pace if each[0]]
 
     def create_operator(self, name: str, role: str, lifetime: timedelta, actor: str) -> NewOperator:
         """Make an operator.
@@ -227,18 +236,34 @@ class Accounts:
         used = connection.execute(_USE, {"digest": digest, "now": now}).scalar_one_or_none()
         if used is None:
             return Unauthorized("the enrolment token is unknown, expired, revoked or used up")
+        back = update(enrolments).where(enrolments.c.id == used)
+        back = back.values(uses_left=enrolments.c.uses_left + 1)
+        if refusal := self._too_fast(connection, used):
+            connection.execute(back)
+            return refusal
         row = {"public_key": public_key, "enrolment": used, "enrolled_at": now}
         device = connection.execute(_ENROL[connection.dialect.name], row).scalar_one_or_none()
         if device is not None:
             record(connection, f"device {device}", "device.enrol", enrolment=used)
             return int(device)
         # Another process was first with the same key: the use is given back.
-        back = update(enrolments).where(enrolments.c.id == used)
-        connection.execute(back.values(uses_left=enrolments.c.uses_left + 1))
+        connection.execute(back)
         known = _device_of_key(connection, public_key)
         if known is None:
             raise RuntimeError("a device that could not be inserted is not there")
         return known
+
+    def _too_fast(self, connection: Connection, enrolment: int) -> TooMany | None:
+        """The refusal of a token that let in as many devices lately as it may: whoever has it may not be a person."""
+        now = self._store.clock.now()
+        for most, seconds in self._pace:
+            since = {"enrolment": enrolment, "since": time_text(now - timedelta(seconds=seconds))}
+            first, count = connection.execute(_LATELY, since).one()
+            if count >= most:
+                wait = seconds - (now - read_time(first)).total_seconds()
+                what = f"the enrolment token lets in at most {most} devices in {seconds} s"
+                return TooMany(what, max(wait, 1.0))
+        return None
 
     async def certify(self, authority: EnrolmentAuthority, device: int, days: int) -> Certificate:
         """Certify an enrolled device's key; the audit log says so.
@@ -349,6 +374,9 @@ _USE: Final = (
     )
     .values(uses_left=enrolments.c.uses_left - 1)
     .returning(enrolments.c.id)
+)
+_LATELY: Final = select(func.min(devices.c.enrolled_at), func.count()).where(
+    devices.c.enrolment == bindparam("enrolment"), devices.c.enrolled_at > bindparam("since")
 )
 _ENROL: Final = {
     "sqlite": sqlite.insert(devices).on_conflict_do_nothing().returning(devices.c.id),

@@ -95,6 +95,7 @@ devices: Final = Table(
     Column("enrolment", Integer, ForeignKey("enrolments.id"), nullable=False),
     Column("enrolled_at", _TIME, nullable=False),
     Column("revoked_at", _TIME),
+    Index(None, "enrolment", "enrolled_at"),
     Column("quarantined_at", _TIME),  # until it is released
 )
 

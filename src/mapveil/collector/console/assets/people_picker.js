@@ -21,6 +21,12 @@ export function peoplePicker() {
     { class: "field" },
     choice(active, "Protection against a malicious server"),
   );
+  const custom = el("input", { id: "custom-policy", type: "checkbox" });
+  const customField = el(
+    "div",
+    { class: "field" },
+    choice(custom, "Our app's policy allows it, whatever the default policy of devices says"),
+  );
   let byHand = false;
   minimum.addEventListener("input", () => {
     byHand = true;
@@ -35,15 +41,18 @@ export function peoplePicker() {
       ),
       el("div", { class: "two" }, field("Minutes to wait for devices", wait), phaseField),
       activeField,
+      customField,
     ],
     renew(trust) {
       phaseField.hidden = activeField.hidden = trust !== "distributed";
+      customField.hidden = trust === "random-features";
       if (!byHand) minimum.value = Math.max(3, Math.ceil(Number(devices.value) / 2));
       minimum.max = devices.value;
     },
     value: (trust) => ({
       devices: Number(devices.value),
       minimum: Number(minimum.value),
+      ...(custom.checked ? { accept_custom_policy: true } : {}),
       join_seconds: Math.max(1, Math.round(60 * Number(wait.value))),
       ...(trust === "distributed" ? { active: active.checked, phase_seconds: Number(phase.value) } : {}),
     }),
