@@ -34,16 +34,20 @@ def play(scene: Scene, dropout: float, phase: str, *, back: bool = False):
     return found, scene.memories(), collection
 
 
-@pytest.mark.parametrize("phase", ["shares", "inputs"])
-def test_more_than_were_promised_end_a_collection_that_costs_nothing(scene: Scene, phase: str) -> None:
-    found, memories, collection = play(scene, 0.1, phase)
+def test_more_than_were_promised_end_a_collection_whose_vectors_were_sent(scene: Scene) -> None:
+    found, memories, collection = play(scene, 0.1, "inputs")
     assert (found.state, found.rounds, found.spent) == ("aborted", 0, 0)
     assert found.reason is not None
-    spent = {memory.account.spent_on(collection) for memory in memories.values()}
-    if phase == "shares":
-        assert spent == {0}  # no vector left anybody
     # The others know that it is over; those that were killed would hear it when they ask.
     assert sum(memory.parts[collection].running for memory in memories.values()) == len(KILLED)
+
+
+def test_more_than_were_promised_in_shares_let_the_round_run_again_with_the_others(scene: Scene) -> None:
+    found, memories, collection = play(scene, 0.1, "shares")
+    assert (found.state, found.included, found.spent) == ("done", (14,), 4000)
+    assert found.actions["round.restart"] == 1
+    spent = [memory.account.spent_on(collection) for memory in memories.values()]
+    assert sorted(spent) == [Fraction(0)] * 6 + [Fraction(4000)] * 14
 
 
 @pytest.mark.parametrize("phase", ["shares", "inputs"])
