@@ -54,8 +54,7 @@ def keep(charges: Charges, purpose: str, kind: type, draw: Callable[[], Any]) ->
 
 kept = timed(Charges.keep)
 setattr(Charges, "keep", keep)  # noqa: B010  mypy knows that a class's methods stay as they are
-setattr(Charges, "reference", property(timed(vars(Charges)["reference"].fget)))  # noqa: B010
-for holder, names in ((mv.Account, ["charges"]), (Charges, ["check", "spend", "__exit__"])):
+for holder, names in ((mv.Account, ["charges"]), (Charges, ["check", "spend", "entered", "__exit__"])):
     for name in names:
         setattr(holder, name, timed(getattr(holder, name)))
 

@@ -234,8 +234,9 @@ def test_a_round_that_was_annulled_is_not_handed_out(ledger: mv.Ledger) -> None:
     assert [entry.status for entry in ledger.entries()] == ["spent", "annulled"]
     resumed = charges.Charges(ledger, ledger.recognise(COUNTS))
     resumed._spends = [first, second]
-    assert resumed.reference is not None
-    assert resumed.reference.before == 0
+    entered = resumed.entered(mv.mechanisms.LaplaceHistogram(epsilon=1).guarantee())
+    assert entered.account is not None
+    assert entered.account.before == 0
 
 
 def test_a_listing_deletes_no_answer(ledger: mv.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

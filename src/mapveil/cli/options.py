@@ -279,7 +279,7 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
         click.option(
             "--other-people",
             metavar="REASON",
-            help="State that these people are others than those of accounts with the same ids. Needs a new --dataset.",
+            help="State that these people are others than those of accounts with the same ids. Needs --dataset.",
         ),
         click.option(
             "--resume",

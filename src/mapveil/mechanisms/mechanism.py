@@ -85,9 +85,7 @@ def held_for(source: Any, cells: Tiling | str, account: Account | None) -> Itera
 
 def charged_to(made: Charged, charges: Charges) -> Charged:
     """The map, with its charges and what they assume in the guarantee."""
-    assumptions = (*made.guarantee.assumptions, *charges.assumptions)
-    guarantee = replace(made.guarantee, account=charges.reference, assumptions=assumptions)
-    changed: Charged = replace(cast("Any", made), guarantee=guarantee)
+    changed: Charged = replace(cast("Any", made), guarantee=charges.entered(made.guarantee))
     return changed
 
 

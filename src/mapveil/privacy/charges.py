@@ -7,12 +7,14 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
 from typing import Any, TypeVar
 
 from mapveil.privacy.answers import Answers, answers_files, delete_answers
-from mapveil.privacy.claim import AccountReference, Assumes, Assumption, Share
+from mapveil.privacy.claim import AccountReference, Assumes, Share
+from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import SpendId
 from mapveil_client.epsilon import plain
@@ -110,25 +112,19 @@ class Charges:
         """The kept reply to the next query, or a new one; see :meth:`Answers.keep`."""
         return draw() if self._ledger is None else self._kept().keep(purpose, kind, draw)
 
-    @property
-    def reference(self) -> AccountReference | None:
-        """The ledger's entries, by their random names, with the budget as it stands; None before any charge.
+    def entered(self, guarantee: Guarantee) -> Guarantee:
+        """The guarantee with the ledger's entries, by their random names, the budget as it stands, and what it assumes.
 
         A dataset's id would tell whether two releases are of one table, which no noise covers.
         """
         if self._ledger is None or not self._spends:
-            return None
+            return guarantee
         balance = self._ledger.account(self._dataset)
         own = _charged(self._ledger, self._spends[0])
-        return AccountReference(
-            tuple(self._spends), balance.name, balance.spent - own, balance.spent, balance.budget
-        )
-
-    @property
-    def assumptions(self) -> tuple[Assumption, ...]:
-        """The assumption that people with the ids of others are others, where that was stated."""
-        stated = self._ledger is not None and self._ledger.account(self._dataset).other_people
-        return (Assumes.OTHER_PEOPLE(),) if stated else ()
+        before = balance.spent - own
+        reference = AccountReference(tuple(self._spends), balance.name, before, balance.spent, balance.budget)
+        others = (Assumes.OTHER_PEOPLE(),) if balance.other_people else ()
+        return replace(guarantee, account=reference, assumptions=(*guarantee.assumptions, *others))
 
     def answered(self, error: BaseException) -> None:
         """Note that an error is what the charge bought: it follows from the replies, and would come again."""

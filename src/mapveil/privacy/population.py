@@ -155,14 +155,15 @@ def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
         groups.append("TRUE AS kept" if every else "COALESCE(bool_or(counts), FALSE) AS kept")
         if data.copy_of is not None and not data.checked:  # in the same pass
             rows.append(f"({' AND '.join(data.usable(data.expressions).values())}) AS usable")
-            groups.append("COUNT(*) FILTER (usable IS NOT TRUE) AS bad, COUNT(*) AS rows")
+            groups.append("COUNT(*) FILTER (usable IS NOT TRUE) AS bad")
+        relation = data.table.relation(opened)
         opened.execute(
             f"CREATE TEMP TABLE ids AS SELECT {', '.join(groups)} FROM "
-            f"(SELECT {', '.join(rows)} FROM {data.table.relation(opened)}) AS rows GROUP BY id"
+            f"(SELECT {', '.join(rows)} FROM {relation}) AS rows GROUP BY id"
         )
         if "bad" in groups[-1]:
-            found = opened.execute("SELECT COALESCE(SUM(bad), 0), COALESCE(SUM(rows), 0) FROM ids").fetchall()
-            data.treat(*map(int, found[0]))
+            number = f"SELECT COALESCE(SUM(bad), 0), (SELECT COUNT(*) FROM {relation}) FROM ids"
+            data.treat(*map(int, opened.execute(number).fetchall()[0]))
         kind = str(opened.execute("DESCRIBE ids").fetchall()[0][1])
         keys = [hmac.digest(key, what, "sha256")[:16] for what in (b"people", b"numbers")]
         opened.create_function(
