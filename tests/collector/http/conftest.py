@@ -140,10 +140,10 @@ def api_with(sqlite_store: Store, clock: Any) -> Iterator[Callable[..., Api]]:
     """Start a service with settings of the test's own."""
     with contextlib.ExitStack() as stack:
 
-        def start(store: Store | None = None, **limits: Any) -> Api:
+        def start(store: Store | None = None, authority: Any = AUTHORITY, **limits: Any) -> Api:
             kept = sqlite_store if store is None else store
             settings = Settings(**{**UNLIMITED, **limits})
-            accounts, engine = Accounts(kept), Engine(kept, clock, authority=AUTHORITY)
+            accounts, engine = Accounts(kept), Engine(kept, clock, authority=authority)
             app = create_app(engine, kept, settings, conduct=False)
             address = stack.enter_context(serving(app, settings))
             client = stack.enter_context(httpx.Client(base_url=address, timeout=300))

@@ -1,0 +1,168 @@
+"""The collector's own enrolment authority, and one apart: certificates, renewals, and what the guarantee says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import insert
+
+from mapveil.collector.refusals import Invalid
+from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.schema import operators
+from mapveil.privacy.claim import Adversary, Assumes
+from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.connection import Connection
+from mapveil_client.device_client import DeviceClient
+from mapveil_client.device_locations import Whereabouts
+from mapveil_client.errors import InputError
+from mapveil_client.memory import DeviceMemory
+from mapveil_client.policy import DevicePolicy
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.certificate import Authority, Certificate, Credentials
+from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.keys import Identity
+from tests.authority import AUTHORITY, NAMED, certificate_of
+
+from ..engine.conftest import ACTOR, Crowd, spec_of
+
+SPEC = {"trust": "distributed", "devices": 60, "minimum": 30, "epsilon": "1"}
+ROUTE = "/v1/devices/me/certificate"
+ABOUT_ROSTER = {Assumes.ROSTER_TRUSTED, Assumes.AUTHORITY_APART, Assumes.AUTHORITY_OF_OPERATOR}
+
+
+def client_of(api: Any, connection: Connection, policy: DevicePolicy) -> DeviceClient:
+    memory = DeviceMemory.open(rng=Randomness(1))
+    place = Whereabouts(np.array([-73.97]), np.array([40.77]))
+    return DeviceClient(connection, memory, policy, place, now=lambda: api.clock.now().timestamp())
+
+
+def run(api: Any, act: Any, policy: DevicePolicy | None = None) -> DeviceClient:
+    async def play() -> DeviceClient:
+        async with Connection(api.address) as connection:
+            client = client_of(api, connection, policy or DevicePolicy(authority=NAMED))
+            await client.enrol(api.enrolment())
+            await act(client)
+            return client
+
+    return asyncio.run(play())
+
+
+def test_a_device_is_certified_once_and_again_when_a_third_of_the_time_is_left(api: Any) -> None:
+    found: list[Certificate] = []
+
+    async def act(client: DeviceClient) -> None:
+        for days in (0, 5, 10, 6):
+            api.clock.advance(days * 86_400)
+            await client.renew()
+            assert client.memory.certificate is not None
+            found.append(client.memory.certificate)
+
+    client = run(api, act)
+    serials = [each.serial for each in found]
+    assert serials[0] == serials[1] == serials[2] != serials[3]
+    assert all(each.key == client.memory.identity.public for each in found)
+    lines = [line.detail for line in api.engine.audit(0, 1000) if line.action == "device.certify"]
+    assert [line["serial"] for line in lines] == [str(serials[0]), str(serials[3])]
+
+
+def test_a_certificate_that_the_policys_authority_did_not_sign_is_not_kept(api: Any) -> None:
+    other = Authority("tests", Identity(bytes([3] * 32)).public)
+
+    async def act(client: DeviceClient) -> None:
+        await client.renew()
+        collection = api.opened(**SPEC)
+        assert not await client.consider(collection)
+        assert "must be tests:" in client.memory.refused[collection]
+
+    client = run(api, act, DevicePolicy(authority=other))
+    assert client.memory.certificate is None
+    assert any("gave no certificate" in line.text for line in client.memory.log.lines)
+
+
+def test_only_an_enrolled_device_is_certified_and_only_for_its_own_key(api: Any) -> None:
+    phone, other = api.phones(2)
+    made = Certificate.decode(phone.ask("GET", ROUTE).content)
+    assert made.key == phone.identity.public
+    assert made.fault(NAMED, phone.identity.public, api.clock.now().timestamp()) is None
+    assert api.client.get(ROUTE).status_code == 401
+    assert phone.ask("GET", ROUTE, signed={"device": other.number}).status_code == 401
+    assert api.ask("DELETE", f"/v1/devices/{phone.number}").status_code == 204
+    assert phone.ask("GET", ROUTE).status_code == 401
+
+
+def test_a_collector_beside_an_authority_apart_certifies_nobody(api_with: Any) -> None:
+    api = api_with(authority=NAMED)
+    assert api.phones(1)[0].ask("GET", ROUTE).status_code == 404
+
+    async def act(client: DeviceClient) -> None:
+        collection = api.opened(**SPEC)
+        assert not await client.consider(collection)
+        assert "has no certificate" in client.memory.refused[collection]
+        client.memory.certificate = certificate_of(client.memory.identity)  # as that authority gives it
+        again = api.opened(**SPEC)
+        assert await client.consider(again)
+
+    run(api, act)
+
+
+@pytest.mark.parametrize(
+    ("authority", "active", "assumed"),
+    [
+        (AUTHORITY, True, Assumes.AUTHORITY_OF_OPERATOR),
+        (NAMED, True, Assumes.AUTHORITY_APART),
+        (NAMED, False, Assumes.ROSTER_TRUSTED),
+        (None, False, Assumes.ROSTER_TRUSTED),
+    ],
+)
+def test_the_guarantee_says_who_vouches_for_the_devices(
+    sqlite_store: Any, clock: Any, authority: Any, active: bool, assumed: Assumes
+) -> None:
+    engine = Engine(sqlite_store, clock, authority=authority)
+    spec = {
+        **SPEC,
+        "title": "t",
+        "region": [-74.03, 40.69, -73.90, 40.83],
+        "tiling": "quadtree:3",
+        "active": active,
+        "accept_custom_policy": not active,
+    }
+    with sqlite_store.write() as connection:
+        made = {"name": "o", "role": "admin", "token_hash": bytes(32), "created_at": "t", "expires_at": "t"}
+        connection.execute(insert(operators).values(id=1, **made))
+    record = engine.create(spec, "operator 1")["guarantee"]
+    kinds = {each["kind"] for each in record["assumptions"]}
+    assert kinds & ABOUT_ROSTER == {assumed}
+    assert record["adversary"] == (Adversary.MALICIOUS_SERVER if active else Adversary.HONEST_SERVER)
+
+
+def test_without_an_authority_no_active_sum_is_drafted(sqlite_store: Any, clock: Any) -> None:
+    spec = {**SPEC, "title": "t", "region": [-74.03, 40.69, -73.90, 40.83], "tiling": "quadtree:3"}
+    with pytest.raises(InputError, match="needs an enrolment authority"):
+        Engine(sqlite_store, clock).create(spec, "operator 1")
+
+
+def test_keys_with_an_expired_certificate_are_refused_before_they_count(
+    sqlite_store: Any, clock: Any
+) -> None:
+    """Else one device would make all its neighbours refuse the roster."""
+    engine, crowd = Engine(sqlite_store, clock, Randomness(7), authority=AUTHORITY), Crowd(sqlite_store, 24)
+    collection = engine.create(spec_of("distributed", options={"shard_size": 12, "corrupt": 0}), ACTOR)["id"]
+    engine.open(collection, ACTOR)
+    asyncio.run(crowd.join(engine, collection))
+    engine.tick()
+    announced = RoundAnnouncement.decode(engine.devices.announcement(collection, 1))
+    assigned = engine.devices.assignment(collection, 1, 1)
+    identity, parameters = crowd.identities[0], announced.parameters(assigned.shard)
+    vector, now = np.zeros(announced.length, dtype=np.int64), int(clock.now().timestamp())
+    for expires, taken in ((now, False), (now + 60, True)):
+        own = Credentials(identity, certificate_of(identity, expires=expires), NAMED)
+        body = Client(parameters, assigned.client, vector, Randomness(1), credentials=own).advertise()
+        sent = engine.devices.message(collection, 1, "keys", 1, body)
+        if taken:
+            asyncio.run(sent)
+        else:
+            with pytest.raises(Invalid, match="must be valid at"):
+                asyncio.run(sent)
