@@ -276,6 +276,7 @@ def refused(vectors: dict[str, dict]) -> list[dict]:
 
     M, plain, lost, active = Message, "semi_honest", "dropouts", "active"
     first = sent(plain, "from", 1, M.ADVERTISE)
+    foreign_receipt = decode(sent(active, "from", 1, M.MASKED_INPUT))[6]
     foreign_keys, foreign_consent = (decode(sent(active, "from", 1, m))[4] for m in (M.ADVERTISE, M.CONSENT))
     near_3 = next(i for i in vectors[lost]["included"] if 3 in vectors[lost]["neighbours"][i])
     share, abort = SHARE_BYTES, {"fault": "Abort"}
@@ -319,6 +320,9 @@ def refused(vectors: dict[str, dict]) -> list[dict]:
         case("a box of nobody", lost, "to", near_3, M.INBOX, claim(4, b"\x0f", BOX_BYTES), "advertised no keys"),
         case("without this one", plain, "to", 0, M.SURVIVORS, put(4, b"\x1e"), "not in"),
         case("below the minimum", plain, "to", 0, M.SURVIVORS, put(4, b"\x03"), "3 are promised", **abort),
+        case("another's receipt", active, "from", 0, M.MASKED_INPUT, put(6, foreign_receipt), "does not sign the"),
+        case("a forged receipt", active, "to", 0, M.SURVIVORS, turn(5, lambda x: flip(x, 64)), "did not sign"),
+        case("a receipt for others", active, "to", 0, M.SURVIVORS, turn(5, lambda x: flip(x, 0)), "did not sign"),
         case("a silent survivor", lost, "to", near_3, M.SURVIVORS, put(4, b"\x7f"), "sent no shares"),
         case("too few consents", active, "to", 0, M.CONFIRMATIONS, keep(4, 1, 64), "not in the sum|agreed", **abort),
         case("others' signatures", active, "to", 0, M.CONFIRMATIONS,

@@ -81,8 +81,8 @@ def test_boxes_that_nobody_opens_name_their_author(local_round, parameters):
 
 def test_an_altered_commitment_costs_nothing_where_the_shares_agree(local_round, parameters):
     made = local_round(parameters, VECTORS, stays=STAYS).until(ServerState.INPUTS)
-    *_, commitment, vector = decode_values(made.pending[LIAR])
+    *_, commitment, vector, receipt = decode_values(made.pending[LIAR])
     flipped = bytes([commitment[0] ^ 1]) + commitment[1:]
-    made.pending[LIAR] = encode(parameters, Message.MASKED_INPUT, LIAR, flipped, vector)
+    made.pending[LIAR] = encode(parameters, Message.MASKED_INPUT, LIAR, flipped, vector, receipt)
     assert made.run().tolist() == made.true_sum().tolist()
     assert [fault[:2] for fault in made.server.faults] == [(LIAR, "commitment")]

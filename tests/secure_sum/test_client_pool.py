@@ -98,7 +98,7 @@ def test_a_pool_that_is_forgotten_ends_its_processes():
 
 def test_a_client_that_leaves_the_round_answers_nothing():
     clients = ShardClients()
-    clients.open(PARAMETERS, 1)
+    clients.open(PARAMETERS, 1, bytes(32))
     ((client, _),) = clients.advertise(4, SparseVectors(1, 2, NOTHING, NOTHING, NOTHING), [4])
     assert client == 4
     from mapveil_client.secure_sum import messages

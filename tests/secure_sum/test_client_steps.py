@@ -223,7 +223,7 @@ def asked_about(local_round, p, stays=None):
 def survivors(p, *members: int) -> bytes:
     included = np.zeros(p.clients, dtype=np.bool_)
     included[list(members)] = True
-    return encode(p, Message.SURVIVORS, 0, write_set(included))
+    return encode(p, Message.SURVIVORS, 0, write_set(included), b"")
 
 
 def test_it_answers_once_with_one_share_per_neighbour(local_round, make_parameters):
@@ -274,7 +274,7 @@ def test_a_survivor_that_sent_no_shares_is_a_lie(local_round, make_parameters):
     p = make_parameters(threshold=3)
     made = asked_about(local_round, p, stays=[9, 9, 1, 9, 9, 9])
     refuses(made.clients[0], survivors(p, 0, 1, 2, 3, 4, 5), "sent no shares")
-    refuses(made.clients[0], survivors(p, 0, 1, 3)[:-1] + b"\xff", "members past 5")
+    refuses(made.clients[0], survivors(p, 0, 1, 3)[:-2] + b"\xff\x40", "members past 5")
 
 
 # The consistency check --------------------------------------------------------------------------
@@ -314,7 +314,11 @@ def test_two_stories_get_no_answer(local_round, active):
     short = np.array([1, 1, 1, 1, 1, 0], dtype=np.bool_)
     consents = {}
     for i in range(5):
-        data = made.outbox[i] if i < 2 else encode(active, Message.SURVIVORS, i, write_set(short))
+        data = (
+            made.outbox[i]
+            if i < 2
+            else with_fields(active, made.outbox[i], write_set(short), fields(made.outbox[i])[1])
+        )
         consents[i] = fields(made.clients[i].receive(data))[0]
     neighbours = made.server._ring.neighbours
     for i in range(5):
@@ -330,6 +334,36 @@ def test_two_stories_get_no_answer(local_round, active):
         same = b"".join(consents[int(j)] for j in neighbours[i][honest])
         with pytest.raises(Abort, match="agreed to the sum"):
             client.receive(encode(active, Message.CONFIRMATIONS, i, write_set(honest), same))
+
+
+def test_a_neighbour_that_was_told_of_no_shares_gets_no_help(local_round, active):
+    """The server keeps client 0's shares from a neighbour: only client 0 adds the mask between them."""
+    made = local_round(active, VECTORS).until(ServerState.SHARES)
+    made.deliver()
+    made.close()
+    peer = int(made.server._ring.neighbours[0, 2])
+    senders, boxes = fields(made.outbox[peer])
+    slot = made.server._ring.neighbours[peer].tolist().index(0)
+    told = read_set(senders, 5)
+    told[slot] = False
+    kept = boxes[: slot * BOX_BYTES] + boxes[(slot + 1) * BOX_BYTES :]
+    made.outbox[peer] = with_fields(active, made.outbox[peer], write_set(told), kept)
+    made.answer()
+    with pytest.raises(PeerFault, match="does not sign the clients whose shares"):
+        made.server.receive(peer, made.pending[peer])
+    receipt = fields(made.pending.pop(peer))[2]
+    made.deliver()
+    everyone = np.ones(6, dtype=np.bool_)
+    made.server._arrived = everyone  # a malicious server goes on
+    made.close()
+    included, receipts = fields(made.outbox[0])
+    assert read_set(included, 6).all()
+    unit = 65
+    forged = receipts[: 2 * unit] + write_set(told) + receipt + receipts[3 * unit :]
+    refuses(made.clients[0], made.outbox[0], f"receipt that client {peer} did not sign")
+    lie = with_fields(active, made.outbox[0], included, forged)
+    refuses(made.clients[0], lie, f"client {peer} was told that this client sent it no shares")
+    refuses(made.clients[0], with_fields(active, lie, included, receipts[:-1]), "receipts of 324 bytes")
 
 
 def test_a_signature_of_one_who_is_not_in_the_sum_does_not_count(local_round, active):

@@ -49,6 +49,7 @@ def test_the_numbers_of_the_purposes_are_for_ever():
         "SURVIVOR_SET": 8,
         "ROSTER": 9,
         "LISTED": 10,
+        "RECEIPT": 11,
     }
 
 

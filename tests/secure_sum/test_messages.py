@@ -45,7 +45,7 @@ def test_the_largest_message_fits_exactly(make_parameters, message):
 
 @pytest.mark.parametrize("message", list(Message))
 def test_a_field_of_any_other_size_is_refused(make_parameters, message):
-    p = make_parameters()
+    p = make_parameters(signed=True, active=True)
     for i, field in enumerate(LAYOUTS[message]):
         full = fullest(p, message)
         for size in (len(full[i]) - 1, 0 if field.exact else 1):

@@ -111,12 +111,12 @@ def test_boxes_inputs_and_answers_must_fit(local_round, make_parameters):
     ):
         refuses(made.server, 0, with_fields(p, made.pending[0], other), "boxes of .* 84 bytes each")
     made.until(ServerState.INPUTS)
-    commitment, vector = fields(made.pending[0])
+    commitment, vector, _ = fields(made.pending[0])
     assert len(vector) == 6
     refuses(
         made.server,
         0,
-        with_fields(p, made.pending[0], commitment, vector[:-1] + b"\xff"),
+        with_fields(p, made.pending[0], commitment, vector[:-1] + b"\xff", b""),
         "bits that are not zero",
     )
     made.until(ServerState.ANSWERS)

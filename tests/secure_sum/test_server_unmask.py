@@ -97,7 +97,7 @@ def test_a_commitment_to_another_seed_stands_only_against_spare_shares(
     p = make_parameters(threshold=threshold)
     made = local_round(p, VECTORS).until(ServerState.INPUTS)
     vector = decode_values(made.pending[2])[5]
-    made.pending[2] = encode(p, Message.MASKED_INPUT, 2, bytes(32), vector)
+    made.pending[2] = encode(p, Message.MASKED_INPUT, 2, bytes(32), vector, b"")
     if threshold == 5:
         with pytest.raises(Abort, match="client 2 do not give back"):
             made.run()

@@ -10,16 +10,16 @@ deviations are those of :mod:`mapveil_client.secure_sum.client`.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from operator import setitem
-from typing import TYPE_CHECKING
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.secure_sum.message_checks import ByteArray, check_answer, check_keys, check_signature
 from mapveil.secure_sum.server_unmask import Collected, Fault, recover, unmask
 from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum import messages
@@ -28,15 +28,13 @@ from mapveil_client.secure_sum.graph import Ring, make_ring
 from mapveil_client.secure_sum.keys import (
     Enrolled,
     draw_graph_seed,
-    key_statement,
     list_clients,
-    signed_by,
+    receipt_statement,
     survivor_statement,
 )
-from mapveil_client.secure_sum.masks import agree, word_type
+from mapveil_client.secure_sum.masks import word_type
 from mapveil_client.secure_sum.messages import write_set
 from mapveil_client.secure_sum.round_parameters import RoundParameters
-from mapveil_client.secure_sum.shamir import PRIME
 from mapveil_client.secure_sum.states import (
     Abort,
     Message,
@@ -49,10 +47,8 @@ from mapveil_client.secure_sum.states import (
 )
 from mapveil_client.secure_sum.vectors import unpack
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-ByteArray = npt.NDArray[np.uint8]
+_WRONG_RECEIPT: Final = "a receipt that does not sign the clients whose shares it was given"
+_WRONG_CONSENT: Final = "a consent that does not sign the survivors"
 
 
 class Outbox(Mapping[int, bytes]):
@@ -118,6 +114,7 @@ class Server:
         self._present = self._sharing = self._included = np.zeros(n, dtype=np.bool_)
         self._keys = np.zeros((n, messages.roster_entry_bytes(parameters)), dtype=np.uint8)
         self._boxes = np.zeros((0, k, messages.BOX_BYTES), dtype=np.uint8)
+        self._receipts = np.zeros((n, messages.SIGNATURE_BYTES), dtype=np.uint8)
         self._commitments = np.zeros((n, messages.HASH_BYTES), dtype=np.uint8)
         self._sum = np.zeros(parameters.length, dtype=word_type(parameters.bits))
         self._signatures = np.zeros((0, messages.SIGNATURE_BYTES), dtype=np.uint8)
@@ -185,7 +182,7 @@ class Server:
     ) -> Callable[[], None]:
         p = self.parameters
         if message is Message.ADVERTISE:
-            keys = _check_keys(p, client, fields[0], self._enrolled)
+            keys = check_keys(p, client, fields[0], self._enrolled)
             if p.active and np.any(np.all(self._keys[:, messages.PRINT] == keys[messages.PRINT], axis=1)):
                 raise PeerFault("an identity that another client advertised; expected one client per device")
             if p.signed and self._authority is not None:
@@ -199,17 +196,21 @@ class Server:
             return partial(setitem, self._boxes, client, boxes)
         if message is Message.MASKED_INPUT:
             vector = unpack(fields[1], p.length, p.bits).astype(word_type(p.bits))
+            if p.active:
+                statement = receipt_statement(p, self._ring.seed, client, write_set(self._sharing[slots]))
+                check_signature(self._keys[client], fields[2], statement, _WRONG_RECEIPT)
 
             def add() -> None:
                 self._commitments[client] = np.frombuffer(fields[0], dtype=np.uint8)
+                self._receipts[client, : len(fields[2])] = np.frombuffer(fields[2], dtype=np.uint8)
                 self._sum += vector
 
             return add
         if message is Message.CONSENT:
             statement = survivor_statement(p, self._ring.seed, self._included)
-            signature = _check_consent(self._keys[client], fields[0], statement)
+            signature = check_signature(self._keys[client], fields[0], statement, _WRONG_CONSENT)
             return partial(setitem, self._signatures, client, signature)
-        given, shares = _check_answer(fields[0], fields[1], self._sharing[slots])
+        given, shares = check_answer(fields[0], fields[1], self._sharing[slots])
 
         def keep() -> None:
             self._given[client], self._shares[client] = given, shares
@@ -264,8 +265,7 @@ class Server:
             self._signatures = np.zeros((n, messages.SIGNATURE_BYTES), dtype=np.uint8)
             self._given = np.zeros(self._ring.neighbours.shape, dtype=np.bool_)
             self._shares = np.zeros((*self._ring.neighbours.shape, messages.SHARE_BYTES), dtype=np.uint8)
-            members = write_set(self._included)
-            return Outbox(self._included, lambda client: self._write(Message.SURVIVORS, client, members))
+            return Outbox(self._included, self._survivors)
         if state is ServerState.CONSENTS:
             agreed = self._arrived & (self._left() >= self.parameters.threshold)
             return Outbox(agreed, self._confirmations(self._arrived))
@@ -320,6 +320,14 @@ class Server:
 
         return write
 
+    def _survivors(self, client: int) -> bytes:
+        around = self._ring.neighbours[client]
+        receipts = b"".join(
+            write_set(self._sharing[self._ring.neighbours[peer]]) + self._receipts[peer].tobytes()
+            for peer in (around if self.parameters.active else ())
+        )
+        return self._write(Message.SURVIVORS, client, write_set(self._included), receipts)
+
     def _confirmations(self, signed: BoolArray) -> Callable[[int], bytes]:
         def write(client: int) -> bytes:
             slots = self._ring.neighbours[client]
@@ -340,51 +348,11 @@ class Server:
         made = hashlib.sha256(self.parameters.digest + self._graph_seed + bytes([self._state.value]))
         for array in (
             *(self._asked, self._arrived, self._present, self._sharing, self._included, self._keys),
-            *(self._boxes, self._commitments, self._sum, self._signatures, self._given, self._shares),
+            *(self._boxes, self._commitments, self._receipts, self._sum, self._signatures),
+            *(self._given, self._shares),
         ):
             made.update(np.ascontiguousarray(array).data)
         return made.digest()
 
     def __repr__(self) -> str:
         return f"Server({self.parameters.clients} clients, {self._state.name})"
-
-
-@functools.cache
-def _probe() -> X25519PrivateKey:
-    """Any private key: with a public key of small order every one of them agrees on zero."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    return X25519PrivateKey.from_private_bytes(bytes(range(32)))
-
-
-def _check_keys(
-    parameters: RoundParameters, client: int, keys: bytes, enrolled: Enrolled | None
-) -> ByteArray:
-    """Refuse a key of small order, a wrong signature, or an identity that is not enrolled."""
-    for part in (messages.MASK_KEY, messages.SEAL_KEY):
-        agree(_probe(), keys[part], b"")
-    if parameters.signed:
-        statement = key_statement(parameters, client, keys[: messages.SEAL_KEY.stop])
-        if not signed_by(keys[messages.IDENTITY], keys[messages.SIGNATURE], statement):
-            raise PeerFault("keys that are not signed by the identity beside them")
-        if enrolled is not None and not enrolled(client, keys[messages.IDENTITY]):
-            raise PeerFault("keys signed by an identity that is not enrolled")
-    return np.frombuffer(keys, dtype=np.uint8)
-
-
-def _check_consent(keys: ByteArray, signature: bytes, statement: bytes) -> ByteArray:
-    """Refuse a signature over anything but the survivors' ``statement``."""
-    if not signed_by(keys[messages.IDENTITY].tobytes(), signature, statement):
-        raise PeerFault("a consent that does not sign the survivors")
-    return np.frombuffer(signature, dtype=np.uint8)
-
-
-def _check_answer(given: bytes, shares: bytes, sharing: BoolArray) -> tuple[BoolArray, ByteArray]:
-    """Refuse shares of clients that shared nothing, and numbers outside the field; shapes (k,), (k, SHARE_BYTES)."""
-    slots = messages.read_set(given, sharing.size)
-    if np.any(slots & ~sharing):
-        raise PeerFault("a share of a client that sent none")
-    rows = messages.rows_by_slot(shares, slots, messages.SHARE_BYTES, "shares")
-    if np.any(rows.view("<u2") >= PRIME):
-        raise PeerFault(f"a share with a number of {PRIME} or above")
-    return slots, rows

@@ -24,6 +24,7 @@ from mapveil_client.secure_sum.keys import (
     list_clients,
     pair_key,
     pair_mask_sign,
+    receipt_statement,
     sealing_key,
     seed_commitment,
     self_mask_seed,
@@ -46,6 +47,7 @@ from mapveil_client.secure_sum.messages import (
     SIGNATURE_BYTES,
     read_roster,
     read_set,
+    receipt_bytes,
     roster_entry_bytes,
     rows_by_slot,
     write_set,
@@ -302,9 +304,13 @@ class ClientSteps:
             readable=write_set(readable),
             shares=shares.tobytes(),
         )
-        return Outcome(kept, (seed_commitment(p, self.client, memory.seed), pack(masked, p.bits)))
+        receipt = b""
+        if p.active:
+            statement = receipt_statement(p, memory.graph_seed, self.client, senders)
+            receipt = self._signer.identity.sign(statement)
+        return Outcome(kept, (seed_commitment(p, self.client, memory.seed), pack(masked, p.bits), receipt))
 
-    def survivors(self, memory: Memory, included: bytes) -> Outcome:
+    def survivors(self, memory: Memory, included: bytes, receipts: bytes) -> Outcome:
         """Judge who is in the sum, then consent to it (active) or answer at once."""
         p = self.parameters
         members = read_set(included, p.clients)
@@ -322,8 +328,22 @@ class ClientSteps:
             raise Abort("the clients in the sum are not connected, so that it would come apart")
         if not p.active:
             return self._answer(memory, neighbours)
+        self._check_receipts(memory, ring.neighbours[self.client].tolist(), neighbours, receipts)
         kept = replace(memory, included=included)
         return Outcome(kept, (self._signer.identity.sign(survivor_statement(p, memory.graph_seed, members)),))
+
+    def _check_receipts(self, memory: Memory, peers: list[int], included: BoolArray, receipts: bytes) -> None:
+        """Refuse a neighbour in the sum that was told that this client sent it no shares: they share no mask."""
+        p, unit = self.parameters, receipt_bytes(self.parameters)
+        for slot in np.flatnonzero(included).tolist():
+            receipt = receipts[slot * unit : (slot + 1) * unit]
+            senders, signature = receipt[:-SIGNATURE_BYTES], receipt[-SIGNATURE_BYTES:]
+            statement = receipt_statement(p, memory.graph_seed, peers[slot], senders)
+            public = memory.identities[slot * KEY_BYTES : (slot + 1) * KEY_BYTES]
+            if not signed_by(public, signature, statement):
+                raise PeerFault(f"the server gave a receipt that client {peers[slot]} did not sign")
+            if not read_set(senders, p.neighbours)[p.neighbours - 1 - slot]:
+                raise PeerFault(f"client {peers[slot]} was told that this client sent it no shares")
 
     def confirm(self, memory: Memory, signers: bytes, signatures: bytes) -> Outcome:
         """Answer once t neighbours have signed the same survivors that this client did."""

@@ -179,6 +179,11 @@ def key_statement(parameters: RoundParameters, client: int, keys: bytes) -> byte
     return _named(parameters, Purpose.KEY_SIGNATURE, _client_bytes(client), keys)
 
 
+def receipt_statement(parameters: RoundParameters, graph_seed: bytes, client: int, senders: bytes) -> bytes:
+    """The statement that a client signs with its masked vector: round, graph, and the slots that sent it shares."""
+    return _named(parameters, Purpose.RECEIPT, graph_seed, _client_bytes(client), senders)
+
+
 def survivor_statement(parameters: RoundParameters, graph_seed: bytes, included: BoolArray) -> bytes:
     """The statement that clients sign before they unmask: round, graph, and the hash of who is in the sum."""
     members = np.packbits(included, bitorder="little").tobytes()

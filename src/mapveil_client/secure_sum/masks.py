@@ -60,6 +60,7 @@ class Purpose(IntEnum):
     SURVIVOR_SET = 8  # hash of the clients that are in the sum
     ROSTER = 9  # hash of the list of all clients: the seed of an active round's graph
     LISTED = 10  # hash of what one client advertised
+    RECEIPT = 11  # a client's signature of the neighbours whose shares it was given
 
 
 def info(purpose: Purpose, round_id: bytes, context: bytes, *parts: bytes) -> bytes:

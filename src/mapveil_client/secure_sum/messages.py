@@ -76,6 +76,11 @@ def _set(name: str, members: Callable[[RoundParameters], int]) -> Field:
     return Field(name, lambda parameters: -(-members(parameters) // 8))
 
 
+def receipt_bytes(parameters: RoundParameters) -> int:
+    """Bytes of one client's receipt as others are given it: slots that sent it shares, signature. 0 if not active."""
+    return (-(-parameters.neighbours // 8) + SIGNATURE_BYTES) * parameters.active
+
+
 LAYOUTS: dict[Message, tuple[Field, ...]] = {
     Message.ADVERTISE: (Field("keys", roster_entry_bytes),),
     Message.ROSTER: (
@@ -91,8 +96,12 @@ LAYOUTS: dict[Message, tuple[Field, ...]] = {
     Message.MASKED_INPUT: (
         Field("commitment", lambda _: HASH_BYTES),
         Field("vector", lambda parameters: packed_size(parameters.length, parameters.bits)),
+        Field("receipt", lambda _: 1, lambda parameters: SIGNATURE_BYTES * parameters.active),
     ),
-    Message.SURVIVORS: (_set("included", lambda parameters: parameters.clients),),
+    Message.SURVIVORS: (
+        _set("included", lambda parameters: parameters.clients),
+        Field("receipts", lambda _: 1, lambda p: receipt_bytes(p) * p.neighbours),
+    ),
     Message.CONSENT: (Field("signature", lambda _: SIGNATURE_BYTES),),
     Message.CONFIRMATIONS: (
         _set("signers", _neighbours),

@@ -46,13 +46,13 @@ def garbage(fields):
 
 
 def nonsense(fields):
-    commitment, vector = fields
-    return commitment, np.random.default_rng(1).bytes(len(vector))
+    commitment, vector, receipt = fields
+    return commitment, np.random.default_rng(1).bytes(len(vector)), receipt
 
 
 def flipped(fields):
-    commitment, vector = fields
-    return bytes([commitment[0] ^ 1]) + commitment[1:], vector
+    commitment, *rest = fields
+    return bytes([commitment[0] ^ 1]) + commitment[1:], *rest
 
 
 def lines(store, action):

@@ -1,0 +1,61 @@
+"""The server's checks of what a client sends: keys, signatures and shares."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil_client.arrays import BoolArray
+from mapveil_client.secure_sum import messages
+from mapveil_client.secure_sum.keys import Enrolled, key_statement, signed_by
+from mapveil_client.secure_sum.masks import agree
+from mapveil_client.secure_sum.round_parameters import RoundParameters
+from mapveil_client.secure_sum.shamir import PRIME
+from mapveil_client.secure_sum.states import PeerFault
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+ByteArray = npt.NDArray[np.uint8]
+
+
+@functools.cache
+def _probe() -> X25519PrivateKey:
+    """Any private key: with a public key of small order every one of them agrees on zero."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(bytes(range(32)))
+
+
+def check_keys(parameters: RoundParameters, client: int, keys: bytes, enrolled: Enrolled | None) -> ByteArray:
+    """Refuse a key of small order, a wrong signature, or an identity that is not enrolled."""
+    for part in (messages.MASK_KEY, messages.SEAL_KEY):
+        agree(_probe(), keys[part], b"")
+    if parameters.signed:
+        statement = key_statement(parameters, client, keys[: messages.SEAL_KEY.stop])
+        if not signed_by(keys[messages.IDENTITY], keys[messages.SIGNATURE], statement):
+            raise PeerFault("keys that are not signed by the identity beside them")
+        if enrolled is not None and not enrolled(client, keys[messages.IDENTITY]):
+            raise PeerFault("keys signed by an identity that is not enrolled")
+    return np.frombuffer(keys, dtype=np.uint8)
+
+
+def check_signature(keys: ByteArray, signature: bytes, statement: bytes, refusal: str) -> ByteArray:
+    """Refuse a signature over anything but ``statement``, by the identity in a client's ``keys``."""
+    if not signed_by(keys[messages.IDENTITY].tobytes(), signature, statement):
+        raise PeerFault(refusal)
+    return np.frombuffer(signature, dtype=np.uint8)
+
+
+def check_answer(given: bytes, shares: bytes, sharing: BoolArray) -> tuple[BoolArray, ByteArray]:
+    """Refuse shares of clients that shared nothing, and numbers outside the field; shapes (k,), (k, SHARE_BYTES)."""
+    slots = messages.read_set(given, sharing.size)
+    if np.any(slots & ~sharing):
+        raise PeerFault("a share of a client that sent none")
+    rows = messages.rows_by_slot(shares, slots, messages.SHARE_BYTES, "shares")
+    if np.any(rows.view("<u2") >= PRIME):
+        raise PeerFault(f"a share with a number of {PRIME} or above")
+    return slots, rows
