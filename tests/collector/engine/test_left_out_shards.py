@@ -182,7 +182,7 @@ def test_a_malformed_input_is_refused_at_the_door_and_costs_its_device_only(
     while engine.collection(id)["progress"]["phase"] != "inputs":
         asyncio.run(crowd.turn(engine, id))
         engine.tick()
-    tampered(crowd, "inputs", lambda fields: (fields[0], fields[1][:-1]))
+    tampered(crowd, "inputs", lambda fields: (fields[0], fields[1][:-1], fields[2]))
     with pytest.raises(Invalid, match="vector of"):
         asyncio.run(crowd.turn(engine, id))
     crowd.gone.add(LIAR)
