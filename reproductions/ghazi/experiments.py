@@ -159,7 +159,7 @@ def run_job(job: Job) -> Outcome:
         )
     )  # fmt: skip
     rows = [
-        Found(kind, job.group, *row)
+        Found(kind, job.group, *row[:-1])  # all but the length of a device's vector: a curator's has none
         for kind, measured in zip(kinds, outcome.rows, strict=False)
         for row in measured
     ]

@@ -30,7 +30,7 @@ from reproductions.wang.sections import Found, Scheme
 
 L1: Final = "L1"
 KL: Final = "KL, nats"
-EMD: Final = "EMD, m"
+EMD: Final = "EMD (city-block), m"
 NOISE: Final = "noise of a site over its mean part"
 UNIFORM: Final = "uniform baseline"
 K: Final = 25

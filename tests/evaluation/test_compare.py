@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 
 from mapveil.evaluation.compare import compare, sigma_in_cells
+from mapveil.evaluation.sampled_people import UserShares
 from mapveil.evaluation.scoring import Scoring
-from mapveil.evaluation.trials import parse_method
+from mapveil.evaluation.trials import UNIFORM, parse_method
 from mapveil.geo.counts import Counts
 from mapveil.geo.grid import Grid
+from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.metrics.emd import emd
+from mapveil.metrics.emd_euclidean import emd_euclidean
 from mapveil.synthetic import city
 from mapveil_client.errors import ParameterError
 
@@ -133,3 +136,52 @@ def test_declared_users_go_to_mechanisms_that_want_them() -> None:
     assert parse_method("multiscale:users=5").mechanism(Fraction(1), 200).parameters()["users"] == 5
     assert parse_method("multiscale").mechanism(Fraction(1)).parameters()["users"] is None
     assert parse_method("distributed/laplace").mechanism(Fraction(1), 200).parameters().get("users") is None
+
+
+def test_euclidean_metres_and_squares_of_2_km() -> None:
+    rng = np.random.default_rng(8)
+    truth, estimate = rng.pareto(1, (2, TILING.size))
+    scoring = Scoring(("emd_m", "emd_euclidean_m", "l1_2km"))
+    found = scoring.against(truth, TILING)(estimate)
+    lattice = TILING.lattice()
+    images = [lattice.to_square(values) for values in (truth, estimate)]
+    cell = (TILING.region.width_m / 16, TILING.region.height_m / 16)
+    assert found["emd_euclidean_m"] == pytest.approx(emd_euclidean(*images, cell=cell), rel=1e-3)
+    assert found["emd_m"] / np.sqrt(2) < found["emd_euclidean_m"] < found["emd_m"]
+    # Cells of 0.85 km: what stays within a square is no error there, what leaves it is.
+    point, near, far = (np.zeros(TILING.size) for _ in range(3))
+    order = lattice.to_square(np.arange(TILING.size))
+    point[order[15, 0]], near[order[14, 0]], far[order[11, 0]] = 1, 1, 1
+    measure = Scoring(("l1_2km",)).against(point, TILING)
+    assert [measure(each)["l1_2km"] for each in (near, far)] == [0.0, 2.0]
+
+
+def test_secure_sums_say_how_long_their_vectors_are_and_a_curator_has_none() -> None:
+    methods = ["laplace", "distributed/laplace"]
+    found = compare(CITY, TILING, methods, [1], 2, users=100, metrics=["density_mse"], of_everybody=True)
+    assert {row.method: row.length for row in found.rows} == {
+        "laplace": 0,
+        "distributed/laplace": TILING.size,
+    }
+    assert found.settings["true map"] == "of all users"
+    assert str(found.settings["counted"]).startswith("people, not visits")
+
+
+def test_the_uniform_baseline_is_measured_once_per_trial_and_epsilon() -> None:
+    found = compare(CITY, TILING, ["laplace"], [1, 2], 2, metrics=["similarity"], uniform=True)
+    values = found.values(UNIFORM, "similarity")
+    assert len(values) == 4
+    assert len(set(values)) == 1
+    assert 0 < values[0] < found.values("laplace", "similarity", 2).mean()
+
+
+def test_a_local_method_is_given_the_cell_that_each_user_visits_most() -> None:
+    where = [TILING.centres(np.array([cell])) for cell in (3, 7, 9)]
+    user = [0, 0, 0, 1, 1]
+    at = [where[0], where[1], where[1], where[2], where[0]]
+    points = Points.from_arrays(user, [float(c.lon[0]) for c in at], [float(c.lat[0]) for c in at])
+    homes = UserShares.from_points(points, TILING).most_visited().values
+    assert np.flatnonzero(homes).tolist() == [3, 7]  # of equal ones the first
+    assert homes.sum() == 2
+    found = compare(CITY, TILING, ["local/grr"], [4], 1, metrics=["kl"])
+    assert len(found.rows) == 1

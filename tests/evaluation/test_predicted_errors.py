@@ -25,7 +25,15 @@ def test_a_forecast_is_complete_and_repeats() -> None:
     assert found == plan(500, TILING, ["0.5", 2], ["multiscale", "laplace"], trials=2, seed=3)
     assert found != plan(500, TILING, ["0.5", 2], ["multiscale", "laplace"], trials=2, seed=4)
     header, rows = found.table()
-    assert header == ["epsilon", "method", "L1, users", "EMD, m", "KL, nats", "similarity", "error per cell"]
+    assert header == [
+        "epsilon",
+        "method",
+        "L1, users",
+        "EMD (city-block), m",
+        "KL, nats",
+        "similarity",
+        "error per cell",
+    ]
     assert [row[:2] for row in rows] == [
         ["0.5", "multiscale"], ["0.5", "laplace"], ["2", "multiscale"], ["2", "laplace"],
     ]  # fmt: skip

@@ -68,6 +68,11 @@ def slow(name, truth, estimate):
             return sum(sum(r[i] * math.log(r[i] / m[i]) for i in cells if r[i] > 0) / 2 for r in (p, q))
         case "similarity":
             return sum(min(p[i], q[i]) for i in cells)
+        case "top_ten":
+            top = sorted(cells, key=lambda i: -p[i])[:10]
+            return sum(min(p[i], q[i]) for i in top) / sum(p[i] for i in top)
+        case "density_mse":
+            return sum((p[i] - q[i]) ** 2 for i in cells) / len(t)
         case "pearson":
             return correlation(t, e)
         case "spearman":
@@ -105,6 +110,7 @@ RANGES = {
     "kl": (-1e-12, 40),
     "jensen_shannon": (0, math.log(2) + 1e-12),
     "similarity": (0, 1 + 1e-12),
+    "top_ten": (0, 1 + 1e-12),
     "pearson": (-1, 1),
     "spearman": (-1, 1),
     "smape": (0, 2),

@@ -80,7 +80,8 @@ def command(
         found = compare(read, cells, **parameters, progress=progress)
     written = write_comparison(found, output) if output else []
     console.warn("a comparison reads the true data: do not publish its figures")
-    lines = [f"{'method':<24} {'epsilon':>8} {'metric':<14} {'mean':>10}  95 % interval"]
+    lines = [f"counted: {found.settings['counted']}; distances: {found.settings['distances']}"]
+    lines += [f"{'method':<24} {'epsilon':>8} {'metric':<14} {'mean':>10}  95 % interval"]
     for row in found.summary():
         interval = f"{row.low:.4g} .. {row.high:.4g}" if math.isfinite(row.low) else "needs two trials"
         lines.append(f"{row.method:<24} {row.epsilon:>8g} {row.metric:<14} {row.mean:>10.4g}  {interval}")

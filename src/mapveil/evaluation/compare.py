@@ -6,9 +6,10 @@ A comparison reads the true data without privacy: its result is not for release.
 from collections.abc import Sequence
 from typing import Final
 
+from mapveil.engines import UNIT
 from mapveil.evaluation.comparison import Comparison, Row
 from mapveil.evaluation.sampled_people import population
-from mapveil.evaluation.scoring import EMD_METRES, Scoring
+from mapveil.evaluation.scoring import EMD_EUCLIDEAN, EMD_METRES, Scoring
 from mapveil.evaluation.trials import (
     Progress,
     Task,
@@ -28,6 +29,11 @@ from mapveil_client.errors import ParameterError, check
 DEFAULT_METRICS: Final = ("similarity", "pearson", "kl", "emd")
 """The four of Ghazi et al. (2023)."""
 
+COUNTED_USERS: Final = "people, not visits: each user counts 1, divided over their cells"
+COUNTED_UNITS: Final = (
+    "people: each unit of the raster is one user (of a raster of visits, each is one visit)"
+)
+
 _AT_ONCE: Final = 32
 
 
@@ -42,15 +48,18 @@ def compare(
     sigma_cells: float = 0.0,
     sigma_m: float | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
+    of_everybody: bool = False,
+    uniform: bool = False,
     seed: int = 0,
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Comparison:
     """Release the same data by several methods and measure every map against the true one. NOT private.
 
-    The true map is the sum of the users' shares without noise. In each trial every method gets the same sample at
-    every epsilon, so that differences are paired. A mechanism with a parameter ``users`` (a declared public number)
-    gets ``users`` where that is set. Run by: the evaluator.
+    The true map is the sum of the users' shares without noise: it counts people, not visits. In each trial every
+    method gets the same sample at every epsilon, so that differences are paired. A mechanism with a parameter
+    ``users`` (a declared public number) gets ``users`` where that is set; a local method is given the cell that each
+    user visits most. Run by: the evaluator.
 
     Parameters
     ----------
@@ -72,6 +81,10 @@ def compare(
         The same in metres, instead.
     metrics : sequence of str
         See :func:`mapveil.evaluation.scoring.metric_names`.
+    of_everybody : bool
+        Whether the true map is that of all users and not of those drawn.
+    uniform : bool
+        Whether to measure the uniform baseline as well, which asks nobody.
     seed : int
         The same seed gives the same comparison.
     workers : int
@@ -105,13 +118,18 @@ def compare(
     if sigma_m is not None:
         sigma_cells = sigma_in_cells(people.tiling, sigma_m)
     scoring = Scoring(tuple(dict.fromkeys(metrics)), sigma_cells)
+    truth = (
+        people.draw(None, trial_sample_stream(seed, "compare", 0)).sums().sums / UNIT
+        if of_everybody
+        else None
+    )
     rows: list[Row] = []
     # In batches, so that no more than a few samples are in memory at once.
     for first in range(0, trials, _AT_ONCE):
         batch = range(first, min(first + _AT_ONCE, trials))
         tasks = [
             Task("compare", trial, drawn.sums().sums, people.tiling, users, specs, budgets, (scoring,), seed,
-                 people=drawn)
+                 people=drawn, truth=truth, uniform=uniform)
             for trial in batch
             for drawn in [people.draw(users, trial_sample_stream(seed, "compare", trial))]
         ]  # fmt: skip
@@ -125,13 +143,16 @@ def compare(
             "source": source.source,
             "tiling": people.tiling.spec,
             "region": str(people.tiling.region),
+            "counted": COUNTED_UNITS if isinstance(source, Counts) else COUNTED_USERS,
             "users per trial": "all" if users is None else users,
+            "true map": "of all users" if of_everybody else "of the users of the trial",
             "trials": trials,
             "heatmap sigma, cells": round(sigma_cells, 6),
             "metrics": ", ".join(metrics),
             "seed": seed,
-            "distances": f"emd in widths of the region, within {scoring.emd_tolerance / 2:.2g} of itself"
-            + (f"; {EMD_METRES} in metres" if EMD_METRES in metrics else ""),
+            "distances": f"emd city-block in widths of the region, within {scoring.emd_tolerance / 2:.2g} of itself"
+            + (f"; {EMD_METRES} in city-block metres" if EMD_METRES in metrics else "")
+            + (f"; {EMD_EUCLIDEAN} in Euclidean metres" if EMD_EUCLIDEAN in metrics else ""),
         },
     )
 

@@ -19,6 +19,7 @@ class Row(NamedTuple):
     metric: str
     value: float
     seconds: float  # of the release, without sampling and without metrics
+    length: int = 0  # coordinates that a device sends over secure sums, all rounds
 
 
 class Summary(NamedTuple):
@@ -32,6 +33,7 @@ class Summary(NamedTuple):
     high: float
     trials: int
     seconds: float  # mean
+    length: float = 0.0  # mean
 
 
 def interval_of_mean(values: npt.ArrayLike) -> tuple[float, float, float]:
@@ -71,8 +73,11 @@ def summarise(rows: Iterable[Row]) -> tuple[Summary, ...]:
     found = []
     for (method, epsilon, metric), members in groups.items():
         mean, low, high = interval_of_mean([row.value for row in members])
-        seconds = float(np.mean([row.seconds for row in members]))
-        found.append(Summary(method, epsilon, metric, mean, low, high, len(members), seconds))
+        seconds, length = (
+            float(np.mean(each))
+            for each in ([row.seconds for row in members], [row.length for row in members])
+        )
+        found.append(Summary(method, epsilon, metric, mean, low, high, len(members), seconds, length))
     return tuple(found)
 
 

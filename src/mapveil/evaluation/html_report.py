@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mapveil.evaluation.comparison import Comparison, Row, Summary, table_csv
-from mapveil.evaluation.scoring import higher_is_better
+from mapveil.evaluation.scoring import TITLES, higher_is_better
 from mapveil.formats.atomic import atomic_path
 from mapveil.pictures.report_page import (
     NOT_PRIVATE,
@@ -180,7 +180,7 @@ def metric_panel(metric: str, x_label: str, curves: Sequence[Curve]) -> Panel:
 
 def metric_title(metric: str) -> str:
     """A metric's name with the direction that is better."""
-    return f"{metric} ({'higher' if higher_is_better(metric) else 'lower'} is better)"
+    return f"{TITLES.get(metric, metric)} ({'higher' if higher_is_better(metric) else 'lower'} is better)"
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -11,7 +11,7 @@ from mapveil.engines import UNIT, UserSums
 from mapveil.evaluation.comparison import interval_of_mean, table_csv
 from mapveil.evaluation.html_report import text_table
 from mapveil.evaluation.sampled_people import population
-from mapveil.evaluation.scoring import EMD_METRES, Scoring, higher_is_better
+from mapveil.evaluation.scoring import EMD_METRES, TITLES, Scoring, higher_is_better
 from mapveil.evaluation.trials import Progress, exact_epsilons, material, parse_methods
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
@@ -78,8 +78,7 @@ class Forecast:
             [f"{epsilon:g}", method, *(f"{found[epsilon, method, metric]:.3g}" for metric in metrics)]
             for epsilon, method in dict.fromkeys((item.epsilon, item.method) for item in self.expectations)
         ]
-        titles = {"l1": "L1, users", EMD_METRES: "EMD, m", "kl": "KL, nats", "similarity": "similarity"}
-        return ["epsilon", "method", *(titles.get(metric, metric) for metric in metrics)], rows
+        return ["epsilon", "method", *(TITLES.get(metric, metric) for metric in metrics)], rows
 
     def text(self) -> str:
         """The table and the recommendations, for a terminal."""

@@ -80,6 +80,14 @@ class UserShares:
         np.add.at(sums, self.cells, self.shares)
         return UserSums(sums, self.tiling)
 
+    def most_visited(self) -> Counts:
+        """Each user at the cell of their largest share, of equal ones the first: what a local method reports."""
+        user = np.repeat(np.arange(self.users), np.diff(self.starts))
+        order = np.lexsort((self.cells, -self.shares, user))
+        home = self.cells[order][np.unique(user, return_index=True)[1]]
+        counts = np.bincount(home, minlength=self.tiling.size).astype(np.int64)
+        return Counts(counts, self.tiling, "users, each at the cell most visited")
+
     def on_devices(self) -> Devices:
         """A device for each user, with the user's shares as weights."""
         from mapveil_client.contribution import Devices
@@ -118,6 +126,10 @@ class CountedUsers:
     def sums(self) -> UserSums:
         """Their exact sums."""
         return UserSums(self.counts.values * UNIT, self.tiling)
+
+    def most_visited(self) -> Counts:
+        """The counts: every user is at one cell."""
+        return self.counts
 
     def on_devices(self) -> Counts:
         """The counts: one device for each unit."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from mapveil.evaluation.sampled_people import Population
 from mapveil.evaluation.scoring import Scoring
 from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
+from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import AnyMechanism
 from mapveil.mechanisms.methods import find_method, option_value
 from mapveil_client.arrays import FloatArray, IntArray
@@ -28,6 +29,9 @@ from mapveil_client.randomness.random import Randomness
 Progress = Callable[[str, float], None]
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
+
+UNIFORM: Final = "uniform baseline"
+"""In the place of a method: the map that asks nobody."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,10 @@ class Task(NamedTuple):
     seed: int
     keep_maps: bool = False
     people: Population | None = None  # whose sums they are, for methods that need a device each
+    truth: FloatArray | None = (
+        None  # users per cell that maps are measured against, those of the sums by default
+    )
+    uniform: bool = False  # whether to measure the uniform baseline too
 
 
 class Outcome(NamedTuple):
@@ -109,22 +117,30 @@ class Outcome(NamedTuple):
 def run_task(task: Task) -> Outcome:
     """Release and measure; every release's noise depends on seed, group, trial, method and epsilon only."""
     tiling = task.tiling
-    truth = task.sums / UNIT
+    truth = task.sums / UNIT if task.truth is None else task.truth
     scorers = [scoring.against(truth, tiling) for scoring in task.scorings]
     stream = Randomness(task.seed).child(f"noise/{task.group}/{task.trial}")
     rows: list[list[Row]] = [[] for _ in scorers]
     maps: dict[tuple[str, float], FloatArray] = {}
+    if task.uniform:
+        area = tiling.area_m2()
+        for place, scorer in zip(rows, scorers, strict=True):
+            for metric, value in scorer(truth.sum() * area / area.sum()).items():
+                place += [Row(UNIFORM, float(each), task.trial, metric, value, 0.0) for each in task.epsilons]
     for method in task.methods:
         for epsilon in task.epsilons:
             mechanism = method.mechanism(epsilon, task.users)
             rng = stream.child(f"{method.label}/{epsilon}")
             source = material(method, UserSums(task.sums, tiling), task.people)
             start = time.perf_counter()
-            values = mechanism.release(source, tiling, account=None, rng=rng).values
-            seconds = time.perf_counter() - start
+            made = mechanism.release(source, tiling, account=None, rng=rng)
+            seconds, values = time.perf_counter() - start, made.values
+            length = RoundCost.total_length(made.rounds)
             for place, scorer in zip(rows, scorers, strict=True):
                 for metric, value in scorer(values).items():
-                    place.append(Row(method.label, float(epsilon), task.trial, metric, value, seconds))
+                    place.append(
+                        Row(method.label, float(epsilon), task.trial, metric, value, seconds, length)
+                    )
             if task.keep_maps:
                 maps[method.label, float(epsilon)] = values
     kept = truth if task.keep_maps else None
@@ -132,14 +148,14 @@ def run_task(task: Task) -> Outcome:
 
 
 def material(method: MethodSpec, sums: UserSums, people: Population | None = None) -> Any:
-    """The data of a method: exact sums for a curator, else a client for each user.
+    """The data of a method: exact sums for a curator, else a client for each user, in the local model at one cell.
 
     Where only sums are known, whole users are made of them: a client at one location each.
     """
     if method.trust == "central":
         return sums
     if people is not None:
-        return people.on_devices()
+        return people.most_visited() if method.trust == "local" else people.on_devices()
     return Counts(np.rint(sums.sums / UNIT).astype(np.int64), sums.tiling, "simulated users")
 
 

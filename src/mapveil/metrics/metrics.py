@@ -87,6 +87,27 @@ def similarity(truth: MapLike, estimate: MapLike) -> float:
     return float(np.minimum(p, q).sum())
 
 
+def top_ten(truth: MapLike, estimate: MapLike) -> float:
+    r"""The mass of the ten fullest cells that the estimate finds.
+
+    .. math:: \sum_{i \in T} \min(p_i, q_i) \Big/ \sum_{i \in T} p_i
+
+    where: T are the ten cells of largest :math:`p_i`, the first of equal ones. 1 where the estimate puts at least as
+    much into each of them as the truth.
+    """
+    p, q = (values.ravel() for values in distribution_pair(truth, estimate))
+    fullest = np.argsort(-p, kind="stable")[:10]
+    return float(np.minimum(p, q)[fullest].sum() / p[fullest].sum())
+
+
+def density_mse(truth: MapLike, estimate: MapLike) -> float:
+    r"""Mean squared error of densities that sum to one, :math:`\frac1n \sum_i (p_i - q_i)^2`.
+
+    Source: Bagdasaryan et al. (2022), section 6.
+    """
+    return mse(*distribution_pair(truth, estimate))
+
+
 def pearson(truth: MapLike, estimate: MapLike) -> float:
     r"""Linear correlation of the values, from -1 to 1.
 
@@ -171,13 +192,15 @@ METRICS: dict[str, Metric] = {
         Metric("kl", kl, "nats"),
         Metric("jensen_shannon", jensen_shannon, "nats"),
         Metric("similarity", similarity, "share", higher_is_better=True),
+        Metric("top_ten", top_ten, "share", higher_is_better=True),
+        Metric("density_mse", density_mse, ""),
         Metric("pearson", pearson, "", higher_is_better=True),
         Metric("spearman", spearman, "", higher_is_better=True),
         Metric("mape", mape, "ratio"),
         Metric("floored_mape", floored_mape, "ratio"),
         Metric("smape", smape, "ratio"),
         Metric("maape", maape, "radians"),
-        Metric("emd", emd_within, "region widths"),
+        Metric("emd", emd_within, "region widths, city-block"),
     )
 }
 """Every metric by name. ``emd`` is :func:`mapveil.metrics.emd_bounds.emd_within`, certified to 1e-4 of itself;

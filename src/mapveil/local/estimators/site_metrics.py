@@ -29,7 +29,7 @@ class Utility(NamedTuple):
     """The utility of one estimate."""
 
     scales: tuple[ScaleUtility, ...]
-    emd_m: float  # earth mover's distance of the distributions, metres
+    emd_m: float  # earth mover's distance of the distributions, city-block metres
     hits: dict[int, float]  # k: fraction of the k fullest sites among the k fullest of the estimate
     error: FloatArray  # estimate less truth, fractions of all users, shape (sites,)
 
@@ -81,7 +81,7 @@ def utility(
     x, y = domain.plane
     scales = []
     for scale in scales_m:
-        area = np.arange(p.size) if scale == 0 else _squares(domain.plane, scale)
+        area = np.arange(p.size) if scale == 0 else squares(domain.plane, scale)
         areas = int(area.max()) + 1
         of_p, of_q = (np.bincount(area, weights=part, minlength=areas) for part in (p, q))
         scales.append(ScaleUtility(float(scale), areas, float(np.abs(of_p - of_q).sum()), kl(of_p, of_q)))
@@ -104,8 +104,8 @@ def _emd(x: FloatArray, y: FloatArray, supply: FloatArray) -> float:
     return emd_of_points(places[:, 0], places[:, 1], moved - moved.mean())
 
 
-def _squares(plane: FloatArray, side: float) -> npt.NDArray[np.int64]:
-    """The number of each site's square, from the south-western corner on."""
+def squares(plane: FloatArray, side: float) -> npt.NDArray[np.int64]:
+    """The number of each site's square, from the south-western corner on; ``plane`` has shape (2, sites)."""
     column, row = np.floor((plane - plane.min(axis=1, keepdims=True)) / side).astype(np.int64)
     return np.asarray(np.unique(row * (int(column.max()) + 1) + column, return_inverse=True)[1])
 
