@@ -10,12 +10,13 @@ WORKERS ?= 2
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-collector reproduce simulate-traffic test tests lint types layers wheel docs coverage nightly pythons faults bench lock clean
+.PHONY: help demo demo-collector reproduce heldout simulate-traffic test tests lint types layers wheel docs coverage nightly pythons faults bench lock clean
 
 help:
 	@echo "make demo            release a private heatmap of the example check-ins into demo/"
 	@echo "make demo-collector  run a collector with 2,000 devices, and show the finished map in a page"
 	@echo "make reproduce       run the experiments of a paper: PAPER=ghazi ARGS=--quick"
+	@echo "make heldout         compare every method on the tables and rasters of a folder: DATA=folder ARGS=--quick"
 	@echo "make simulate-traffic  run the rush hour under private traffic: ARGS='-o routes.html'"
 	@echo "make test            lint, types, layering, tests, the wheel in an empty environment, the documentation"
 	@echo "make coverage        run the tests and measure the lines they reach (quick from Python 3.12 on)"
@@ -61,6 +62,9 @@ demo-collector: $(STAMP)
 
 reproduce: $(STAMP)
 	$(BIN)/python -m reproductions $(PAPER) $(ARGS)
+
+heldout: $(STAMP)
+	@$(BIN)/python -m benchmarks.heldout $(DATA) $(ARGS)
 
 simulate-traffic: $(STAMP)
 	$(BIN)/python -m simulations.traffic $(ARGS)

@@ -18,6 +18,7 @@ from unittest.mock import patch
 import numpy as np
 
 import mapveil as mv
+from benchmarks.data_sets import tuning_city
 from benchmarks.estimator_constants import cases
 from mapveil.engines import UNIT, user_sums
 from mapveil.evaluation.comparison import interval_of_mean
@@ -119,7 +120,7 @@ def scenes(kind: str) -> Iterator[Scene]:
     """Cities and flat maps."""
     trust = Curator() if kind == "curator" else SecureAggregation()
     for seed in SEEDS:
-        city = mv.synthetic.city(users=20_000, seed=seed, region=TILING.region)
+        city = tuning_city(users=20_000, seed=seed, region=TILING.region)
         density = user_sums(city, TILING).sums / UNIT
         for even in (False, True):
             p = np.full(TILING.size, 1 / TILING.size) if even else density / density.sum()
@@ -200,7 +201,7 @@ def regions() -> str:
         for users in (1_000, 10_000, 50_000):
             inside, area = [], []
             for seed in SEEDS:
-                city = mv.synthetic.city(users=users, seed=seed, region=TILING.region)
+                city = tuning_city(users=users, seed=seed, region=TILING.region)
                 lon, lat = location(city)
                 tight = mv.Region.from_bbox(
                     *(float(np.quantile(v, q)) for q in (0.005, 0.995) for v in (lon, lat))

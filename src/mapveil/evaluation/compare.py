@@ -8,7 +8,7 @@ from typing import Final
 
 from mapveil.engines import UNIT
 from mapveil.evaluation.comparison import Comparison, Row
-from mapveil.evaluation.sampled_people import population
+from mapveil.evaluation.sampled_people import CountedUsers, Population, population
 from mapveil.evaluation.scoring import EMD_EUCLIDEAN, EMD_METRES, Scoring
 from mapveil.evaluation.trials import (
     Progress,
@@ -38,7 +38,7 @@ _AT_ONCE: Final = 32
 
 
 def compare(
-    source: Points | Counts,
+    source: Points | Counts | Population,
     tiling: Tiling | None,
     methods: Sequence[str],
     epsilons: Sequence[EpsilonLike],
@@ -63,10 +63,10 @@ def compare(
 
     Parameters
     ----------
-    source : Points or Counts
-        The data; counts are a raster with each unit one user.
+    source : Points, Counts or Population
+        The data; counts are a raster with each unit one user, a population was read before.
     tiling : Tiling or None
-        The cells; None for counts, which bring their own.
+        The cells; None for counts and a population, which bring their own.
     methods : sequence of str
         ``name`` or ``name:option=value:option=value``.
     epsilons : sequence of int, float, str, Decimal or Fraction
@@ -138,12 +138,12 @@ def compare(
             rows += outcome.rows[0]
     return Comparison(
         rows=tuple(rows),
-        title=f"Comparison of methods on {source.source}",
+        title=f"Comparison of methods on {people.source}",
         settings={
-            "source": source.source,
+            "source": people.source,
             "tiling": people.tiling.spec,
             "region": str(people.tiling.region),
-            "counted": COUNTED_UNITS if isinstance(source, Counts) else COUNTED_USERS,
+            "counted": COUNTED_UNITS if isinstance(people, CountedUsers) else COUNTED_USERS,
             "users per trial": "all" if users is None else users,
             "true map": "of all users" if of_everybody else "of the users of the trial",
             "trials": trials,

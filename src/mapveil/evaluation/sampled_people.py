@@ -37,6 +37,7 @@ class UserShares:
     cells: IntArray  # shape (entries,)
     shares: IntArray  # of each entry; a user's sum to at most UNIT
     tiling: Tiling
+    source: str = "users"  # in messages
 
     @classmethod
     def from_points(cls, points: Points, tiling: Tiling) -> UserShares:
@@ -56,7 +57,7 @@ class UserShares:
         found = user_cells(points, tiling)
         if found.cells.size == 0:
             raise nobody_inside(points, tiling)
-        return cls(found.starts, found.cells, found.shares, tiling)
+        return cls(found.starts, found.cells, found.shares, tiling, points.source)
 
     @property
     def users(self) -> int:
@@ -72,7 +73,8 @@ class UserShares:
         lengths = self.starts[chosen + 1] - self.starts[chosen]
         ends = np.cumsum(lengths)
         entries = np.arange(ends[-1]) + np.repeat(self.starts[chosen] - (ends - lengths), lengths)
-        return UserShares(np.concatenate([[0], ends]), self.cells[entries], self.shares[entries], self.tiling)
+        starts = np.concatenate([[0], ends])
+        return UserShares(starts, self.cells[entries], self.shares[entries], self.tiling, self.source)
 
     def sums(self) -> UserSums:
         """Their exact sums."""
@@ -86,7 +88,7 @@ class UserShares:
         order = np.lexsort((self.cells, -self.shares, user))
         home = self.cells[order][np.unique(user, return_index=True)[1]]
         counts = np.bincount(home, minlength=self.tiling.size).astype(np.int64)
-        return Counts(counts, self.tiling, "users, each at the cell most visited")
+        return Counts(counts, self.tiling, f"{self.source}, each user at the cell most visited")
 
     def on_devices(self) -> Devices:
         """A device for each user, with the user's shares as weights."""
@@ -107,6 +109,11 @@ class CountedUsers:
     def tiling(self) -> Tiling:
         """The counts' cells."""
         return self.counts.tiling
+
+    @property
+    def source(self) -> str:
+        """The counts' name in messages."""
+        return self.counts.source
 
     @property
     def users(self) -> int:
@@ -140,14 +147,16 @@ Population: TypeAlias = UserShares | CountedUsers
 """People on a tiling, of whom a trial takes a sample."""
 
 
-def population(source: Points | Counts, tiling: Tiling | None = None) -> Population:
-    """The people of a table or of a raster of counts (which brings its own tiling).
+def population(source: Points | Counts | Population, tiling: Tiling | None = None) -> Population:
+    """The people of a table or of a raster of counts (which brings its own tiling), or people as they are.
 
     Raises
     ------
     InputError
         A table without a tiling, counts of another tiling, or no row inside.
     """
+    if isinstance(source, UserShares | CountedUsers):
+        return source
     if isinstance(source, Counts):
         if tiling is not None:
             check_same_tiling(source.tiling, tiling)

@@ -1,0 +1,177 @@
+"""The data sets of the benchmarks, each with a role that ``data_sets.csv`` fixes by name: tune or test.
+
+Code that chooses a default opens data by :func:`tuning_set` and :func:`tuning_city` only, which refuse the test role. A
+set that the table does not name has the test role.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+
+import mapveil as mv
+from benchmarks.synthetic_sets import synthetic_raster, synthetic_table
+from mapveil_client.errors import InputError, ParameterError
+
+Role = Literal["tune", "test"]
+TABLE: Final = Path(__file__).with_name("data_sets.csv")
+
+RASTERS: Final = (".npz", ".npy", ".tif", ".tiff")
+TABLES: Final = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".geojson", ".geoparquet")
+
+FIRST_TEST_SEED: Final = 1000
+"""Synthetic cities of this seed and above have the test role."""
+
+_MIDDLE: Final = (0.005, 0.995)
+"""Quantiles of longitude and latitude between which the map of a table without a box lies: as wide as 99 % of rows."""
+
+
+class DataSet(NamedTuple):
+    """One row of the table, or a file that the table does not name."""
+
+    name: str
+    role: Role
+    shape: str  # flat, skewed or hot spot; empty where nobody said
+    file: str  # without suffix; "synthetic table" or "synthetic raster"
+    box: tuple[
+        float, ...
+    ] = ()  # west, south, east, north, degrees; of a table without: the middle 99 % of its rows
+    weight: str | None = None  # the column of visits of a row
+    users: int = 0  # of a synthetic one
+    seed: int = 0
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether it is made here and not read."""
+        return self.file.startswith("synthetic ")
+
+
+def data_sets() -> tuple[DataSet, ...]:
+    """The table."""
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        return tuple(
+            DataSet(
+                row["name"],
+                "tune" if row["role"] == "tune" else "test",
+                row["shape"],
+                row["file"],
+                tuple(map(float, row["box"].split())),
+                row["weight"] or None,
+                int(row["users"] or 0),
+                int(row["seed"] or 0),
+            )
+            for row in csv.DictReader(file)
+        )
+
+
+def sets_of(path: Path) -> tuple[DataSet, ...]:
+    """The data sets in a file: those that the table cuts from it, or the whole file in the test role."""
+    stem = stem_of(path)
+    return tuple(each for each in data_sets() if each.file == stem) or (DataSet(stem, "test", "", stem),)
+
+
+def stem_of(path: Path) -> str:
+    """A file's name without its suffix (``.csv.gz`` is one)."""
+    return path.name.removesuffix(".gz").rpartition(".")[0]
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The tables and rasters of a folder by name; of files that differ in the suffix only, the first.
+
+    Raises
+    ------
+    InputError
+        No such folder, or none of its files is a table or a raster by its suffix.
+    """
+    if not folder.is_dir():
+        raise InputError(
+            f"{folder}: {'is a file' if folder.exists() else 'no such folder'}; expected a folder"
+        )
+    suffixes = (*RASTERS, *TABLES)
+    found = {
+        stem_of(path): path
+        for path in sorted(folder.iterdir(), reverse=True)
+        if path.is_file() and path.name.lower().endswith(suffixes)
+    }
+    if not found:
+        raise InputError(f"{folder}: no data; expected tables or rasters ({', '.join(suffixes)})")
+    return sorted(found.values())
+
+
+def tuning_set(name: str, folder: Path | None = None) -> mv.Points | mv.Counts:
+    """Open a data set to choose defaults on; ``folder`` holds its file where it is not synthetic.
+
+    Raises
+    ------
+    ParameterError
+        The set has the test role, which every set has that the table does not name.
+    """
+    found = next((each for each in data_sets() if each.name == name), None)
+    if found is None or found.role != "tune":
+        raise ParameterError(
+            f"data set {name!r} must have the role tune in {TABLE.name}, got test: nothing may be tuned on it"
+        )
+    if found.synthetic:
+        return open_set(found, None)
+    if folder is None:
+        raise ParameterError(f"data set {name!r} needs the folder of its file {found.file}")
+    path = next((path for path in files_in(folder) if stem_of(path) == found.file), None)
+    if path is None:
+        raise InputError(f"{folder}: no file {found.file}; expected one for data set {name!r}")
+    return open_set(found, path)
+
+
+def tuning_city(users: int, seed: int, *, region: mv.Region | None = None) -> mv.Points:
+    """A synthetic city to choose defaults on (:func:`mapveil.synthetic.city`).
+
+    Raises
+    ------
+    ParameterError
+        The seed is one of the test role.
+    """
+    if seed >= FIRST_TEST_SEED:
+        raise ParameterError(f"seed must be below {FIRST_TEST_SEED} for tuning, got {seed}: of the test role")
+    return mv.synthetic.city(users=users, seed=seed, region=region)
+
+
+def open_set(data: DataSet, path: Path | None) -> mv.Points | mv.Counts:
+    """Open a data set of either role; a table comes with its region. Not for code that tunes.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a table's rows cannot be used.
+    """
+    if path is None:
+        make = synthetic_table if data.file == "synthetic table" else synthetic_raster
+        return make(data.shape, data.users, data.seed)
+    if path.name.lower().endswith(RASTERS):
+        return mv.read_counts(path)
+    region = mv.Region.from_bbox(*data.box) if data.box else None
+    points = mv.read_points(path, weight=data.weight, region=region, on_bad_rows="drop")
+    return (
+        points
+        if region
+        else mv.read_points(path, weight=data.weight, region=_middle(points), on_bad_rows="drop")
+    )
+
+
+def _middle(points: mv.Points) -> mv.Region:
+    """The box of the middle 99 % of longitudes and latitudes. Reads the data: for evaluation only."""
+    rows = points.arrays()
+    if rows.lon.size == 0:
+        raise InputError(
+            f"{points.source}: no row can be used; expected user, longitude and latitude in degrees"
+        )
+    west, east = (float(edge) for edge in np.quantile(rows.lon, _MIDDLE))
+    south, north = (float(edge) for edge in np.quantile(rows.lat, _MIDDLE))
+    margin = 1e-4  # degrees, so that rows at one place have a box with an area
+    return mv.Region.from_bbox(
+        max(west - margin, -180.0),
+        max(south - margin, -90.0),
+        min(east + margin, 180.0),
+        min(north + margin, 90.0),
+    )

@@ -1,0 +1,289 @@
+"""``python -m benchmarks.heldout FOLDER``: every method of every trust model on data that nobody tuned on.
+
+The roles of the data sets stand in ``data_sets.csv``. Not private: it reads the true data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+import numpy as np
+
+import mapveil as mv
+from benchmarks.data_sets import DataSet, data_sets, files_in, open_set, sets_of
+from benchmarks.heldout_tables import MSE, Measured, Standing, count_verdicts, mean_values, standings, tables
+from mapveil.cli.app import run
+from mapveil.cli.console import Console, console_options
+from mapveil.cli.options import epsilons_option, names_option, seed_option
+from mapveil.evaluation.compare import COUNTED_UNITS, COUNTED_USERS, compare
+from mapveil.evaluation.comparison import Row
+from mapveil.evaluation.sampled_people import CountedUsers, Population, population
+from mapveil.evaluation.scoring import EMD_EUCLIDEAN, L1_SQUARES
+from mapveil.evaluation.trials import Progress, in_processes
+from mapveil.mechanisms.methods import METHODS, find_method
+from mapveil_client.errors import InputError, MapveilError, ParameterError, check
+
+TRUSTS: Final = ("central", "distributed", "local")
+VARIANTS: Final = ("distributed/multiscale:rounds=1", "local/olh-h:growth=2:site_weight=1")
+"""Options that have beaten the default on data kept aside; compared as if they were methods."""
+
+MAX_CELLS: Final = 16_384
+"""Cells of a map at most, 128 x 128: a release and its distances then take seconds, whatever the method."""
+
+MAX_USERS: Final = 100_000
+"""Devices of a trial at most, under secure sums and in the local model."""
+
+QUICK: Final[dict[str, Any]] = {"trials": 2, "max_cells": 256, "max_users": 2_000, "epsilons": (Fraction(1),)}
+
+
+class Job(NamedTuple):
+    """One method on one data set; picklable."""
+
+    people: Population
+    method: str
+    trust: str
+    epsilons: Sequence[Fraction]
+    trials: int
+    users: int | None
+    metrics: tuple[str, ...]
+    uniform: bool
+    seed: int
+
+
+class Ran(NamedTuple):
+    """The rows of a job, or why there are none."""
+
+    job_method: str
+    trust: str
+    rows: tuple[Row, ...]
+    refused: str
+
+
+def run_job(job: Job) -> Ran:
+    """Compare one method with the truth; samples and noise are the same as if all methods ran together."""
+    try:
+        found = compare(
+            job.people, None, [job.method], job.epsilons, job.trials, users=job.users, metrics=job.metrics,
+            of_everybody=True, uniform=job.uniform, seed=job.seed,
+        )  # fmt: skip
+    except MapveilError as error:
+        return Ran(job.method, job.trust, (), str(error))
+    return Ran(job.method, job.trust, found.rows, "")
+
+
+def default_of(trust: str) -> str:
+    """The default method of a trust model, as a comparison names it."""
+    return f"{trust}/{find_method(None, trust).name}"
+
+
+def methods_of(trust: str) -> list[str]:
+    """Every method of a trust model that makes a map of all users, the default first, and the variants."""
+    names = [f"{trust}/{each.name}" for each in METHODS if each.trust == trust and not each.labels]
+    names += [name for name in VARIANTS if name.startswith(f"{trust}/")]
+    return sorted(names, key=lambda name: name != default_of(trust))
+
+
+def metrics_on(people: Population, trust: str) -> tuple[str, ...]:
+    """The metrics of a trust model, those in metres where there is georeference."""
+    of_ground = (EMD_EUCLIDEAN, L1_SQUARES) if people.tiling.region.georeferenced else ()
+    return ("kl", "similarity", "emd", *of_ground, "top_ten", *((MSE,) if trust == "distributed" else ()))
+
+
+def people_of(source: mv.Points | mv.Counts, max_cells: int) -> Population:
+    """The people of a data set on at most so many cells: a quadtree for a table, blocks of a raster's cells.
+
+    Rows and columns of a raster that fill no block are cut off in the south and in the east.
+    """
+    if isinstance(source, mv.Points):
+        assert source.region is not None
+        depth = (max_cells.bit_length() - 1) // 2
+        return population(source, mv.Quadtree(source.region, min(depth, 8)))
+    return CountedUsers(coarser(source, max_cells))
+
+
+def coarser(counts: mv.Counts, max_cells: int) -> mv.Counts:
+    """Counts summed over square blocks, the smallest with which there are few enough cells."""
+    grid = counts.tiling
+    assert isinstance(grid, mv.Grid)
+    side = 1
+    while (grid.rows // side) * (grid.columns // side) > max_cells:
+        side += 1
+    rows, columns = grid.rows // side, grid.columns // side
+    if side == 1:
+        return counts
+    if rows == 0 or columns == 0:
+        raise InputError(f"{counts.source}: {grid.spec} is too narrow for {max_cells} square blocks of cells")
+    image = counts.values.reshape(grid.rows, grid.columns)[: rows * side, : columns * side]
+    values = image.reshape(rows, side, columns, side).sum(axis=(1, 3)).reshape(-1)
+    region = mv.Region.without_georeference(columns, rows)
+    if grid.region.georeferenced:
+        x0, y0, x1, y1 = grid.region.bounds_m
+        east, south = x0 + (x1 - x0) * columns * side / grid.columns, y1 - (y1 - y0) * rows * side / grid.rows
+        region = mv.Region.from_bounds_in(grid.region.crs, x0, south, east, y1)
+    return mv.Counts(np.asarray(values), mv.Grid(region, rows=rows, columns=columns), counts.source)
+
+
+def jobs_on(
+    people: Population,
+    trusts: Sequence[str],
+    epsilons: Sequence[Fraction],
+    trials: int,
+    max_users: int,
+    seed: int,
+) -> Iterator[Job]:
+    """Everything to run on one data set. In the local model a user is at the cell most visited, as they report it."""
+    for trust in trusts:
+        asked: Population = CountedUsers(people.most_visited()) if trust == "local" else people
+        users = max_users if trust != "central" and asked.users > max_users else None
+        metrics = metrics_on(asked, trust)
+        for method in methods_of(trust):
+            uniform = method == default_of(trust)
+            yield Job(asked, method, trust, epsilons, trials, users, metrics, uniform, seed)
+
+
+def opened(folder: Path | None, synthetic: bool, skip_unreadable: bool, console: Console, max_cells: int) -> list[
+    tuple[DataSet, Population]
+]:  # fmt: skip
+    """Every data set with its people. All are opened before anything runs, so that a bad file costs no hours."""
+    asked: list[tuple[DataSet, Path | None]] = []
+    if folder is not None:
+        asked += [(data, path) for path in files_in(folder) for data in sets_of(path)]
+    if synthetic or folder is None:
+        asked += [(data, None) for data in data_sets() if data.synthetic]
+    found = []
+    for data, path in asked:
+        try:
+            people = people_of(open_set(data, path), max_cells)
+            if people.users == 0:
+                raise InputError(f"{path}: no users; expected at least one")
+        except MapveilError as error:
+            if not skip_unreadable:
+                raise InputError(f"{data.name}: {error} (--skip-unreadable leaves such files out)") from error
+            console.warn(f"left out: {data.name}: {error}")
+            continue
+        found.append((data, people))
+    if not found:
+        raise InputError(f"{folder}: no data set can be used; expected tables or rasters with users")
+    return found
+
+
+@click.command("heldout")
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@names_option("--trust", ",".join(TRUSTS), "Trust models, separated by commas.")
+@epsilons_option
+@click.option("--trials", default=5, show_default=True, help="Paired repetitions of each row.")
+@click.option("--max-cells", default=MAX_CELLS, show_default=True, help="Maximum number of cells of a map.")
+@click.option(
+    "--max-users", default=MAX_USERS, show_default=True, help="Maximum number of devices in a trial."
+)
+@click.option("--role", type=click.Choice(["tune", "test"]), help="Run this role only. [default: both]")
+@click.option("--synthetic", is_flag=True, help="Add the synthetic cities. [default: only without a folder]")
+@click.option("--skip-unreadable", is_flag=True, help="Leave out files that cannot be read.")
+@click.option("--every-row", is_flag=True, help="Print every row and not only those where the default loses.")
+@click.option(
+    "--quick", is_flag=True, help="See that all runs: 16 x 16 cells, 2,000 devices, epsilon 1, 2 trials."
+)
+@click.option("--workers", default=2, show_default=True, help="Number of processes.")
+@seed_option("figures")
+@console_options
+def command(
+    console: Console,
+    folder: Path | None,
+    trust: Sequence[str],
+    epsilons: Sequence[Fraction],
+    trials: int,
+    max_cells: int,
+    max_users: int,
+    role: str | None,
+    synthetic: bool,
+    skip_unreadable: bool,
+    every_row: bool,
+    quick: bool,
+    workers: int,
+    seed: int,
+) -> None:
+    """Compare every method on every table and raster of FOLDER. It reads the truth: NOT private.
+
+    Without FOLDER it runs on the synthetic cities. A file that `data_sets.csv` does not name has the test role.
+    """
+    for name in trust:
+        check(name in TRUSTS, "--trust", f"one of {', '.join(TRUSTS)}", name)
+    if max_cells < 16 or max_users < 1 or trials < 1:
+        raise ParameterError("--max-cells must be at least 16, --max-users and --trials at least 1")
+    if quick:
+        trials, max_cells = QUICK["trials"], QUICK["max_cells"]
+        max_users, epsilons = QUICK["max_users"], QUICK["epsilons"]
+    sets = opened(folder, synthetic, skip_unreadable, console, max_cells)
+    chosen = [(data, people) for data, people in sets if role in (None, data.role)]
+    if not chosen:
+        raise InputError(f"no data set of {folder or 'the synthetic ones'} has the role {role}")
+    measured: list[Measured] = []
+    refused: list[dict[str, str]] = []
+    with console.progress() as progress:
+        for at, (data, people) in enumerate(chosen):
+            console.note(
+                f"{at + 1} of {len(chosen)}: {data.name} ({data.role}), {people.users:,} users, "
+                f"{people.tiling.size:,} cells"
+            )
+            jobs = list(jobs_on(people, trust, epsilons, trials, max_users, seed))
+            rows: dict[str, list[Row]] = {name: [] for name in trust}
+            tell = _part(progress, at / len(chosen), 1 / len(chosen))
+            for ran in in_processes(run_job, jobs, workers=workers, progress=tell, step="heldout"):
+                rows[ran.trust] += ran.rows
+                if ran.refused:
+                    console.detail(f"{ran.job_method} does not run on {data.name}: {ran.refused}")
+                    refused.append({"data": data.name, "method": ran.job_method, "reason": ran.refused})
+            measured += [Measured(data, name, tuple(found)) for name, found in rows.items()]
+    found = [row for each in measured for row in standings(each, default_of(each.trust))]
+    means = mean_values(measured)
+    settings = {
+        "epsilons": [float(each) for each in epsilons],
+        "trials": trials,
+        "max_cells": max_cells,
+        "max_users": max_users,
+        "seed": seed,
+        "counted": {"tables": COUNTED_USERS, "rasters": COUNTED_UNITS},
+        "local": "each user at the cell most visited",
+    }
+    console.warn("it reads the true data: do not publish its figures for data of real people")
+    text = (
+        f"counted: {COUNTED_USERS}; of rasters {COUNTED_UNITS}\n\n{tables(found, means, every_row=every_row)}"
+    )
+    if refused:
+        names = ", ".join(dict.fromkeys(f"{each['method']} on {each['data']}" for each in refused))
+        text += f"\n\nnot run (reasons with -v and --json): {names}"
+    console.result(text, _record(settings, chosen, found, means, refused))
+
+
+def _record(
+    settings: dict[str, Any],
+    chosen: Sequence[tuple[DataSet, Population]],
+    found: Sequence[Standing],
+    means: Sequence[dict[str, object]],
+    refused: Sequence[dict[str, str]],
+) -> dict[str, Any]:
+    return {
+        "private": False,
+        "settings": settings,
+        "data_sets": [
+            {"name": data.name, "role": data.role, "shape": data.shape, "users": people.users,
+             "cells": people.tiling.size}
+            for data, people in chosen
+        ],
+        "verdicts": count_verdicts(found),
+        "means": list(means),
+        "rows": [each._asdict() for each in found],
+        "refused": list(refused),
+    }  # fmt: skip
+
+
+def _part(progress: Progress, start: float, length: float) -> Progress:
+    return lambda step, done: progress(step, start + done * length)
+
+
+if __name__ == "__main__":
+    run(command=command, name="python -m benchmarks.heldout")

@@ -1,0 +1,256 @@
+"""The default of a trust model against the best other method, row by row, and the tables of that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+
+from benchmarks.data_sets import DataSet, Role
+from mapveil.evaluation.comparison import Row, interval_of_mean
+from mapveil.evaluation.html_report import text_table
+from mapveil.evaluation.scoring import TITLES, higher_is_better
+from mapveil.evaluation.trials import UNIFORM
+from mapveil_client.arrays import FloatArray
+
+Verdict = Literal["win", "tie", "loss"]
+ROLES: Final[tuple[Role, ...]] = ("tune", "test")
+VERDICTS: Final[tuple[Verdict, ...]] = ("win", "tie", "loss")
+
+MSE: Final = "density_mse"
+NO_LONGER: Final = "density_mse, no longer a vector"
+"""Mean squared error beside the methods only whose vectors are at most as long as the default's."""
+
+
+class Standing(NamedTuple):
+    """The default of a trust model at one (data set, epsilon, metric), with 95 % intervals over the trials."""
+
+    data: str
+    role: Role
+    shape: str
+    trust: str
+    epsilon: float
+    metric: str
+    default: str
+    mean: float
+    low: float
+    high: float
+    best_other: str  # the one of the best mean, chosen after the fact; empty where there is none
+    other_mean: float
+    other_low: float
+    other_high: float
+    lead_low: float  # of the mean paired difference, above 0 where the default is better
+    lead_high: float
+    verdict: Verdict
+    over_uniform: Verdict  # the default against the uniform baseline
+    length: float  # of the default's vectors over secure sums, all rounds
+    other_length: float
+
+
+class Measured(NamedTuple):
+    """Every row of one data set under one trust model."""
+
+    data: DataSet
+    trust: str
+    rows: tuple[Row, ...]
+
+
+def standings(measured: Measured, default: str) -> list[Standing]:
+    """Compare the default with the best other method at every epsilon and metric."""
+    values: dict[tuple[float, str], dict[str, list[Row]]] = {}
+    for row in measured.rows:
+        values.setdefault((row.epsilon, row.metric), {}).setdefault(row.method, []).append(row)
+    found = []
+    for (epsilon, metric), methods in values.items():
+        if default not in methods:
+            continue
+        found.append(_standing(measured, default, epsilon, metric, metric, methods))
+        if metric == MSE:
+            most = _length(methods[default])
+            short = {name: rows for name, rows in methods.items() if _length(rows) <= most}
+            found.append(_standing(measured, default, epsilon, metric, NO_LONGER, short))
+    return found
+
+
+def _standing(
+    measured: Measured, default: str, epsilon: float, metric: str, shown: str, methods: dict[str, list[Row]]
+) -> Standing:
+    sign = 1.0 if higher_is_better(metric) else -1.0
+    mine = _values(methods[default])
+    others = {name: _values(rows) for name, rows in methods.items() if name not in (default, UNIFORM)}
+    best = max(others, key=lambda name: sign * others[name].mean(), default="")
+    theirs = others.get(best, np.full(mine.size, np.nan))
+    _, low, high = interval_of_mean(sign * (mine - theirs))
+    uniform = methods.get(UNIFORM)
+    over = None if uniform is None else interval_of_mean(sign * (mine - _values(uniform)))
+    return Standing(
+        measured.data.name,
+        measured.data.role,
+        measured.data.shape,
+        measured.trust,
+        epsilon,
+        shown,
+        default,
+        *interval_of_mean(mine),
+        best,
+        *interval_of_mean(theirs),
+        low,
+        high,
+        _verdict(low, high) if best else "win",
+        "tie" if over is None else _verdict(*over[1:]),
+        _length(methods[default]),
+        _length(methods[best]) if best else 0.0,
+    )
+
+
+def _values(rows: Sequence[Row]) -> FloatArray:
+    return np.array([row.value for row in sorted(rows, key=lambda row: row.trial)])
+
+
+def _length(rows: Sequence[Row]) -> float:
+    return float(np.mean([row.length for row in rows]))
+
+
+def _verdict(low: float, high: float) -> Verdict:
+    return "win" if low > 0 else "loss" if high < 0 else "tie"
+
+
+def count_verdicts(found: Sequence[Standing]) -> list[dict[str, object]]:
+    """Wins, ties and losses per trust model and metric, of each role apart; over all metrics too."""
+    records: list[dict[str, object]] = []
+    for trust in dict.fromkeys(each.trust for each in found):
+        of_trust = [each for each in found if each.trust == trust]
+        for metric in (*dict.fromkeys(each.metric for each in of_trust), "all"):
+            record: dict[str, object] = {"trust": trust, "metric": metric}
+            for role in ROLES:
+                rows = [row for row in of_trust if row.role == role and metric in ("all", row.metric)]
+                record[role] = {
+                    **{each: sum(row.verdict == each for row in rows) for each in VERDICTS},
+                    "rows": len(rows),
+                    "over_uniform": sum(row.over_uniform == "win" for row in rows),
+                }
+            records.append(record)
+    return records
+
+
+def mean_values(measured: Iterable[Measured]) -> list[dict[str, object]]:
+    """Mean of each method's values over data sets, epsilons and trials, of each role apart; geometric for MSE."""
+    groups: dict[tuple[str, str, str], dict[Role, list[Row]]] = {}
+    for each in measured:
+        for row in each.rows:
+            roles = groups.setdefault((each.trust, row.method, row.metric), {role: [] for role in ROLES})
+            roles[each.data.role].append(row)
+    records: list[dict[str, object]] = []
+    for (trust, method, metric), roles in groups.items():
+        record: dict[str, object] = {"trust": trust, "method": method, "metric": metric}
+        for role, rows in roles.items():
+            record[role] = _mean(metric, _values(rows)) if rows else math.nan
+            record[f"{role}_length"] = _length(rows) if rows else math.nan
+        records.append(record)
+    return records
+
+
+def _mean(metric: str, values: FloatArray) -> float:
+    if metric == MSE:
+        return float(np.exp(np.log(np.maximum(values, np.finfo(np.float64).tiny)).mean()))
+    return float(values.mean())
+
+
+def tables(found: Sequence[Standing], means: Sequence[dict[str, object]], *, every_row: bool = False) -> str:
+    """All tables as text: verdicts, means by method, and the rows where the default loses (or every row)."""
+    lines = ["Default against the best other method of each row (95 % interval of the paired difference)", ""]
+    header = ["trust and metric"]
+    for role in ROLES:
+        header += [f"{role}: wins", "ties", "losses", "clearly over uniform"]
+    rows = []
+    for record in count_verdicts(found):
+        cells = [f"{record['trust']}: {title(str(record['metric']))}"]
+        for role in ROLES:
+            counted = record[role]
+            assert isinstance(counted, dict)
+            cells += [str(counted[each]) for each in VERDICTS] + [
+                f"{counted['over_uniform']} of {counted['rows']}"
+            ]
+        rows.append(cells)
+    lines.append(text_table(header, rows))
+    for trust in dict.fromkeys(str(record["trust"]) for record in means):
+        lines += [
+            "",
+            f"Means over data sets, epsilons and trials (geometric for MSE): {trust}",
+            "",
+            _means(trust, means),
+        ]
+    for role in ROLES:
+        chosen = [each for each in found if each.role == role and (every_row or each.verdict == "loss")]
+        what = "every row" if every_row else "rows where the default clearly loses"
+        lines += ["", f"Role {role}: {what}", "", _rows(chosen) if chosen else "none"]
+    return "\n".join(lines)
+
+
+def title(metric: str) -> str:
+    """A metric's name in a table."""
+    name, comma, rest = metric.partition(", ")
+    return f"{TITLES.get(name, name)}{comma}{rest}"
+
+
+def _means(trust: str, means: Sequence[dict[str, object]]) -> str:
+    of_trust = [record for record in means if record["trust"] == trust]
+    metrics = list(dict.fromkeys(str(record["metric"]) for record in of_trust))
+    with_length = any(
+        record[f"{role}_length"] for record in of_trust for role in ROLES if trust == "distributed"
+    )
+    header = ["method", *(f"{title(metric)}: {role}" for metric in metrics for role in ROLES)]
+    header += [f"vector: {role}" for role in ROLES if with_length]
+    rows = []
+    for method in dict.fromkeys(str(record["method"]) for record in of_trust):
+        mine = {str(record["metric"]): record for record in of_trust if record["method"] == method}
+        cells = [
+            _figure(mine[metric][role]) if metric in mine else "" for metric in metrics for role in ROLES
+        ]
+        first = next(iter(mine.values()))
+        cells += [_figure(first[f"{role}_length"]) for role in ROLES if with_length]
+        rows.append([method, *cells])
+    return text_table(header, rows)
+
+
+def _rows(found: Sequence[Standing]) -> str:
+    header = [
+        "data set",
+        "trust",
+        "epsilon",
+        "metric",
+        "default",
+        "best other",
+        "its value",
+        "paired lead",
+        "verdict",
+    ]
+    return text_table(
+        header,
+        [
+            [
+                each.data,
+                each.trust,
+                f"{each.epsilon:g}",
+                title(each.metric),
+                _interval(each.mean, each.high) + (f" at {each.length:,.0f}" if each.length else ""),
+                each.best_other or "none",
+                _interval(each.other_mean, each.other_high)
+                + (f" at {each.other_length:,.0f}" if each.other_length else ""),
+                f"{each.lead_low:.3g} .. {each.lead_high:.3g}",
+                each.verdict,
+            ]
+            for each in found
+        ],
+    )
+
+
+def _interval(mean: float, high: float) -> str:
+    half = f" ± {high - mean:.2g}" if math.isfinite(high) else ""
+    return f"{mean:.4g}{half}"
+
+
+def _figure(value: object) -> str:
+    return "" if not isinstance(value, float) or math.isnan(value) else f"{value:.4g}"

@@ -1,0 +1,169 @@
+"""Roles are fixed by name in one file, and tuning code has one door to data, which refuses the test role."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+
+import mapveil as mv
+from benchmarks import data_sets
+from benchmarks.data_sets import DataSet, files_in, open_set, sets_of, tuning_city, tuning_set
+from benchmarks.synthetic_sets import SHAPES
+from mapveil.evaluation.sampled_people import population
+from mapveil_client.errors import InputError, ParameterError
+from reproductions.ghazi.data import CHECK_INS, GRIDS
+from reproductions.wang.data import BEYOND
+
+ROOT: Final = Path(__file__).parents[2]
+TUNING: Final = sorted((ROOT / "benchmarks").glob("*constants*.py"))
+"""Code that chooses defaults, or measures what hangs on them."""
+
+DOOR: Final = {"tuning_set", "tuning_city"}
+SETS: Final = data_sets.data_sets()
+
+
+def by_another_door(source: str) -> list[str]:
+    """Everything in a module by which it could open data but for the door: imports, attributes and calls."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            module, names = node.module or "", {each.name for each in node.names}
+            if module == "benchmarks.data_sets":
+                found += sorted(names - DOOR)
+            elif module in ("benchmarks.synthetic_sets", "benchmarks.heldout") or module.startswith(
+                "reproductions"
+            ):
+                found.append(module)
+            elif module == "benchmarks" and names & {"data_sets", "synthetic_sets", "heldout"}:
+                found += sorted(names)
+            elif module.startswith(
+                ("mapveil.synthetic", "mapveil.geo.read", "duckdb", "pyarrow", "pandas", "csv")
+            ):
+                found.append(module)
+            elif names & {"read_points", "read_counts", "read_source", "synthetic"}:
+                found += sorted(names)
+        elif isinstance(node, ast.Import):
+            openers = ("benchmarks", "duckdb", "pyarrow", "pandas", "csv", "polars", "rasterio")
+            found += [each.name for each in node.names if each.name.startswith(openers)]
+        elif isinstance(node, ast.Attribute):
+            opens = node.attr in {"read_points", "read_counts", "load", "loadtxt", "genfromtxt", "fromfile"}
+            reads = node.attr in {"read_text", "read_bytes", "open"}
+            city = (
+                node.attr == "city"
+                and isinstance(node.value, ast.Attribute)
+                and node.value.attr == "synthetic"
+            )
+            found += [node.attr] if opens or reads or city else []
+        elif isinstance(node, ast.Name) and node.id in {"open", "__import__", "exec", "eval"}:
+            found.append(node.id)
+    return found
+
+
+@pytest.mark.parametrize("path", TUNING, ids=lambda path: path.name)
+def test_tuning_code_opens_data_by_the_door_only(path: Path) -> None:
+    assert by_another_door(path.read_text(encoding="utf-8")) == []
+
+
+def test_there_is_tuning_code_to_check() -> None:
+    assert {path.name for path in TUNING} >= {"mechanism_constants.py", "estimator_constants.py"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import mapveil as mv\nmv.read_counts('x.npz')",
+        "import mapveil as mv\nmv.synthetic.city(users=1, seed=1000)",
+        "from mapveil.synthetic import city",
+        "from mapveil import read_points as harmless",
+        "import numpy as np\nnp.load('x.npz')",
+        "from benchmarks.data_sets import open_set",
+        "from benchmarks import data_sets",
+        "from benchmarks.synthetic_sets import synthetic_raster",
+        "import benchmarks.data_sets as door",
+        "from reproductions.wang.data import read_scene",
+        "import duckdb",
+        "open('x.csv')",
+        "Path('x.csv').read_text()",
+    ],
+)
+def test_the_check_sees_other_doors(line: str) -> None:
+    assert by_another_door(line)
+
+
+def test_every_name_is_one_set_with_one_role() -> None:
+    assert len({each.name for each in SETS}) == len(SETS)
+    lines = data_sets.TABLE.read_text(encoding="utf-8").splitlines()[1:]
+    assert {line.split(",")[1] for line in lines} == {"tune", "test"}
+    assert all(each.shape in SHAPES for each in SETS)
+
+
+def test_what_defaults_were_chosen_on_has_the_tuning_role() -> None:
+    used = [each.file for each in BEYOND] + [name for name, _ in CHECK_INS.values()] + list(GRIDS.values())
+    for file in used:
+        assert {each.role for each in sets_of(Path(file))} == {"tune"}, file
+
+
+def test_both_roles_cover_all_shapes_with_few_and_many_users_as_tables_and_rasters() -> None:
+    made = [each for each in SETS if each.synthetic]
+    found = {(each.role, each.file, each.shape, each.users > 10_000) for each in made}
+    assert len(found) == len(made) == 2 * 2 * len(SHAPES) * 2
+    assert len({each.seed for each in made}) == len(made)
+    assert all((each.seed >= data_sets.FIRST_TEST_SEED) == (each.role == "test") for each in made)
+    for role in ("tune", "test"):
+        assert {each.shape for each in SETS if each.role == role and not each.synthetic} == set(SHAPES)
+
+
+@pytest.mark.parametrize("name", [each.name for each in SETS if each.role == "test"] + ["never heard of"])
+def test_the_door_refuses_the_test_role_and_names_without_a_role(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="must have the role tune"):
+        tuning_set(name, tmp_path)
+
+
+def test_the_door_opens_tuning_sets_and_cities_but_no_seed_of_the_test_role(tmp_path: Path) -> None:
+    assert isinstance(tuning_set("raster-flat-few-tune"), mv.Counts)
+    np.savez(tmp_path / "dpbench_gowalla_256.npz", values=np.ones((4, 4)))
+    read = tuning_set("dpbench-gowalla", tmp_path)
+    assert isinstance(read, mv.Counts)
+    assert read.values.sum() == 16
+    with pytest.raises(InputError, match="no file manhattan_luminosity_1024"):
+        tuning_set("manhattan", tmp_path)
+    with pytest.raises(ParameterError, match="needs the folder"):
+        tuning_set("manhattan")
+    rows = tuning_city(50, 3).arrays()
+    assert np.array_equal(rows.lon, mv.synthetic.city(users=50, seed=3).arrays().lon)
+    with pytest.raises(ParameterError, match="seed must be below 1000"):
+        tuning_city(50, 1000)
+
+
+@pytest.mark.parametrize("kind", ["table", "raster"])
+def test_shapes_are_what_they_are_called_and_seeds_repeat(kind: str) -> None:
+    fullest = {}
+    for shape in SHAPES:
+        data = DataSet("", "tune", shape, f"synthetic {kind}", users=3000, seed=7)
+        people = [population(made, None if kind == "raster" else mv.Quadtree(made.region, 6)).sums().sums
+                  for made in (open_set(data, None), open_set(data, None))]  # fmt: skip
+        assert np.array_equal(*people)
+        values = np.sort(people[0])[::-1] / people[0].sum()
+        fullest[shape] = values[0], values[: values.size // 20].sum()
+    assert fullest["flat"][1] < 0.25 if kind == "table" else 0.45
+    assert fullest["skewed"][1] > 1.5 * fullest["flat"][1]
+    assert fullest["hot spot"][0] > 0.1
+
+
+def test_a_file_nobody_named_is_one_test_set_and_files_of_one_name_are_read_once(tmp_path: Path) -> None:
+    for name in ("b.npz", "b.tif", "a.csv.gz", "notes.md"):
+        (tmp_path / name).touch()
+    (tmp_path / "folder.csv").mkdir()
+    assert [path.name for path in files_in(tmp_path)] == ["a.csv.gz", "b.npz"]
+    assert sets_of(tmp_path / "a.csv.gz") == (DataSet("a", "test", "", "a"),)
+    assert [each.name for each in sets_of(Path("foursquare_us_user_venue_counts.parquet"))] == [
+        "foursquare-san-francisco", "foursquare-los-angeles",
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="no data; expected tables or rasters"):
+        files_in(tmp_path / "folder.csv")
+    with pytest.raises(InputError, match="no such folder"):
+        files_in(tmp_path / "nothing")

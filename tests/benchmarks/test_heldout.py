@@ -1,0 +1,209 @@
+"""Held-out comparisons: any folder by one command, both roles apart, verdicts by paired intervals."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mapveil as mv
+from benchmarks.data_sets import DataSet
+from benchmarks.heldout import coarser, command, default_of, jobs_on, methods_of, people_of, run_job
+from benchmarks.heldout_tables import NO_LONGER, Measured, count_verdicts, standings
+from mapveil.cli.app import run
+from mapveil.evaluation.comparison import Row
+from mapveil.evaluation.trials import UNIFORM
+from mapveil_client.errors import InputError
+
+DATA = DataSet("here", "test", "", "here")
+
+
+def rows(method: str, values: list[float], metric: str = "kl", length: int = 0) -> list[Row]:
+    return [Row(method, 1.0, trial, metric, value, 0.0, length) for trial, value in enumerate(values)]
+
+
+def measured(*groups: list[Row]) -> Measured:
+    return Measured(DATA, "central", tuple(row for group in groups for row in group))
+
+
+def test_differences_are_paired_and_judged_by_their_interval() -> None:
+    mine = [1.0, 2.0, 3.0, 4.0]
+    even = rows(UNIFORM, [9.0] * 4)
+    for theirs, metric, verdict in (
+        ([value + 0.5 + noise for value, noise in zip(mine, (0, 0.1, 0, 0.1), strict=True)], "kl", "win"),
+        (
+            [value + 0.5 + noise for value, noise in zip(mine, (0, 0.1, 0, 0.1), strict=True)],
+            "similarity",
+            "loss",
+        ),
+        ([4.0, 1.0, 3.0, 2.5], "kl", "tie"),
+        (mine, "kl", "tie"),
+    ):
+        found = standings(measured(rows("a", mine, metric), rows("b", theirs, metric), even), "a")
+        assert [each.verdict for each in found if each.metric == metric] == [verdict]
+    (one,) = standings(measured(rows("a", [1.0]), rows("b", [2.0])), "a")
+    assert one.verdict == "tie"  # one trial has no interval
+
+
+def test_the_best_other_is_by_direction_and_the_baseline_is_none_of_them() -> None:
+    groups = [rows(name, [value] * 2, "similarity") for name, value in (("a", 0.5), ("b", 0.4), ("c", 0.6))]
+    (found,) = standings(measured(*groups, rows(UNIFORM, [0.9] * 2, "similarity")), "a")
+    assert (found.best_other, found.verdict, found.over_uniform) == ("c", "loss", "loss")
+
+
+def test_mean_squared_error_is_also_judged_beside_vectors_that_are_no_longer() -> None:
+    groups = [
+        rows(name, values, "density_mse", length)
+        for name, values, length in (
+            ("a", [2.0, 2.1], 100),
+            ("long", [1.0, 1.1], 101),
+            ("b", [3.0, 3.1], 100),
+        )
+    ]
+    whole, short = standings(measured(*groups), "a")  # fmt: skip
+    assert (whole.best_other, whole.verdict, whole.other_length) == ("long", "loss", 101)
+    assert (short.metric, short.best_other, short.verdict) == (NO_LONGER, "b", "win")
+
+
+def test_roles_are_counted_apart() -> None:
+    of_test = measured(rows("a", [1.0, 1.1]), rows("b", [2.0, 2.1]))
+    of_tune = of_test._replace(
+        data=DATA._replace(role="tune"), rows=tuple(rows("a", [3.0, 3.1]) + rows("b", [2.0, 2.1]))
+    )
+    counted = count_verdicts([*standings(of_test, "a"), *standings(of_tune, "a")])
+    assert [record["metric"] for record in counted] == ["kl", "all"]
+    assert counted[0]["test"] == {"win": 1, "tie": 0, "loss": 0, "rows": 1, "over_uniform": 0}
+    assert counted[0]["tune"] == {"win": 0, "tie": 0, "loss": 1, "rows": 1, "over_uniform": 0}
+
+
+def test_every_method_of_every_trust_model_is_there_and_the_default_is_first() -> None:
+    for trust, some in (("central", "privtree"), ("distributed", "count-min"), ("local", "disk")):
+        methods = methods_of(trust)
+        assert methods[0] == default_of(trust)
+        assert f"{trust}/{some}" in methods
+        assert f"{trust}/proportions" not in methods
+
+
+def test_blocks_of_a_raster_keep_its_users_and_its_place() -> None:
+    grid = mv.Grid(mv.Region.from_bbox(2.0, 48.0, 2.7, 48.5), rows=10, columns=14)
+    counts = mv.Counts(np.arange(140), grid)
+    found = coarser(counts, 40)
+    assert isinstance(found.tiling, mv.Grid)
+    assert (found.tiling.rows, found.tiling.columns) == (5, 7)
+    assert found.values.sum() == counts.values.sum()
+    assert found.tiling.region.bbox == pytest.approx(grid.region.bbox)
+    assert found.values[0] == 0 + 1 + 14 + 15
+    cut = coarser(counts, 16)  # blocks of 3 x 3: a row and two columns are left over
+    assert isinstance(cut.tiling, mv.Grid)
+    assert (cut.tiling.rows, cut.tiling.columns) == (3, 4)
+    north, east = cut.tiling.region.bbox[3], cut.tiling.region.bbox[2]
+    assert north == pytest.approx(48.5)
+    assert east == pytest.approx(2.0 + 0.7 * 12 / 14, abs=1e-6)
+    assert coarser(counts, 140) is counts
+
+
+def test_a_method_alone_has_the_rows_it_has_in_company_and_people_are_counted() -> None:
+    people = people_of(mv.synthetic.city(users=60, seed=1), 64)
+    assert people.users == 60
+    jobs = list(jobs_on(people, ["central", "local"], [Fraction(1)], 1, 50, 3))
+    (central,), (local,) = (
+        [job for job in jobs if job.method == name] for name in ("central/laplace", "local/grr")
+    )
+    assert central.users is None
+    assert local.users == 50
+    assert local.people.sums().sums.sum() == 60 * (1 << 28)
+    again = run_job(central._replace(trials=2)).rows
+    assert [row for row in again if row.trial == 0] == [
+        row._replace(seconds=again[at].seconds) for at, row in enumerate(run_job(central).rows)
+    ]
+
+
+def heldout(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        run([*arguments], command, "heldout")
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    drawn = np.random.default_rng(0)
+    np.savez(tmp_path / "raster.npz", values=drawn.poisson(2, (12, 16)))
+    np.savez(tmp_path / "dpbench_sf_cabs_start_256.npz", values=drawn.poisson(2, (12, 16)))
+    user = np.repeat(np.arange(40), 3)
+    place = drawn.normal((2.3, 48.8), 0.01, (120, 2))
+    lines = [f"{who},{lon:.6f},{lat:.6f}" for who, (lon, lat) in zip(user, place, strict=True)]
+    (tmp_path / "visits.csv").write_text("\n".join(["user_id,lon,lat", *lines]))
+    (tmp_path / "readme.md").write_text("no data")
+    return tmp_path
+
+
+def test_one_command_runs_any_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = heldout(capsys, str(folder), "--quick", "--workers", "1", "--json")
+    assert code == 0
+    assert "visits (test), 40 users" in err
+    assert "do not publish" in err
+    found = json.loads(out)
+    assert [(each["name"], each["role"]) for each in found["data_sets"]] == [
+        ("dpbench-san-francisco-cabs", "tune"), ("raster", "test"), ("visits", "test"),
+    ]  # fmt: skip
+    assert found["private"] is False
+    assert {row["trust"] for row in found["rows"]} == {"central", "distributed", "local"}
+    of_table = {
+        row["metric"] for row in found["rows"] if row["data"] == "visits" and row["trust"] == "central"
+    }
+    assert of_table == {"kl", "similarity", "emd", "emd_euclidean_m", "l1_2km", "top_ten"}
+    assert all(row["verdict"] in ("win", "tie", "loss") for row in found["rows"])
+    of_sums = [row for row in found["rows"] if row["metric"] == NO_LONGER]
+    assert len(of_sums) == 3
+    assert all(row["other_length"] <= row["length"] > 0 for row in of_sums)
+    everything = [record for record in found["verdicts"] if record["metric"] == "all"]
+    assert all(record["test"]["rows"] == 2 * record["tune"]["rows"] + extra
+               for record, extra in zip(everything, (2, 2, 2), strict=True))  # fmt: skip
+    code, out, _ = heldout(
+        capsys, str(folder), "--quick", "--workers", "1", "--trust", "central", "--role", "test"
+    )
+    assert code == 0
+    assert "EMD (city-block), region widths" in out
+    assert "EMD (Euclidean), m" in out
+    assert out.startswith("counted: people, not visits")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("broken.npz", "no archive", "broken: .*broken.npz: not a complete NumPy file"),
+        ("words.csv", "a,b\n1,2\n", "words: .*column"),
+        ("nobody.csv", "user_id,lon,lat\n", "nobody: .*no row can be used"),
+    ],
+)
+def test_an_unreadable_file_is_named_before_anything_runs(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, content: str, message: str
+) -> None:
+    (folder / name).write_text(content)
+    code, out, err = heldout(capsys, str(folder), "--quick", "--workers", "1")
+    assert code != 0
+    assert out == ""
+    import re
+
+    assert re.search(message, err), err
+    assert "--skip-unreadable" in err
+    arguments = ("--quick", "--workers", "1", "--trust", "central", "--role", "tune", "--skip-unreadable")
+    code, _, err = heldout(capsys, str(folder), *arguments)
+    assert code == 0
+    assert f"left out: {name.partition('.')[0]}" in err
+
+
+def test_a_folder_without_data_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = heldout(capsys, str(tmp_path))
+    assert code != 0
+    assert "no data; expected tables or rasters" in err
+    code, _, err = heldout(capsys, str(tmp_path / "nothing"))
+    assert "no such folder" in err
+    with pytest.raises(InputError, match="too narrow"):
+        coarser(
+            mv.Counts(np.ones(400, np.int64), mv.Grid(mv.Region.without_georeference(400, 1), 1, 400)), 16
+        )
