@@ -126,11 +126,12 @@ def count_verdicts(found: Sequence[Standing]) -> list[dict[str, object]]:
             record: dict[str, object] = {"trust": trust, "metric": metric}
             for role in ROLES:
                 rows = [row for row in of_trust if row.role == role and metric in ("all", row.metric)]
-                record[role] = {
-                    **{each: sum(row.verdict == each for row in rows) for each in VERDICTS},
-                    "rows": len(rows),
-                    "over_uniform": sum(row.over_uniform == "win" for row in rows),
+                counted: dict[str, int] = {
+                    each: sum(row.verdict == each for row in rows) for each in VERDICTS
                 }
+                counted["rows"] = len(rows)
+                counted["over_uniform"] = sum(row.over_uniform == "win" for row in rows)
+                record[role] = counted
             records.append(record)
     return records
 
@@ -140,7 +141,7 @@ def mean_values(measured: Iterable[Measured]) -> list[dict[str, object]]:
     groups: dict[tuple[str, str, str], dict[Role, list[Row]]] = {}
     for each in measured:
         for row in each.rows:
-            roles = groups.setdefault((each.trust, row.method, row.metric), {role: [] for role in ROLES})
+            roles = groups.setdefault((each.trust, row.method, row.metric), {"tune": [], "test": []})
             roles[each.data.role].append(row)
     records: list[dict[str, object]] = []
     for (trust, method, metric), roles in groups.items():
