@@ -16,6 +16,7 @@ from mapveil.collector.http.settings import SETTINGS
 from mapveil.collector.store import audit_log
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
+from mapveil.collector.store.watched_devices import barred_devices
 from mapveil_client.secure_sum.keys import Identity, enrolment_statement
 
 Call = Callable[..., Any]
@@ -79,7 +80,7 @@ def test_a_device_is_barred_and_released_at_the_terminal(mapveil: Call, store: P
     ):
         done = mapveil("serve", "--store", store, "--device", f"{action}:{device}")
         assert (done.code, done.out) == (0, f"device {device} is {state}\n")
-        assert len(Accounts(opened).barred_devices()) == barred
+        assert len(barred_devices(opened)) == barred
     with opened.read() as connection:
         told = [(line.actor, line.action) for line in audit_log.lines(connection)]
     opened.close()

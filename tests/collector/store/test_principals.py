@@ -14,6 +14,7 @@ from mapveil.collector.refusals import Forbidden, Invalid, NotFound, TooMany, Un
 from mapveil.collector.store.audit_log import lines
 from mapveil.collector.store.principals import OPERATOR, ROLES, Accounts, draw_token, is_token
 from mapveil.collector.store.schema import devices
+from mapveil.collector.store.watched_devices import barred_devices
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, enrolment_statement
 
@@ -238,13 +239,13 @@ def test_a_device_in_quarantine_takes_no_part_until_it_is_released(accounts, sto
     device, other = enrol_now(accounts, token, 1), enrol_now(accounts, token, 2)
     for _ in range(2):
         accounts.quarantine_device(device, "operator 1")  # the second time changes nothing
-    (barred,) = accounts.barred_devices()
+    (barred,) = barred_devices(store)
     assert (barred.id, barred.revoked_at, accounts.device_count()) == (device, None, 1)
     assert barred.quarantined_at is not None
     accounts.release_device(device, "operator 1")
-    assert (accounts.barred_devices(), accounts.device_count()) == ([], 2)
+    assert (barred_devices(store), accounts.device_count()) == ([], 2)
     accounts.revoke_device(other, "operator 1")
-    assert [each.id for each in accounts.barred_devices()] == [other]
+    assert [each.id for each in barred_devices(store)] == [other]
     assert [action for _, action in actions(store)][-3:] == [
         "device.quarantine",
         "device.release",

@@ -19,6 +19,7 @@ from mapveil.collector.rounds.specification import CollectionSpec
 from mapveil.collector.store.audit_log import AuditLine
 from mapveil.collector.store.principals import Enrolment, NewEnrolment, NewOperator, Operator
 from mapveil.collector.store.schema import MOST_NUMBER
+from mapveil.collector.store.watched_devices import barred_devices, device_faults
 
 Number = Annotated[int, Path(ge=1, le=MOST_NUMBER)]
 After = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Lines above this number")]
@@ -94,7 +95,8 @@ def _add_accounts(app: FastAPI, service: Service) -> None:
 
     @get("/v1/devices", summary="Number of enrolled devices, and those that take part in nothing")
     def devices(who: Operator = viewer) -> Devices:
-        return Devices(devices=accounts.device_count(), barred=accounts.barred_devices())
+        named, barred = device_faults(service.store), barred_devices(service.store)
+        return Devices(devices=accounts.device_count(), faults=named, barred=barred)
 
     @put(
         "/v1/devices/{n}/quarantine", summary="Put a device in quarantine; takes effect within half a minute"

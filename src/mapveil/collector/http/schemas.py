@@ -7,7 +7,8 @@ from pydantic import BaseModel, Field
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.rounds.progress import Progress
 from mapveil.collector.rounds.specification import BoundsDegrees, StrictModel, Trust
-from mapveil.collector.store.principals import BarredDevice, Role
+from mapveil.collector.store.principals import Role
+from mapveil.collector.store.watched_devices import BarredDevice, DeviceFault
 
 _YEAR_DAYS = 366
 
@@ -119,6 +120,7 @@ class Devices(BaseModel):
     """Enrolled devices."""
 
     devices: int = Field(description="Number of those that may take part")
+    faults: list[DeviceFault] = Field(description="The newest that the audit log names, at most 100 lines")
     barred: list[BarredDevice] = Field(
         description="The newest that are revoked or in quarantine, at most 1000"
     )

@@ -26,6 +26,7 @@ from mapveil.collector.rounds.shard_machines import RoundMachines, ShardFailure
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import assignments, rounds, shards
+from mapveil.collector.store.watched_devices import FAULT
 from mapveil.trust.queries import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
@@ -168,7 +169,7 @@ def close_machines(held: RoundMachines, phase: ServerState) -> Closed:
                 failed.append(failure)
                 lines.append(("shard.fail", held.described(failure)))
             if following is ServerState.DONE and (failure is None or failure.phase is phase):
-                lines += [("device.fault", held.fault(machine, each)) for each in machine.server.faults]
+                lines += [(FAULT, held.fault(machine, each)) for each in machine.server.faults]
     left = sum(machine.failure is None for machine in held.machines)
     units = terms.units(totals) if totals else None
     return Closed(following, included, units, left, tuple(failed), tuple(lines))

@@ -34,7 +34,6 @@ MOST_DAYS: Final = 3650
 OPERATOR: Final = "mvo_"
 ENROLMENT: Final = "mve_"
 _BYTES: Final = 32
-_MOST_SHOWN: Final = 1000
 _REST: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
@@ -100,15 +99,6 @@ class NewEnrolment(Enrolment):
     """A new token for enrolment, which is shown this once; only its SHA-256 is kept."""
 
     token: str = field(repr=False)
-
-
-@dataclass(frozen=True)
-class BarredDevice:
-    """A device that takes part in nothing."""
-
-    id: int
-    quarantined_at: str | None
-    revoked_at: str | None
 
 
 class Accounts:
@@ -304,13 +294,6 @@ class Accounts:
     def release_device(self, device: int, actor: str) -> None:
         """Take a device out of quarantine."""
         self._mark("device", device, actor, "quarantined_at", "release", at=False)
-
-    def barred_devices(self) -> list[BarredDevice]:
-        """The newest devices that are revoked or in quarantine, at most 1000."""
-        columns = devices.c.id, devices.c.quarantined_at, devices.c.revoked_at
-        query = select(*columns).where(~ADMITTED).order_by(devices.c.id.desc()).limit(_MOST_SHOWN)
-        with self._store.read() as connection:
-            return [BarredDevice(*row) for row in connection.execute(query)]
 
     def device_count(self) -> int:
         """Number of devices that are enrolled, not revoked and not in quarantine."""

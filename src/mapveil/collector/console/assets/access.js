@@ -82,7 +82,12 @@ async function devicesCard(who, signal) {
   const button = (text, className, on, label = text) =>
     el("button", { type: "button", class: className, "aria-label": label, on: { click: on } }, text);
   const renew = async () => {
-    const { devices, barred } = await get("/devices", signal);
+    const { devices, faults, barred } = await get("/devices", signal);
+    const named = faults.map((each) => [
+      whole(each.device),
+      `its ${each.kind} contradict ${whole(each.against)}${each.proven ? "" : ", which may have lied instead"}`,
+      time(each.at),
+    ]);
     words.textContent = `${whole(devices)} ${devices === 1 ? "device" : "devices"} may take part. Each has its own key; the server knows nothing else of it.`;
     const rows = barred.map(({ id, quarantined_at, revoked_at }) => {
       const free = act("DELETE", `${id}/quarantine`, `Device ${id} is released`);
@@ -90,6 +95,7 @@ async function devicesCard(who, signal) {
       return [whole(id), revoked_at ? "revoked" : "in quarantine", time(revoked_at || quarantined_at), last];
     });
     list.replaceChildren(
+      ...(named.length ? [table("Devices named by the audit log", ["Device", "Why", "When"], named, [0])] : []),
       ...(rows.length ? [table("Devices that take part in nothing", ["Device", "State", "Since", ""], rows, [0])] : []),
     );
   };
