@@ -27,7 +27,7 @@ from mapveil_client.secure_sum.certificate import Credentials
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.masks import Cipher, Purpose, add_masks, agree, info, word_type
-from mapveil_client.secure_sum.messages import LISTED_BYTES, largest
+from mapveil_client.secure_sum.messages import LISTED_BYTES, SIGNATURE_BYTES, largest, receipt_bytes
 from mapveil_client.secure_sum.round_parameters import RoundParameters, SumSettings
 from mapveil_client.secure_sum.states import sent_messages, server_phases
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors, packed_size
@@ -198,7 +198,7 @@ def message_bytes(parameters: RoundParameters) -> int:
 def graph_of_nobodys_choice(clients: int, drawn: tuple[int, int], run: bool) -> list[Result]:
     """An active round beside one of the graph that sufficed while the server drew it: ``drawn``, its k and t.
 
-    Bytes of the latter are those of today's messages less the roster's list.
+    Bytes of the latter are those of today's messages less the roster's list and the receipts.
     """
     settings = SumSettings(
         length=1_254, bits=BITS, corrupt=Fraction(1, 20), dropout=Fraction(1, 20), round_id=b"b", active=True
@@ -206,7 +206,7 @@ def graph_of_nobodys_choice(clients: int, drawn: tuple[int, int], run: bool) -> 
     ours = settings.parameters(clients)
     theirs = replace(ours, neighbours=drawn[0], threshold=drawn[1])
     name, peer = f"active secure sum, n = {clients:,}", "where the server drew the graph"
-    listed = LISTED_BYTES * clients
+    added = LISTED_BYTES * clients + SIGNATURE_BYTES + receipt_bytes(theirs) * theirs.neighbours
     rows = [
         line(f"{name}: neighbours", ours.neighbours, "", peer, theirs.neighbours),
         line(f"{name}: threshold", ours.threshold, "", peer, theirs.threshold),
@@ -215,7 +215,7 @@ def graph_of_nobodys_choice(clients: int, drawn: tuple[int, int], run: bool) -> 
             1e-3 * message_bytes(ours),
             "kB",
             peer,
-            1e-3 * (message_bytes(theirs) - listed),
+            1e-3 * (message_bytes(theirs) - added),
         ),
     ]
     if run:
