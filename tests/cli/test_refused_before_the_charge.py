@@ -64,7 +64,7 @@ def base(method: Method, people: Path) -> tuple[object, ...]:
 @pytest.mark.parametrize("method", METHODS, ids=lambda row: f"{row.trust} {row.name}")
 def test_options_of_a_method(mapveil: Callable, people: Path, tmp_path: Path, method: Method) -> None:
     asked = (*base(method, people), "--tiling", "quadtree:3")
-    assert "error" not in refuses_for_free(mapveil, tmp_path, *asked)
+    assert "mapveil: error" not in refuses_for_free(mapveil, tmp_path, *asked)
     turns = itertools.cycle(WRONG)
     for option in method.options():
         for value in itertools.islice(
