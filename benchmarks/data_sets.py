@@ -7,8 +7,9 @@ set that the table does not name has the test role.
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -137,8 +138,19 @@ def tuning_city(users: int, seed: int, *, region: mv.Region | None = None) -> mv
     return mv.synthetic.city(users=users, seed=seed, region=region)
 
 
-def open_set(data: DataSet, path: Path | None) -> mv.Points | mv.Counts:
+def open_set(
+    data: DataSet, path: Path | None, columns: Mapping[str, Any] | None = None
+) -> mv.Points | mv.Counts:
     """Open a data set of either role; a table comes with its region. Not for code that tunes.
+
+    Parameters
+    ----------
+    data : DataSet
+        The data set.
+    path : Path or None
+        Its file; None for a synthetic one.
+    columns : mapping, optional
+        Arguments of :func:`mapveil.read_points` for a table that the repository's table does not name.
 
     Raises
     ------
@@ -150,13 +162,11 @@ def open_set(data: DataSet, path: Path | None) -> mv.Points | mv.Counts:
         return make(data.shape, data.users, data.seed)
     if path.name.lower().endswith(RASTERS):
         return mv.read_counts(path)
-    region = mv.Region.from_bbox(*data.box) if data.box else None
-    points = mv.read_points(path, weight=data.weight, region=region, on_bad_rows="drop")
-    return (
-        points
-        if region
-        else mv.read_points(path, weight=data.weight, region=_middle(points), on_bad_rows="drop")
-    )
+    if data.box:
+        region = mv.Region.from_bbox(*data.box)
+        return mv.read_points(path, weight=data.weight, region=region, on_bad_rows="drop")
+    given = dict(columns or {})
+    return mv.read_points(path, region=_middle(mv.read_points(path, **given)), **given)
 
 
 def _middle(points: mv.Points) -> mv.Region:

@@ -15,10 +15,10 @@ import numpy as np
 
 import mapveil as mv
 from benchmarks.data_sets import DataSet, data_sets, files_in, open_set, sets_of
-from benchmarks.heldout_tables import MSE, Measured, Standing, count_verdicts, mean_values, standings, tables
+from benchmarks.heldout_tables import MSE, Measured, count_verdicts, mean_values, standings, tables
 from mapveil.cli.app import run
 from mapveil.cli.console import Console, console_options
-from mapveil.cli.options import epsilons_option, names_option, seed_option
+from mapveil.cli.options import epsilons_option, names_option, seed_option, table_source
 from mapveil.evaluation.compare import COUNTED_UNITS, COUNTED_USERS, compare
 from mapveil.evaluation.comparison import Row
 from mapveil.evaluation.sampled_people import CountedUsers, Population, population
@@ -72,6 +72,8 @@ def run_job(job: Job) -> Ran:
         )  # fmt: skip
     except MapveilError as error:
         return Ran(job.method, job.trust, (), str(error))
+    except Exception as error:  # a bug in one method must not cost the hours of all others
+        return Ran(job.method, job.trust, (), f"internal error: {type(error).__name__}: {error}")
     return Ran(job.method, job.trust, found.rows, "")
 
 
@@ -145,30 +147,23 @@ def jobs_on(
             yield Job(asked, method, trust, epsilons, trials, users, metrics, uniform, seed)
 
 
-def opened(folder: Path | None, synthetic: bool, skip_unreadable: bool, console: Console, max_cells: int) -> list[
-    tuple[DataSet, Population]
-]:  # fmt: skip
-    """Every data set with its people. All are opened before anything runs, so that a bad file costs no hours."""
+def asked_for(folder: Path | None, synthetic: bool, role: str | None) -> list[tuple[DataSet, Path | None]]:
+    """The data sets of a folder, and the synthetic ones, each with its file.
+
+    Raises
+    ------
+    InputError
+        There is no data set, or none of the role.
+    """
     asked: list[tuple[DataSet, Path | None]] = []
     if folder is not None:
         asked += [(data, path) for path in files_in(folder) for data in sets_of(path)]
     if synthetic or folder is None:
         asked += [(data, None) for data in data_sets() if data.synthetic]
-    found = []
-    for data, path in asked:
-        try:
-            people = people_of(open_set(data, path), max_cells)
-            if people.users == 0:
-                raise InputError(f"{path}: no users; expected at least one")
-        except MapveilError as error:
-            if not skip_unreadable:
-                raise InputError(f"{data.name}: {error} (--skip-unreadable leaves such files out)") from error
-            console.warn(f"left out: {data.name}: {error}")
-            continue
-        found.append((data, people))
-    if not found:
-        raise InputError(f"{folder}: no data set can be used; expected tables or rasters with users")
-    return found
+    chosen = [(data, path) for data, path in asked if role in (None, data.role)]
+    if not chosen:
+        raise InputError(f"{folder}: no data set has the role {role}")
+    return chosen
 
 
 @click.command("heldout")
@@ -188,6 +183,7 @@ def opened(folder: Path | None, synthetic: bool, skip_unreadable: bool, console:
     "--quick", is_flag=True, help="See that all runs: 16 x 16 cells, 2,000 devices, epsilon 1, 2 trials."
 )
 @click.option("--workers", default=2, show_default=True, help="Number of processes.")
+@table_source("user", "lon", "lat", "weight")
 @seed_option("figures")
 @console_options
 def command(
@@ -204,11 +200,13 @@ def command(
     every_row: bool,
     quick: bool,
     workers: int,
+    columns: dict[str, Any],
     seed: int,
 ) -> None:
     """Compare every method on every table and raster of FOLDER. It reads the truth: NOT private.
 
-    Without FOLDER it runs on the synthetic cities. A file that `data_sets.csv` does not name has the test role.
+    Without FOLDER it runs on the synthetic cities. A file that `data_sets.csv` does not name has the test role;
+    options of columns are for tables of such files.
     """
     for name in trust:
         check(name in TRUSTS, "--trust", f"one of {', '.join(TRUSTS)}", name)
@@ -217,14 +215,35 @@ def command(
     if quick:
         trials, max_cells = QUICK["trials"], QUICK["max_cells"]
         max_users, epsilons = QUICK["max_users"], QUICK["epsilons"]
-    sets = opened(folder, synthetic, skip_unreadable, console, max_cells)
-    chosen = [(data, people) for data, people in sets if role in (None, data.role)]
+
+    def people_in(data: DataSet, path: Path | None) -> Population:
+        people = people_of(open_set(data, path, columns), max_cells)
+        if people.users == 0:
+            raise InputError(f"{path}: no users; expected at least one")
+        return people
+
+    chosen = []
+    for data, path in asked_for(folder, synthetic, role):
+        try:
+            if path is not None:
+                # Every file is read, and let go again, before hours are spent on the first.
+                people_in(data, path)
+        except MapveilError as error:
+            if not skip_unreadable:
+                raise InputError(f"{data.name}: {error} (--skip-unreadable leaves such files out)") from error
+            console.warn(f"left out: {data.name}: {error}")
+            continue
+        chosen.append((data, path))
     if not chosen:
-        raise InputError(f"no data set of {folder or 'the synthetic ones'} has the role {role}")
+        raise InputError(f"{folder}: no file can be read; expected tables or rasters with users")
     measured: list[Measured] = []
+    described: list[dict[str, Any]] = []
     refused: list[dict[str, str]] = []
     with console.progress() as progress:
-        for at, (data, people) in enumerate(chosen):
+        for at, (data, path) in enumerate(chosen):
+            people = people_in(data, path)
+            size = {"users": people.users, "cells": people.tiling.size}
+            described.append({"name": data.name, "role": data.role, "shape": data.shape, **size})
             console.note(
                 f"{at + 1} of {len(chosen)}: {data.name} ({data.role}), {people.users:,} users, "
                 f"{people.tiling.size:,} cells"
@@ -235,7 +254,8 @@ def command(
             for ran in in_processes(run_job, jobs, workers=workers, progress=tell, step="heldout"):
                 rows[ran.trust] += ran.rows
                 if ran.refused:
-                    console.detail(f"{ran.job_method} does not run on {data.name}: {ran.refused}")
+                    tell_of = console.warn if ran.refused.startswith("internal") else console.detail
+                    tell_of(f"{ran.job_method} does not run on {data.name}: {ran.refused}")
                     refused.append({"data": data.name, "method": ran.job_method, "reason": ran.refused})
             measured += [Measured(data, name, tuple(found)) for name, found in rows.items()]
     found = [row for each in measured for row in standings(each, default_of(each.trust))]
@@ -256,29 +276,16 @@ def command(
     if refused:
         names = ", ".join(dict.fromkeys(f"{each['method']} on {each['data']}" for each in refused))
         text += f"\n\nnot run (reasons with -v and --json): {names}"
-    console.result(text, _record(settings, chosen, found, means, refused))
-
-
-def _record(
-    settings: dict[str, Any],
-    chosen: Sequence[tuple[DataSet, Population]],
-    found: Sequence[Standing],
-    means: Sequence[dict[str, object]],
-    refused: Sequence[dict[str, str]],
-) -> dict[str, Any]:
-    return {
+    record = {
         "private": False,
         "settings": settings,
-        "data_sets": [
-            {"name": data.name, "role": data.role, "shape": data.shape, "users": people.users,
-             "cells": people.tiling.size}
-            for data, people in chosen
-        ],
+        "data_sets": described,
         "verdicts": count_verdicts(found),
-        "means": list(means),
+        "means": means,
         "rows": [each._asdict() for each in found],
-        "refused": list(refused),
-    }  # fmt: skip
+        "refused": refused,
+    }
+    console.result(text, record)
 
 
 def _part(progress: Progress, start: float, length: float) -> Progress:

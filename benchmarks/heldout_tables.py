@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
@@ -137,26 +138,37 @@ def count_verdicts(found: Sequence[Standing]) -> list[dict[str, object]]:
 
 
 def mean_values(measured: Iterable[Measured]) -> list[dict[str, object]]:
-    """Mean of each method's values over data sets, epsilons and trials, of each role apart; geometric for MSE."""
-    groups: dict[tuple[str, str, str], dict[Role, list[Row]]] = {}
+    """Mean of each method's values over data sets and epsilons, of each role apart; geometric for MSE.
+
+    The 95 % interval is over the trials. A method that refused some data sets has a mean over fewer (``sets``), and is
+    to be compared with nothing but itself.
+    """
+    groups: dict[tuple[str, str, str], dict[Role, list[tuple[str, Row]]]] = {}
     for each in measured:
         for row in each.rows:
             roles = groups.setdefault((each.trust, row.method, row.metric), {"tune": [], "test": []})
-            roles[each.data.role].append(row)
+            roles[each.data.role].append((each.data.name, row))
     records: list[dict[str, object]] = []
     for (trust, method, metric), roles in groups.items():
         record: dict[str, object] = {"trust": trust, "method": method, "metric": metric}
-        for role, rows in roles.items():
-            record[role] = _mean(metric, _values(rows)) if rows else math.nan
-            record[f"{role}_length"] = _length(rows) if rows else math.nan
+        for role, found in roles.items():
+            rows = [row for _, row in found]
+            mean, low, high = _mean_over_trials(metric, rows)
+            length = _length(rows) if rows else math.nan
+            sets = len({name for name, _ in found})
+            record[role] = {"mean": mean, "low": low, "high": high, "length": length, "sets": sets}
         records.append(record)
     return records
 
 
-def _mean(metric: str, values: FloatArray) -> float:
-    if metric == MSE:
-        return float(np.exp(np.log(np.maximum(values, np.finfo(np.float64).tiny)).mean()))
-    return float(values.mean())
+def _mean_over_trials(metric: str, rows: Sequence[Row]) -> tuple[float, float, float]:
+    of_trial: dict[int, list[float]] = {}
+    for row in rows:
+        value = math.log(max(row.value, sys.float_info.min)) if metric == MSE else row.value
+        of_trial.setdefault(row.trial, []).append(value)
+    found = interval_of_mean([float(np.mean(values)) for values in of_trial.values()])
+    mean, low, high = (float(np.exp(each)) for each in found) if metric == MSE else found
+    return mean, low, high
 
 
 def tables(found: Sequence[Standing], means: Sequence[dict[str, object]], *, every_row: bool = False) -> str:
@@ -199,21 +211,37 @@ def title(metric: str) -> str:
 def _means(trust: str, means: Sequence[dict[str, object]]) -> str:
     of_trust = [record for record in means if record["trust"] == trust]
     metrics = list(dict.fromkeys(str(record["metric"]) for record in of_trust))
-    with_length = any(
-        record[f"{role}_length"] for record in of_trust for role in ROLES if trust == "distributed"
-    )
+    most = {role: max(_entry(record, role)["sets"] for record in of_trust) for role in ROLES}
+    lengths = trust == "distributed"
     header = ["method", *(f"{title(metric)}: {role}" for metric in metrics for role in ROLES)]
-    header += [f"vector: {role}" for role in ROLES if with_length]
+    header += [f"vector: {role}" for role in ROLES if lengths]
     rows = []
     for method in dict.fromkeys(str(record["method"]) for record in of_trust):
         mine = {str(record["metric"]): record for record in of_trust if record["method"] == method}
-        cells = [
-            _figure(mine[metric][role]) if metric in mine else "" for metric in metrics for role in ROLES
-        ]
+        cells = []
+        for metric in metrics:
+            for role in ROLES:
+                entry = _entry(mine[metric], role) if metric in mine else {"sets": 0}
+                fewer = (
+                    f" ({entry['sets']:.0f} sets)"
+                    if 0 < entry["sets"] < _sets(of_trust, metric, role)
+                    else ""
+                )
+                cells.append(f"{_interval(entry['mean'], entry['high'])}{fewer}" if entry["sets"] else "")
         first = next(iter(mine.values()))
-        cells += [_figure(first[f"{role}_length"]) for role in ROLES if with_length]
+        cells += [f"{_entry(first, role)['length']:,.0f}" if most[role] else "" for role in ROLES if lengths]
         rows.append([method, *cells])
     return text_table(header, rows)
+
+
+def _sets(records: Sequence[dict[str, object]], metric: str, role: Role) -> float:
+    return max(_entry(record, role)["sets"] for record in records if record["metric"] == metric)
+
+
+def _entry(record: dict[str, object], role: Role) -> dict[str, float]:
+    found = record[role]
+    assert isinstance(found, dict)
+    return found
 
 
 def _rows(found: Sequence[Standing]) -> str:
@@ -251,7 +279,3 @@ def _rows(found: Sequence[Standing]) -> str:
 def _interval(mean: float, high: float) -> str:
     half = f" ± {high - mean:.2g}" if math.isfinite(high) else ""
     return f"{mean:.4g}{half}"
-
-
-def _figure(value: object) -> str:
-    return "" if not isinstance(value, float) or math.isnan(value) else f"{value:.4g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -121,6 +122,18 @@ def test_a_method_alone_has_the_rows_it_has_in_company_and_people_are_counted() 
     ]
 
 
+def test_a_bug_in_one_method_is_told_and_costs_that_method_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("benchmarks.heldout.compare", broken)
+    (job, *_) = jobs_on(
+        people_of(mv.synthetic.city(users=20, seed=1), 64), ["central"], [Fraction(1)], 1, 50, 3
+    )
+    assert run_job(job).rows == ()
+    assert run_job(job).refused == "internal error: ZeroDivisionError: a bug"
+
+
 def heldout(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as ended:
         run([*arguments], command, "heldout")
@@ -160,6 +173,11 @@ def test_one_command_runs_any_folder(folder: Path, capsys: pytest.CaptureFixture
     of_sums = [row for row in found["rows"] if row["metric"] == NO_LONGER]
     assert len(of_sums) == 3
     assert all(row["other_length"] <= row["length"] > 0 for row in of_sums)
+    laplace = [
+        each for each in found["means"] if each["method"] == "central/laplace" and each["metric"] == "kl"
+    ]
+    assert [laplace[0][role]["sets"] for role in ("tune", "test")] == [1, 2]
+    assert laplace[0]["test"]["low"] < laplace[0]["test"]["mean"] < laplace[0]["test"]["high"]
     everything = [record for record in found["verdicts"] if record["metric"] == "all"]
     assert all(record["test"]["rows"] == 2 * record["tune"]["rows"] + extra
                for record, extra in zip(everything, (2, 2, 2), strict=True))  # fmt: skip
@@ -187,11 +205,9 @@ def test_an_unreadable_file_is_named_before_anything_runs(
     code, out, err = heldout(capsys, str(folder), "--quick", "--workers", "1")
     assert code != 0
     assert out == ""
-    import re
-
     assert re.search(message, err), err
     assert "--skip-unreadable" in err
-    arguments = ("--quick", "--workers", "1", "--trust", "central", "--role", "tune", "--skip-unreadable")
+    arguments = ("--quick", "--workers", "1", "--trust", "central", "--role", "test", "--skip-unreadable")
     code, _, err = heldout(capsys, str(folder), *arguments)
     assert code == 0
     assert f"left out: {name.partition('.')[0]}" in err
@@ -207,3 +223,13 @@ def test_a_folder_without_data_is_an_error(tmp_path: Path, capsys: pytest.Captur
         coarser(
             mv.Counts(np.ones(400, np.int64), mv.Grid(mv.Region.without_georeference(400, 1), 1, 400)), 16
         )
+
+
+def test_columns_and_weights_are_named_by_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = (folder / "visits.csv").read_text().replace("user_id,lon,lat", "who,east,north")
+    (folder / "visits.csv").write_text(lines)
+    arguments = (str(folder), "--quick", "--workers", "1", "--trust", "central", "--role", "test", "--json")
+    assert heldout(capsys, *arguments)[0] != 0
+    code, out, _ = heldout(capsys, *arguments, "--user", "who", "--lon", "east", "--lat", "north")
+    assert code == 0
+    assert [each["users"] for each in json.loads(out)["data_sets"] if each["name"] == "visits"] == [40]
