@@ -17,8 +17,9 @@ import mapveil as mv
 from benchmarks.data_sets import DataSet, data_sets, files_in, open_set, sets_of
 from benchmarks.heldout_tables import MSE, Measured, count_verdicts, mean_values, standings, tables
 from mapveil.cli.app import run
+from mapveil.cli.arguments import epsilon_list
 from mapveil.cli.console import Console, console_options
-from mapveil.cli.options import epsilons_option, names_option, seed_option, table_source
+from mapveil.cli.options import Parsed, names_option, seed_option, table_source
 from mapveil.evaluation.compare import COUNTED_UNITS, COUNTED_USERS, compare
 from mapveil.evaluation.comparison import Row
 from mapveil.evaluation.sampled_people import CountedUsers, Population, population
@@ -169,7 +170,8 @@ def asked_for(folder: Path | None, synthetic: bool, role: str | None) -> list[tu
 @click.command("heldout")
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @names_option("--trust", ",".join(TRUSTS), "Trust models, separated by commas.")
-@epsilons_option
+@click.option("--epsilon", "epsilons", type=Parsed("epsilons", epsilon_list), default="0.1,0.5,1,2",
+              show_default=True, help="Budgets, separated by commas.")  # fmt: skip
 @click.option("--trials", default=5, show_default=True, help="Paired repetitions of each row.")
 @click.option("--max-cells", default=MAX_CELLS, show_default=True, help="Maximum number of cells of a map.")
 @click.option(
@@ -242,11 +244,12 @@ def command(
     with console.progress() as progress:
         for at, (data, path) in enumerate(chosen):
             people = people_in(data, path)
-            size = {"users": people.users, "cells": people.tiling.size}
+            sums = people.sums().sums
+            size = {"users": people.users, "cells": sums.size, "fullest_cell": float(sums.max() / sums.sum())}
             described.append({"name": data.name, "role": data.role, "shape": data.shape, **size})
             console.note(
                 f"{at + 1} of {len(chosen)}: {data.name} ({data.role}), {people.users:,} users, "
-                f"{people.tiling.size:,} cells"
+                f"{sums.size:,} cells, {size['fullest_cell']:.1%} of all in the fullest"
             )
             jobs = list(jobs_on(people, trust, epsilons, trials, max_users, seed))
             rows: dict[str, list[Row]] = {name: [] for name in trust}

@@ -60,6 +60,8 @@ def test_compare_points(mapveil: Callable, table: Path) -> None:
     what = ("--methods", "laplace", "--epsilon", "1", "--trials", "2", "--metrics", "l1")
     done = mapveil("compare", table, *where, *what)
     assert done.code == 0, done.err
+    assert "counted: people, not visits" in done.out
+    assert "distances: emd city-block in widths" in done.out
 
 
 @pytest.mark.parametrize(
