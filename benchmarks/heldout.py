@@ -41,6 +41,13 @@ MAX_USERS: Final = 100_000
 QUICK: Final[dict[str, Any]] = {"trials": 2, "max_cells": 256, "max_users": 2_000, "epsilons": (Fraction(1),)}
 
 
+HOT_SPOT: Final = 0.08
+"""A data set is of the shape hot spot where one cell holds this fraction of all."""
+
+FLAT: Final = 0.4
+"""Else it is flat where moving this fraction of all makes 16 x 16 blocks of cells even, and skewed where it is not."""
+
+
 class Job(NamedTuple):
     """One method on one data set; picklable."""
 
@@ -128,6 +135,15 @@ def coarser(counts: mv.Counts, max_cells: int) -> mv.Counts:
         east, south = x0 + (x1 - x0) * columns * side / grid.columns, y1 - (y1 - y0) * rows * side / grid.rows
         region = mv.Region.from_bounds_in(grid.region.crs, x0, south, east, y1)
     return mv.Counts(np.asarray(values), mv.Grid(region, rows=rows, columns=columns), counts.source)
+
+
+def shape_of(people: Population) -> str:
+    """The shape of a city whose shape nobody said."""
+    values, lattice = people.sums().sums / people.sums().sums.sum(), people.tiling.lattice()
+    shift = max(lattice.depth - 4, 0)
+    block = ((lattice.row >> shift) << 4) + (lattice.col >> shift)
+    uneven = np.abs(np.bincount(block, values - 1 / values.size)).sum() / 2
+    return "hot spot" if values.max() >= HOT_SPOT else "flat" if uneven < FLAT else "skewed"
 
 
 def jobs_on(
@@ -244,11 +260,12 @@ def command(
     with console.progress() as progress:
         for at, (data, path) in enumerate(chosen):
             people = people_in(data, path)
+            data = data._replace(shape=data.shape or shape_of(people))
             sums = people.sums().sums
             size = {"users": people.users, "cells": sums.size, "fullest_cell": float(sums.max() / sums.sum())}
             described.append({"name": data.name, "role": data.role, "shape": data.shape, **size})
             console.note(
-                f"{at + 1} of {len(chosen)}: {data.name} ({data.role}), {people.users:,} users, "
+                f"{at + 1} of {len(chosen)}: {data.name} ({data.role}, {data.shape}), {people.users:,} users, "
                 f"{sums.size:,} cells, {size['fullest_cell']:.1%} of all in the fullest"
             )
             jobs = list(jobs_on(people, trust, epsilons, trials, max_users, seed))

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from benchmarks.data_sets import DataSet
-from benchmarks.heldout import coarser, command, default_of, jobs_on, methods_of, people_of, run_job
+from benchmarks.data_sets import DataSet, data_sets, open_set
+from benchmarks.heldout import coarser, command, default_of, jobs_on, methods_of, people_of, run_job, shape_of
 from benchmarks.heldout_tables import NO_LONGER, Measured, count_verdicts, standings
 from mapveil.cli.app import run
 from mapveil.evaluation.comparison import Row
@@ -106,6 +106,11 @@ def test_blocks_of_a_raster_keep_its_users_and_its_place() -> None:
     assert coarser(counts, 140) is counts
 
 
+@pytest.mark.parametrize("data", [each for each in data_sets() if each.synthetic], ids=lambda each: each.name)
+def test_a_shape_can_be_told_from_the_data(data: DataSet) -> None:
+    assert shape_of(people_of(open_set(data, None), 16_384)) == data.shape
+
+
 def test_a_method_alone_has_the_rows_it_has_in_company_and_people_are_counted() -> None:
     people = people_of(mv.synthetic.city(users=60, seed=1), 64)
     assert people.users == 60
@@ -157,7 +162,7 @@ def folder(tmp_path: Path) -> Path:
 def test_one_command_runs_any_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = heldout(capsys, str(folder), "--quick", "--workers", "1", "--json")
     assert code == 0
-    assert "visits (test), 40 users" in err
+    assert "visits (test, hot spot), 40 users" in err or "visits (test, skewed), 40 users" in err
     assert "do not publish" in err
     found = json.loads(out)
     assert [(each["name"], each["role"]) for each in found["data_sets"]] == [
