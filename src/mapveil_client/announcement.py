@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mapveil_client.arrays import IntArray
-from mapveil_client.block_encoding import BlockEncoding
 from mapveil_client.contribution import ROUNDINGS, Rounding
-from mapveil_client.encodings import Encoding, LabelEncoding, MarginsEncoding, NodeEncoding
+from mapveil_client.encodings import BlockEncoding, Encoding, LabelEncoding, MarginsEncoding, NodeEncoding
 from mapveil_client.errors import InputError, ParameterError, check, is_whole
 from mapveil_client.level_encoding import LevelEncoding, SketchEncoding
 from mapveil_client.morton import PrefixTree

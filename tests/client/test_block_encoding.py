@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil_client.block_encoding import BlockEncoding, even_edges
+from mapveil_client.encodings import BlockEncoding, even_edges
 from mapveil_client.errors import ParameterError
 from mapveil_client.morton import interleave
 

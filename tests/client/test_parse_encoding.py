@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapveil_client.announcement import read_encoding
-from mapveil_client.block_encoding import BlockEncoding
-from mapveil_client.encodings import Encoding, LabelEncoding, MarginsEncoding, NodeEncoding
+from mapveil_client.encodings import BlockEncoding, Encoding, LabelEncoding, MarginsEncoding, NodeEncoding
 from mapveil_client.errors import InputError
 from mapveil_client.level_encoding import LevelEncoding, SketchEncoding
 from mapveil_client.morton import PrefixTree

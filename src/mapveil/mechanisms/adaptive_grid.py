@@ -11,7 +11,7 @@ from mapveil.maps.density_map import Measurement
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.trust.queries import Estimate, Plan, Query, Setting
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.block_encoding import BlockEncoding, even_edges
+from mapveil_client.encodings import BlockEncoding, even_edges
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.morton import deinterleave
 

@@ -26,8 +26,7 @@ from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Answerer, Execution, NoisySums, Query, Raster
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import FloatArray
-from mapveil_client.block_encoding import BlockEncoding
-from mapveil_client.encodings import MarginsEncoding
+from mapveil_client.encodings import BlockEncoding, MarginsEncoding
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.errors import PromiseError
 
