@@ -15,7 +15,7 @@ from mapveil_client.memory import DeviceMemory
 from mapveil_client.participation import DeviceRefusal, Participation
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.certificate import Authority, Certificate, Credentials
+from mapveil_client.secure_sum.certificate import CLOCKS_S, Authority, Certificate, Credentials
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.states import ServerState, phase_name
@@ -105,7 +105,7 @@ def test_a_device_joins_no_active_sum_of_another_authority(authority: Authority 
     [
         (lambda own: None, "has no certificate"),
         (lambda own: certificate_of(own, expires=int(NOW)), "must be valid at"),
-        (lambda own: certificate_of(own, not_before=int(NOW) + 1), "must be valid at"),
+        (lambda own: certificate_of(own, not_before=int(NOW) + CLOCKS_S + 1), "must be valid at"),
         (lambda own: certificate_of(Identity(bytes([2] * 32))), "of another key"),
         (lambda own: certificate_of(own, population="others"), "must be of population tests"),
         (

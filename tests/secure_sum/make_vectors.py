@@ -18,7 +18,7 @@ from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil.secure_sum.server import Server
 from mapveil_client.canonical_cbor import decode, encode
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.certificate import Certificate, Credentials
+from mapveil_client.secure_sum.certificate import CLOCKS_S, Certificate, Credentials
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.graph import Ring
 from mapveil_client.secure_sum.keys import (
@@ -363,7 +363,7 @@ def uncertified(vector: dict) -> Iterator[tuple[str, Callable[[bytes], bytes], s
         "not by the enrolment",
     )
     yield "an expired certificate", signed(AUTHORITY, NOW - month), "must be valid at"
-    yield "a certificate of the future", signed(AUTHORITY, NOW + month), "must be valid at"
+    yield "a certificate of the future", signed(AUTHORITY, NOW + CLOCKS_S + 1), "must be valid at"
     # Of the point of order 1, R = S B with S = 0 is a signature of whatever is signed.
     small, forged = bytes([1, *bytes(31)]), bytes([1, *bytes(63)])
     yield (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.canonical_cbor import encode
 from mapveil_client.errors import InputError, ParameterError
-from mapveil_client.secure_sum.certificate import Authority, Certificate
+from mapveil_client.secure_sum.certificate import CLOCKS_S, Authority, Certificate
 from mapveil_client.secure_sum.keys import Identity, signed_by, small_order
 from mapveil_client.secure_sum.messages import CERTIFICATE_BYTES
 from tests.authority import AUTHORITY, NAMED, certificate_of
@@ -66,7 +66,10 @@ def test_a_certificate_vouches_for_its_key_its_population_and_its_time() -> None
     assert "another key" in str(made.fault(NAMED, other.public, NOW))
     assert "population others" in str(made.fault(Authority("others", NAMED.key), OWN.public, NOW))
     assert "not by the enrolment" in str(made.fault(Authority("tests", other.public), OWN.public, NOW))
-    for now in (NOW - 3601, NOW + 7 * 86_400):
+    last = NOW + 7 * 86_400 - 1
+    for now in (NOW - CLOCKS_S, last):
+        assert made.fault(NAMED, OWN.public, now) is None
+    for now in (NOW - CLOCKS_S - 1, last + 1):
         assert "must be valid at" in str(made.fault(NAMED, OWN.public, now))
     assert len({AUTHORITY.certify(OWN.public, NOW).serial for _ in range(20)}) == 20
 

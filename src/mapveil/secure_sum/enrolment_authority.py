@@ -19,7 +19,6 @@ DAYS: Final = 30
 
 MOST_DAYS: Final = 366
 _DAY_S: Final = 86_400
-_BACKDATED_S: Final = 3600  # a device whose clock is slow believes it too
 
 
 class EnrolmentAuthority:
@@ -69,7 +68,7 @@ class EnrolmentAuthority:
         check(len(key) == 32 and not small_order(key), "a device's key", "an Ed25519 key of 32 bytes", key)
         number = secrets.randbits(63) if serial is None else serial
         start = int(now)
-        plain = (self.named.population, key, number, max(0, start - _BACKDATED_S), start + days * _DAY_S)
+        plain = (self.named.population, key, number, start, start + days * _DAY_S)
         return Certificate(*plain, self._key.sign(Certificate(*plain).statement))
 
     def __repr__(self) -> str:

@@ -4,8 +4,9 @@ r"""Certificates of device keys: who may be a client of a signed round, by the w
     \operatorname{CBOR}[1, \text{population}, \text{device key}, \text{serial}, \text{not before}, \text{expires}])
 
 where: k is the authority's key, and the array is in its one encoding. Times are seconds since 1970, UTC. A device
-judges by the authority that its own policy names, never by one that the server names. There is no list of revoked
-certificates: an authority revokes by not renewing, so its certificates must be short-lived.
+judges by the authority that its own policy names, never by one that the server names, and by its own clock: from two
+days before ``not before``, as two clocks differ that are each up to a day off, and until it expires. There is no list
+of revoked certificates: an authority revokes by not renewing, so its certificates must be short-lived.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mapveil_client.errors import InputError, check, is_whole
 from mapveil_client.secure_sum.keys import Identity, signed_by, small_order
 
 VERSION: Final = 1
+CLOCKS_S: Final = 2 * 86_400  # how far ahead of a reader's clock the authority's may be
 
 _PURPOSE: Final = b"mapveil certificate 1\0"
 _POPULATION: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -119,7 +121,7 @@ class Certificate:
     serial : int
         Number of the certificate, 0 to 2^63 - 1; drawn at random.
     not_before, expires : int
-        Seconds since 1970 between which it is valid.
+        Seconds since 1970 between which it is valid; it is believed ``CLOCKS_S`` before, too.
     signature : bytes
         Of :meth:`statement`, 64 bytes.
     """
@@ -190,7 +192,7 @@ class Certificate:
             authority.key, self.signature, self.statement
         ):
             return f"its certificate is not by the enrolment authority of {authority.population}"
-        if now is not None and not self.not_before <= now < self.expires:
+        if now is not None and not self.not_before - CLOCKS_S <= now < self.expires:
             valid = f"{_time(self.not_before)} to {_time(self.expires)}"
             return f"its certificate must be valid at {_time(now)}, got {valid}"
         return None

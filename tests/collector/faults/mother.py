@@ -46,7 +46,7 @@ def fleet(given: dict[str, Any]) -> None:
     from mapveil_client.secure_sum.keys import Identity
 
     class Everlasting(EnrolmentAuthority):
-        """An authority whose certificates no clock makes invalid: those of the services jump here."""
+        """An authority apart, that gives a device the same certificate again when its fleet is started again."""
 
         def certify(self, key: bytes, now: float, **_: Any) -> Certificate:
             plain = ("tests", key, int.from_bytes(key[:7], "big"), 0, 1 << 40)
@@ -67,7 +67,7 @@ def fleet(given: dict[str, Any]) -> None:
         lapses=Lapses(slow=0.999999 if given["slow_s"] else 0.0, slow_s=given["slow_s"], seed=1),
         folder=given["folder"],
         key=bytes.fromhex(given["key"]),
-        authority_apart=Everlasting("tests", Identity(bytes(range(32)))),
+        authority_apart=None if given["hosted"] else Everlasting("tests", Identity(bytes(range(32)))),
         connections=8,
         look_s=0.05,
         patience_s=90,

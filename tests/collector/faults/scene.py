@@ -245,8 +245,12 @@ class Scene:
         *,
         slow_s: float = 0.0,
         name: str = "fleet",
+        hosted: bool = False,
     ) -> Running:
-        """A process of devices that answers a collection; the same name is the same devices again."""
+        """A process of devices that answers a collection; the same name is the same devices again.
+
+        Where ``hosted``, the service certifies them, by its own clock.
+        """
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         assert self._folders.setdefault(folder, devices) == devices
@@ -256,6 +260,7 @@ class Scene:
             server=server,
             places=[place(index) for index in devices],
             slow_s=slow_s,
+            hosted=hosted,
             folder=str(folder),
             key=KEY.hex(),
             token=self.token,

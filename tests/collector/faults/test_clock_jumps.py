@@ -46,7 +46,7 @@ def test_a_clock_that_jumps_ends_no_phase_of_a_service_that_runs(scene: Scene, j
     collection = scene.open(service, **FEW)
     setter = Setter(scene, service, jumps)
     with Wire([service.port], setter.carry) as wire:
-        scene.fleet(wire.url, collection, range(12)).wait()
+        scene.fleet(wire.url, collection, range(12), hosted=True).wait()
     assert setter.jumped == len(jumps)
     found = outcome_of(scene, service, collection)
     assert (found.state, found.included) == ("done", (12,))
@@ -57,7 +57,7 @@ def test_a_clock_that_went_back_while_the_service_was_away_holds_no_phase_open(s
     collection = scene.open(service, **FEW)
     setter = Setter(scene, service, {"keys": -DAY, "consents": -2 * DAY}, restart=True)
     with Wire([service.port], setter.carry) as wire:
-        scene.fleet(wire.url, collection, range(12)).wait()
+        scene.fleet(wire.url, collection, range(12), hosted=True).wait()
     found = outcome_of(scene, service, collection)
     assert (found.state, found.included) == ("done", (12,))
 
@@ -68,8 +68,8 @@ def test_a_silent_device_holds_a_phase_no_longer_than_its_time_though_the_clock_
     service = scene.service(skewed=True)
     options = {"tolerated_dropout": 0.4, "corrupt": 0}
     collection = scene.open(service, **{**FEW, "phase_seconds": 3, "options": options})
-    silent = scene.fleet(service.url, collection, range(9, 12), slow_s=0.6, name="silent")
-    others = scene.fleet(service.url, collection, range(9), name="others")
+    silent = scene.fleet(service.url, collection, range(9, 12), slow_s=0.6, name="silent", hosted=True)
+    others = scene.fleet(service.url, collection, range(9), name="others", hosted=True)
     until(lambda: scene.progress(service, collection)["phase"] == "shares", "the shares are collected")
     silent.kill()
     scene.skew.write_text(str(-DAY))
@@ -88,7 +88,7 @@ def test_a_clock_that_went_ahead_while_the_service_was_away_ends_a_phase_early(s
     collection = scene.open(service, **FEW)
     setter = Setter(scene, service, {"shares": DAY}, restart=True)
     with Wire([service.port], setter.carry) as wire:
-        scene.fleet(wire.url, collection, range(12)).wait()
+        scene.fleet(wire.url, collection, range(12), hosted=True).wait()
     found = outcome_of(scene, service, collection)
     assert found.state == "aborted"
     assert (found.spent, found.rounds) == (0, 0)
