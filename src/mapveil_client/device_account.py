@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
+from mapveil_client.epsilon import plain
 from mapveil_client.errors import BudgetExceeded, InputError, check
 
 _DAY_SECONDS: Final = 86_400
@@ -37,8 +38,8 @@ class Budget:
 
     Examples
     --------
-    >>> print(Budget.parse("4"), "|", Budget.parse("1/2 per 30 days"))
-    4 for this device's lifetime | 0.5 per 30 days
+    >>> print(Budget.parse("4"), "|", Budget.parse("1/3 per 30 days"))
+    4 for this device's lifetime | 1/3 per 30 days
     """
 
     epsilon: Fraction
@@ -60,7 +61,7 @@ class Budget:
         raise InputError(f"a budget must be an epsilon, or one such as '4 per 30 days', got {text[:40]!r}")
 
     def __str__(self) -> str:
-        return f"{float(self.epsilon):.6g} " + (
+        return f"{plain(self.epsilon)} " + (
             "for this device's lifetime" if self.days is None else f"per {self.days} days"
         )
 
@@ -180,8 +181,8 @@ class Account:
             return
         if epsilon <= 0 or entry.spent + epsilon > entry.granted:
             raise BudgetExceeded(
-                f"epsilon of round {number} must be at most {float(entry.granted - entry.spent):.6g} "
-                f"(left of what the terms promised), got {float(epsilon):.6g}"
+                f"epsilon of round {number} must be at most {plain(entry.granted - entry.spent)} "
+                f"(left of what the terms promised), got {plain(epsilon)}"
             )
         spent = sum((each.spent for each in self._counting(budget)), Fraction(0))
         _check_left(epsilon, budget.epsilon - spent, budget)
@@ -237,11 +238,11 @@ class Account:
             raise InputError(f"the account of a device cannot be read ({type(error).__name__})") from None
 
     def __repr__(self) -> str:
-        return f"Account({float(self.spent):.6g} spent on {len(self.entries)} collections)"
+        return f"Account({plain(self.spent)} spent on {len(self.entries)} collections)"
 
 
 def _check_left(epsilon: Fraction, left: Fraction, budget: Budget) -> None:
     if epsilon > left:
         raise BudgetExceeded(
-            f"epsilon must be at most {float(left):.6g} (left of {budget}), got {float(epsilon):.6g}"
+            f"epsilon must be at most {plain(max(left, Fraction(0)))} (left of {budget}), got {plain(epsilon)}"
         )

@@ -27,7 +27,7 @@ from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.vault import Vault
 
 _LOGGER: Final = logging.getLogger("mapveil_client")
-_VERSION: Final = 1
+_VERSION: Final = 2
 _SEED_BYTES: Final = 32
 _MOST_LINES: Final = 500
 _MOST_REFUSED: Final = 1000
@@ -219,23 +219,34 @@ class DeviceMemory(Secret):
     def _read(cls, content: bytes, vault: Vault | None, clock: Callable[[], float]) -> DeviceMemory:
         try:
             record = json.loads(content)
-            if record["version"] != _VERSION:
-                raise ValueError("another version")
-            made = cls(bytes.fromhex(record["seed"]), vault, clock)
-            made.device = record["device"]
-            held = record["certificate"]
-            made.certificate = None if held is None else Certificate.decode(bytes.fromhex(held))
-            made.account = Account.from_record(record["account"], clock)
-            made.parts = {name: Part.from_record(part) for name, part in record["parts"].items()}
-            kept = record["frequencies"]
-            made.frequencies = None if kept is None else KeptFrequencies.from_record(kept)
-            made.refused = dict(record["refused"])
-            made.log = DeviceLog(Line(*line) for line in record["log"])
+            version = record["version"]
+            made = cls._from_record(record, vault, clock) if version == _VERSION else None
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, InputError) as error:
             raise InputError(
                 f"{vault}: what is in it cannot be read ({type(error).__name__}); "
                 "nothing is begun anew and nothing sent"
             ) from None
+        if made is None:
+            raise InputError(
+                f"{vault}: version of the device's record must be {_VERSION}, got {version!r}; nothing is begun anew "
+                "and nothing sent; use the Mapveil that wrote it"
+            )
+        return made
+
+    @classmethod
+    def _from_record(
+        cls, record: Mapping[str, Any], vault: Vault | None, clock: Callable[[], float]
+    ) -> DeviceMemory:
+        made = cls(bytes.fromhex(record["seed"]), vault, clock)
+        made.device = record["device"]
+        held = record["certificate"]
+        made.certificate = None if held is None else Certificate.decode(bytes.fromhex(held))
+        made.account = Account.from_record(record["account"], clock)
+        made.parts = {name: Part.from_record(part) for name, part in record["parts"].items()}
+        kept = record["frequencies"]
+        made.frequencies = None if kept is None else KeptFrequencies.from_record(kept)
+        made.refused = dict(record["refused"])
+        made.log = DeviceLog(Line(*line) for line in record["log"])
         return made
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
 r"""A device's file: sealed under a key that the caller gives, replaced whole or not at all, open once at a time.
 
-.. math:: \text{"mapveil vault 1\\n"} \,\|\, n \,\|\, \operatorname{AES-256-GCM}_k(n, g \,\|\, \text{content})
+.. math:: \text{"mapveil vault 2\\n"} \,\|\, n \,\|\, \operatorname{AES-256-GCM}_k(n, g \,\|\, \text{content})
 
 where: n are 12 random bytes, drawn for each writing, k is the key, g the generation in 8 bytes, most significant first,
 and the text before n is authenticated with the content. A file that cannot be opened is an error and never a reason to
@@ -27,7 +27,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from mapveil_client.errors import InputError, MapveilError, Secret
 
 KEY_BYTES: Final = 32
-_MAGIC: Final = b"mapveil vault 1\n"
+_MAGIC: Final = b"mapveil vault 2\n"
+_OLDER: Final = b"mapveil vault 1\n"  # its content had no generation before it
 _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
 _GENERATION_BYTES: Final = 8
@@ -148,6 +149,11 @@ class Vault(Secret):
             return None
         except OSError as error:
             raise InputError(f"{self.path}: cannot be read ({error.strerror or error})") from error
+        if sealed.startswith(_OLDER):
+            raise InputError(
+                f"{self.path}: is a vault of layout 1; this Mapveil opens layout 2 only, so nothing is begun anew and "
+                "nothing sent; use the Mapveil that wrote it"
+            )
         body = sealed[len(_MAGIC) :]
         if not sealed.startswith(_MAGIC) or len(body) < _NONCE_BYTES + _GENERATION_BYTES + _TAG_BYTES:
             raise InputError(

@@ -55,6 +55,24 @@ def test_the_same_charge_again_is_no_second_one() -> None:
         account.charge("b", 1, Fraction(1, 2), budget=LIFE)
 
 
+def test_epsilons_are_told_exactly_and_can_be_typed_back() -> None:
+    budget = Budget(Fraction(1, 3), 30)
+    assert str(budget) == "1/3 per 30 days"
+    assert Budget.parse(str(budget)) == budget
+    account = Account()
+    with pytest.raises(BudgetExceeded, match=r"at most 1/3 \(left of 1/3 per 30 days\), got 2/3$"):
+        account.grant("a", Fraction(2, 3), budget=budget)
+    account.grant("a", Fraction(1, 3), budget=budget)
+    with pytest.raises(BudgetExceeded, match=r"at most 1/3 \(left of what the terms promised\), got 1$"):
+        account.charge("a", 1, Fraction(1), budget=budget)
+    account.charge("a", 1, Fraction(1, 3), budget=budget)
+    account.end("a")
+    with pytest.raises(
+        BudgetExceeded, match=r"at most 0 \(left of 0\.1 for this device's lifetime\), got 0\.5"
+    ):
+        account.grant("b", Fraction(1, 2), budget=Budget(Fraction(1, 10)))
+
+
 def test_what_is_set_aside_is_free_again_when_it_is_over() -> None:
     account = Account()
     account.grant("a", Fraction(2), budget=LIFE)

@@ -86,6 +86,18 @@ def test_a_record_that_lacks_something_is_an_error(tmp_path: Path, name: str) ->
         DeviceMemory.open(vault)
 
 
+def test_a_record_of_another_version_is_refused_and_stays_as_it_was(tmp_path: Path) -> None:
+    vault = Vault(tmp_path / "v", KEY)
+    filled(vault)
+    older = (vault.open() or b"").replace(b'"version":2', b'"version":1')
+    vault.write(older)
+    vault.close()
+    with pytest.raises(InputError, match="version of the device's record must be 2, got 1"):
+        DeviceMemory.open(vault)
+    vault.close()
+    assert vault.open() == older
+
+
 def test_kept_frequencies_refuse_every_other_policy() -> None:
     kept = KeptFrequencies.draw(POLICY, QUERY, 25.0, Randomness(1))
     assert kept.refusal(POLICY, QUERY, 25.0) is None

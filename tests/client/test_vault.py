@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from mapveil_client.errors import InputError, MapveilError
 from mapveil_client.vault import Vault, locked, read_key
@@ -58,6 +59,17 @@ def test_every_damaged_byte_every_cut_and_every_other_key_is_an_error(tmp_path: 
     with pytest.raises(InputError, match="another key"):
         Vault(vault.path, bytes(32)).open()
     assert vault.open() == b"secret"
+
+
+@pytest.mark.parametrize("content", [b"", b"12345678", b"a device's record"])
+def test_a_vault_of_the_layout_before_is_refused_and_stays_as_it_was(tmp_path: Path, content: bytes) -> None:
+    magic, nonce = b"mapveil vault 1\n", bytes(12)
+    older = magic + nonce + AESGCM(KEY).encrypt(nonce, content, magic)
+    vault = Vault(tmp_path / "v", KEY)
+    vault.path.write_bytes(older)
+    with pytest.raises(InputError, match="is a vault of layout 1; this Mapveil opens layout 2 only"):
+        vault.open()
+    assert vault.path.read_bytes() == older
 
 
 def test_what_cannot_be_written_leaves_what_was_there(
