@@ -36,12 +36,16 @@ class Guarantee(Claim):
         """The same, of secure sums with the checks against a malicious server; unchanged where no sum is trusted.
 
         ``authority`` says what is assumed of the enrolment authority, in place of the trust in the server's roster.
+        Where the server's operator runs it, the server can invent clients, and must follow the protocol still.
         """
         if self.adversary is not Adversary.HONEST_SERVER:
             return self
         assumptions = tuple(
             authority if each.kind is Assumes.ROSTER_TRUSTED else each for each in self.assumptions
         )
+        if authority.kind is Assumes.AUTHORITY_OF_OPERATOR:
+            return replace(self, assumptions=assumptions)
+        assumptions += (Assumes.ONE_SURVIVOR_SET(),)
         return replace(self, adversary=Adversary.MALICIOUS_SERVER, assumptions=assumptions)
 
     def __repr__(self) -> str:

@@ -66,8 +66,11 @@ _ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
         "an enrolment authority that does not side with the server certifies each client, and invents none"
     ),
     Assumes.AUTHORITY_OF_OPERATOR: (
-        "the enrolment authority certifies each client and invents none; the server's own operator runs it, against "
-        "whom nothing holds that an operator with invented clients can undo"
+        "the server's operator runs the enrolment authority; against invented clients nothing is promised"
+    ),
+    Assumes.ONE_SURVIVOR_SET: (
+        "the server names one set of survivors to all clients: with several, it may learn a sum of only more than "
+        "half of the honest clients, with less noise than epsilon needs"
     ),
     Assumes.CLIENT_RANDOMNESS: "the client draws its randomness as the code does, from the operating system's source",
     Assumes.CLIENT_ALONE: "each report carries the whole noise: neither a secure sum nor another client is trusted",
