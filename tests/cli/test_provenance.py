@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -153,6 +154,25 @@ def test_every_file_says_where_it_comes_from_and_no_file_says_more(
         text = "" if path.suffix == ".json" else json.dumps(record_of(path))
         for secret in secrets:
             assert secret not in path.read_bytes() + text.encode(), (path.name, secret)
+
+
+def test_no_file_names_the_population_of_a_server(mapveil: Callable, source: Path, tmp_path: Path) -> None:
+    population = source.parent / "beds-of-ward-7.npz"
+    sides = dict(zip(("west", "south", "east", "north"), REGION.bbox, strict=True))
+    np.savez(population, values=np.ones((4, 4), dtype=np.int64), **sides)
+    paths = [tmp_path / f"map{suffix}" for suffix in SUFFIXES]
+    flags = [part for path in paths for part in ("-o", path)]
+    done = mapveil(
+        "release", source, "--tiling", "grid:16x16", "--region", "-74.03,40.69,-73.90,40.83", "--trust",
+        "random-features", "--option", f"population={population}", "--user", "rider_id", "--lon", "x", "--lat", "y",
+        "--json", *flags,
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert "ward-7" not in done.out
+    for path in paths:
+        text = json.dumps(record_of(path))
+        assert "a server that knows an external population" in text
+        assert b"ward-7" not in path.read_bytes() + text.encode(), path.name
 
 
 @pytest.mark.parametrize("command", ["release", "neighbours"])

@@ -33,7 +33,7 @@ def test_a_release_carries_what_was_measured_and_warns(
     assert ("as good as found: 1 place left, error 0 m" in done.err) == (features == 3)
     record = json.loads(done.out)
     measured = {(each["quantity"], each["against"]): each for each in record["guarantee"]["measured"]}
-    for server in ("a server that knows the region only", "a server that knows people.npz"):
+    for server in ("a server that knows the region only", "a server that knows an external population"):
         error = measured["posterior error", server]
         blind = measured["error of a guess without the report", server]
         assert error["unit"] == blind["unit"] == "m"

@@ -158,7 +158,7 @@ def test_the_guarantee_gives_the_posterior_in_metres_for_two_servers(tmp_path):
     assert "WARNING" not in " ".join(heat.notes)
     assert "places left" in heat.guarantee.in_words()
     assert "not measured" not in " ".join(heat.notes)
-    by = {(each.quantity, "people.npz" in each.against): each.value for each in heat.guarantee.measured}
+    by = {(each.quantity, "external" in each.against): each.value for each in heat.guarantee.measured}
     assert by["places left", True] < by["places left", False]
 
 
@@ -181,8 +181,22 @@ def test_the_map_is_no_prior_of_the_server(tmp_path):
         FourierKde(population=str(tmp_path / "map.parquet")).release(city, GRID, rng=1)
     mv.release(city, GRID, epsilon=1, account=None, rng=1).save(tmp_path / "private.parquet")
     heat = FourierKde(population=str(tmp_path / "private.parquet")).release(city, GRID, rng=1)
-    found = {each.quantity: each.value for each in heat.guarantee.measured if "private" in each.against}
+    found = {each.quantity: each.value for each in heat.guarantee.measured if "external" in each.against}
     assert found["posterior error"] < by_map.error_m
+
+
+def test_a_population_that_cannot_be_used_is_refused_before_any_device_answers(tmp_path, monkeypatch):
+    sides = dict(zip(SIDES, REGION.bbox, strict=True))
+    np.savez(tmp_path / "nobody.npz", values=np.zeros((4, 4), dtype=np.int64), **sides)
+    # A device that answers would fail.
+    monkeypatch.setattr("mapveil.random_features.fourier_kde.client_reports", None)
+    for name, expected in (("missing.npz", "missing.npz"), ("nobody.npz", "holds nobody in this region")):
+        mechanism = FourierKde(population=str(tmp_path / name))
+        with pytest.raises(InputError, match=expected):
+            mechanism.release(CITY, GRID, rng=1)
+        with pytest.raises(InputError, match=expected):
+            mechanism.public_query(GRID, 1000)
+        assert name not in f"{mechanism} {mechanism.parameters()}"
 
 
 def test_few_places_are_warned_of_and_features_said_plainly():

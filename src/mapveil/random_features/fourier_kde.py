@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.projection import projection_of
 from mapveil.geo.tiling import Tiling
+from mapveil.maps.density_map import DensityMap
 from mapveil.maps.scene import Note
 from mapveil.privacy.claim import Assumes, Assumption, Disclosure, Measured, Reveals
 from mapveil.random_features.bandwidth import neighbour_bandwidth, public_bandwidth, smooth, smoothing_scale
@@ -25,7 +26,7 @@ from mapveil.random_features.map_points import (
     sum_of_features,
 )
 from mapveil.random_features.measured import hiding_facts
-from mapveil.random_features.posterior import hiding
+from mapveil.random_features.posterior import PriorCells, hiding
 from mapveil.random_features.projection_mechanism import Collected, ProjectionMechanism, check_bandwidth
 from mapveil.random_features.signal_to_noise import highest_by_chance, predicted_signal, users_needed
 from mapveil.random_features.visits import Chunk, ChunkSum, all_places, sum_chunks, visits_of
@@ -67,7 +68,8 @@ class FourierKde(FourierParameters, ProjectionMechanism):
     ----------
     population : str
         File of what a server may know of where people are: a raster of people per cell from elsewhere, or a private
-        map. The guarantee then measures that server too. Never sent to devices. The other parameters are those of
+        map. The guarantee then measures that server too. Read before anything is asked, never sent to devices, and in
+        no record. The other parameters are those of
         :class:`mapveil_client.random_features.feature_policy.FourierParameters`.
 
     Examples
@@ -80,12 +82,22 @@ class FourierKde(FourierParameters, ProjectionMechanism):
     """
 
     summary: ClassVar[str] = (
-        "each device sends random Fourier features of its place; their sum is the density. For thousands of users "
-        "at least, and without an epsilon; planar-laplace was better at every size tried"
+        "each device sends random Fourier features of its place; their sum is the density. For tens of "
+        "thousands of users, and without an epsilon"
     )
     source: ClassVar[str] = "Zong et al. 2023, Algorithm 2"
 
-    population: str = ""
+    population: str = field(default="", repr=False)
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as a JSON-ready record, without the population's path."""
+        record = super().parameters()
+        del record["population"]
+        return record
+
+    @cached_property
+    def _population(self) -> DensityMap | Counts | None:
+        return read_population(self.population) if self.population else None
 
     def query(self, where: MapPoints, bandwidth: float) -> Query:
         """The query of a collection. Run by: the server."""
@@ -100,7 +112,8 @@ class FourierKde(FourierParameters, ProjectionMechanism):
         Raises
         ------
         InputError
-            The bandwidth looks like degrees, or smoothing is asked where the cells are no even grid.
+            The bandwidth looks like degrees, smoothing is asked where the cells are no even grid, or the population
+            cannot be read or holds nobody here.
         PromiseError
             The devices refuse the query.
         """
@@ -170,7 +183,18 @@ class FourierKde(FourierParameters, ProjectionMechanism):
         where = map_points(tiling)
         if self.smoothing == "reports" and where.grid is None:
             raise InputError(f"smoothing by the reports needs an even grid of metres; {tiling.spec} has none")
+        if self.population:
+            self._priors(tiling, where)  # what is wrong with the file must not cost the answers
         return where
+
+    def _priors(self, tiling: Tiling, where: MapPoints) -> list[tuple[str, PriorCells]]:
+        """The servers that are measured against, and the prior of each."""
+        even = prior_cells(tiling, where)
+        servers = [("a server that knows the region only", even)]
+        if self._population is not None:
+            known = population_cells(even, where, self._population, floor=FLOOR)
+            servers.append(("a server that knows an external population", known))
+        return servers
 
     def _checked(self, query: Query, tiling: Tiling, where: MapPoints) -> Query:
         """The query, if devices with the policy of these parameters answer it."""
@@ -199,9 +223,9 @@ class FourierKde(FourierParameters, ProjectionMechanism):
                 f"the random frequencies make a standard error of {error:.3g} {unit} everywhere, and by chance "
                 f"hot spots of up to about {floor:.3g}"
             )
-        signal, said = self._signal(query, area, made.devices)
+        signal, meaning = self._signal(query, area, made.devices)
         drawn = signal >= self.least_signal
-        notes.append(said if drawn else Note(f"{said}; the map is uniform", "warning"))
+        notes.append(meaning if drawn else Note(f"{meaning}; the map is uniform", "warning"))
         if not self.population:
             notes.append(
                 "not measured: a server that knows where people are (option population=FILE: a raster of people from "
@@ -220,15 +244,15 @@ class FourierKde(FourierParameters, ProjectionMechanism):
     def _signal(self, query: Query, area: float, users: int) -> tuple[float, str]:
         """The predicted signal to noise of a query to so many users, and its meaning in words."""
         signal = predicted_signal(query, area, users, jitter_m=self.jitter_m)
-        said = (
+        meaning = (
             f"signal to noise: the mean density is {signal:.2g} standard errors (floor {self.least_signal:g})"
         )
         if signal >= self.least_signal:
-            return signal, f"{said}; planar-laplace was better at every size tried"
+            return signal, meaning
         needed = users_needed(query, area, self.least_signal, jitter_m=self.jitter_m)
         enough = "no number is enough" if needed is None else f"about {needed:,} are needed"
         return signal, (
-            f"{said}; too few users ({users:,}): {enough} at this bandwidth, and planar-laplace or secure sums need "
+            f"{meaning}; too few users ({users:,}): {enough} at this bandwidth, and planar-laplace or secure sums need "
             "fewer"
         )
 
@@ -304,14 +328,9 @@ class FourierKde(FourierParameters, ProjectionMechanism):
             raise AssertionError("a collection of random features has a bandwidth")
         query = self.query(where, made.bandwidth)
         unit = "m" if tiling.region.georeferenced else "cells"
-        even = prior_cells(tiling, where)
-        servers = [("a server that knows the region only", even)]
-        if self.population:
-            known = population_cells(even, where, read_population(self.population), floor=FLOOR)
-            servers.append((f"a server that knows {Path(self.population).name}", known))
         return tuple(
             fact
-            for against, prior in servers
+            for against, prior in self._priors(tiling, where)
             for fact in hiding_facts(
                 hiding(query, prior, jitter_m=self.jitter_m), against, unit=unit, cell=prior.size[0]
             )
