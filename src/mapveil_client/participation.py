@@ -103,8 +103,8 @@ class Participation:
         self._pin()
         self.memory.parts[self.collection] = Part(self.terms.digest.hex())
         alone = self.terms.own_epsilon
-        said = f", epsilon {float(alone):.3g} or more if every other device is corrupt" if alone else ""
-        self.memory.log.add("joined", f"{self.terms.trust}, {self.terms.method}{said}", self.collection)
+        exposure = f", epsilon {float(alone):.3g} or more if every other device is corrupt" if alone else ""
+        self.memory.log.add("joined", f"{self.terms.trust}, {self.terms.method}{exposure}", self.collection)
         self._save(None)
 
     def _refusal_of_features(self) -> str | None:
@@ -170,8 +170,8 @@ class Participation:
         reports = device.answer(query, lon, lat, weights=weights)
         self.memory.frequencies = kept = device.kept
         bands = policy.bands_left(query, kept.multiples)
-        said = f"answer {kept.answers} of {policy.answers}; all together leave at least {bands:.3g} bands"
-        self.memory.log.add("charged", said, self.collection)
+        detail = f"answer {kept.answers} of {policy.answers}; all together leave at least {bands:.3g} bands"
+        self.memory.log.add("charged", detail, self.collection)
         return None if reports is None else feature_message.write_reports(reports, query)[0]
 
     def begin(self, announcement: RoundAnnouncement, shard: int, client: int) -> bytes:

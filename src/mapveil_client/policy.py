@@ -165,11 +165,11 @@ class DevicePolicy(Checked):
         )
         if refusal is not None:
             return refusal
-        told, own = terms.own_epsilon or 0, terms.least_own_epsilon or 0
-        if told < own - _THOUSANDTH:  # another machine's logarithm may round otherwise
-            return f"own_epsilon must be {float(own):.6g} or more, got {float(told):.6g}"
-        if own > self.most_own_epsilon:
-            return _exposed(float(own), self.most_own_epsilon)
+        stated, least = terms.own_epsilon or 0, terms.least_own_epsilon or 0
+        if stated < least - _THOUSANDTH:  # another machine's logarithm may round otherwise
+            return f"own_epsilon must be {float(least):.6g} or more, got {float(stated):.6g}"
+        if least > self.most_own_epsilon:
+            return _exposed(float(least), self.most_own_epsilon)
         return None
 
     def _refusal_of_features(self, terms: CollectionTerms) -> str | None:

@@ -35,7 +35,9 @@ TRUSTS: Final = ("distributed", "local", "random-features")
 MOST_BYTES: Final = 1 << 24
 _TILINGS: Final = ("grid", "quadtree", "tiles", "places")
 _MOST_DEVICES: Final = 1 << 24
-_ROUNDING: Final = 1e-6  # of thousandths, in what is no more than a quotient of two sums
+_ROUNDING: Final = (
+    1e-6  # thousandths of epsilon: slack for the rounding error of own_epsilon, a quotient of sums
+)
 _PLAIN: Final = re.compile(r"[0-9]+(\.[0-9]+|/[0-9]+)?")
 _HEXADECIMAL: Final = re.compile(r"[0-9a-f]*")
 _LONGEST: Final = 200

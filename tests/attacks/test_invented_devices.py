@@ -1,7 +1,6 @@
 """A malicious server that makes up every device of a sum but one: without certificates it had that device's cell.
 
-The default policy and an active round, as they stood: the cell in 34 of 40 sums of 24 devices, 20 of 20 of 100 and 2 of
-2 of 1,000. What was left was the device's own share of the noise, 1/21 to 1/850 of a discrete Laplace variable.
+What is left of the noise is the device's own share, 1/21 of a discrete Laplace variable in a sum of 24.
 """
 
 from __future__ import annotations
@@ -79,7 +78,9 @@ def test_whoever_holds_the_authoritys_key_can_still_invent_devices() -> None:
     """What the guarantee assumes of the authority is needed: this is the attack as it was."""
     memories = [DeviceMemory.open(rng=Randomness(1000 + seed)) for seed in range(8)]
     found = [play(24, seed, AUTHORITY, memory) for seed, memory in enumerate(memories)]
-    assert sum(guess == truth for guess, truth in found) >= 5
+    hits = sum(guess == truth for guess, truth in found)
+    print(f"the cell was found in {hits} of {len(found)} sums of 24 devices")  # noqa: T201
+    assert hits >= 5
     assert all(memory.account.spent == 1 for memory in memories)
 
 

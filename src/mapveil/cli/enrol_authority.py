@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from mapveil.cli.console import Console, console_options
+from mapveil.secure_sum.enrolment_authority import DAYS, MOST_DAYS, EnrolmentAuthority
 from mapveil_client.errors import InputError
-
-if TYPE_CHECKING:
-    from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 
 
 @click.command("enrol-authority")
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--create", is_flag=True, help="Draw the key, where there is no file yet.")
 @click.option("--certify", "requests", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="Certify the device keys in FILE, one a line, each 64 hexadecimal digits.")  # fmt: skip
-@click.option("--days", type=click.IntRange(1, 366), default=30, show_default=True, metavar="DAYS",
+@click.option("--days", type=click.IntRange(1, MOST_DAYS), default=DAYS, show_default=True, metavar="DAYS",
               help="Lifetime of a certificate: a revoked device counts for so long.")  # fmt: skip
 @console_options
 def command(
@@ -41,8 +38,6 @@ def command(
       mapveil enrol-authority authority.key --population bikes.example --create
       mapveil enrol-authority authority.key --population bikes.example --certify keys.txt --days 7
     """
-    from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
-
     authority = EnrolmentAuthority.open(key_file, population, make=create)
     if requests is not None:
         lines = _certificates(authority, requests, days)

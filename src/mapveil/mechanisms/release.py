@@ -221,10 +221,10 @@ def _with_region(
     from mapveil.mechanisms.private_region import NoRegion, find_region
 
     part, rest = split_region(mechanism.budget)
-    asked = spec or DEFAULT_TILING
-    with held_for(table, asked, account) as held:
+    tiling = spec or DEFAULT_TILING
+    with held_for(table, tiling, account) as held:
         delta = sampling_delta(mechanism.budget, 2 * RELEASE)
-        charges = mechanism.charges(account, held, asked, delta=delta, seeded=how["rng"].seeded)
+        charges = mechanism.charges(account, held, tiling, delta=delta, seeded=how["rng"].seeded)
         search, measure = (mechanism.before_reveal(charges, each) for each in (part, rest))
         with charges:
             execution = Execution(before_reveal=search, keep=charges.keep, **how)

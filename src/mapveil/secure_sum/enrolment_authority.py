@@ -15,9 +15,12 @@ from mapveil_client.secure_sum.certificate import Authority, Certificate
 from mapveil_client.secure_sum.keys import Identity, small_order
 
 DAYS: Final = 30
-"""Default lifetime of a certificate: the longest that a revoked device can still be counted among the others."""
+"""Default lifetime of a certificate, days: the longest that a revoked device can still be counted among the others.
+Chosen so that a revoked device counts for a month at most."""
 
 MOST_DAYS: Final = 366
+"""Longest lifetime of a certificate, days. Chosen so that a leap year is the longest."""
+
 _DAY_S: Final = 86_400
 
 

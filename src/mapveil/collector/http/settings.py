@@ -142,6 +142,7 @@ class Settings:
     failure_burst: int = _burst(50, "Maximum burst of refused tokens and signatures from one address")
     device_rate: int = _rate(20, "Maximum requests a second of one device")
     device_burst: int = _burst(200, "Maximum burst of requests of one device")
+    # Chosen so that one device a second may enrol, and a stolen token needs a day for 10,000 invented devices.
     enrol_minute: int = _number(
         60, "Maximum devices that one enrolment token lets in a minute; 0 sets no limit", 0, 10_000_000
     )

@@ -220,13 +220,13 @@ def charged_devices(
 ) -> Charged:
     """The devices that round ``number`` charges or, if that is 0, their reports.
 
-    ``forgotten`` says that the round's messages are: its assignments are then those whose input came in. A shard that
-    was left out before its survivors were told is charged nothing, a later one is.
+    ``forgotten`` says that the round's messages are deleted: its assignments are then those whose input came in. A
+    shard that was left out before the server sent its set of survivors is charged nothing; one left out later is.
     """
     query: Select[tuple[int]] = select(reports.c.device).where(reports.c.collection == identifier)
     if number:
-        told = not_left_out(assignments, identifier, number, after=ServerState.INPUTS)
-        query = select(assignments.c.device).where(*_of_round(assignments, identifier, number), told)
+        kept = not_left_out(assignments, identifier, number, after=ServerState.INPUTS)
+        query = select(assignments.c.device).where(*_of_round(assignments, identifier, number), kept)
         if not forgotten:
             query = query.where(_came(identifier, number, ServerState.INPUTS))
     count, digest = 0, hashlib.sha256()
@@ -243,7 +243,8 @@ def in_sums(identifier: str, number: int) -> tuple[ColumnElement[bool], ...]:
 
 
 def asked_devices(connection: Connection, identifier: str, number: int) -> IntArray:
-    """Devices that round ``number`` asks: all members, later those left of the round before, unless it lost theirs."""
+    """Devices that round ``number`` asks: all members in round 1, later those of the round before whose shard
+    was not left out."""
     table = members if number == 1 else assignments
     query = select(table.c.device).where(table.c.collection == identifier)
     if number > 1:

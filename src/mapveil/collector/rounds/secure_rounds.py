@@ -41,7 +41,8 @@ _SEED_BYTES: Final = 32
 _ROWS: Final = 5000
 _BEFORE_INPUTS: Final = (ServerState.KEYS, ServerState.SHARES)
 MOST_RESTARTS: Final = 2
-"""Rounds of a collection that are run again before shards are left out: each costs its devices two phases."""
+"""Rounds of a collection that are run again before shards are left out: each costs its devices two phases. Chosen so
+that two failures leave no shard out, and devices that fail on purpose cost the others four phases at most."""
 
 
 Lines = tuple[tuple[str, dict[str, Any]], ...]

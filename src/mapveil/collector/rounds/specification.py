@@ -156,16 +156,16 @@ def validation_text(problems: Sequence[Mapping[str, Any]]) -> str:
     problems : sequence of mapping
         Errors of pydantic.
     """
-    said = []
+    faults = []
     for problem in problems[:3]:
         # A name that nobody would give to a field may be a token or a location, and is not repeated.
         parts = [
             str(part) if isinstance(part, int) or _FIELD_NAME.fullmatch(str(part)) else "a name"
             for part in problem.get("loc", ())
         ]
-        said.append(f"{'.'.join(parts) or 'body'}: {str(problem.get('msg', 'not accepted'))[:200]}")
-    more = len(problems) - len(said)
-    return "; ".join(said) + (f"; and {more} more" if more > 0 else "")
+        faults.append(f"{'.'.join(parts) or 'body'}: {str(problem.get('msg', 'not accepted'))[:200]}")
+    more = len(problems) - len(faults)
+    return "; ".join(faults) + (f"; and {more} more" if more > 0 else "")
 
 
 def read_specification(
@@ -261,13 +261,13 @@ def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:
     if not isinstance(mechanism, FourierKde):
         return b""
     try:
-        signal, said = mechanism.predicted_signal(tiling, devices)
+        signal, meaning = mechanism.predicted_signal(tiling, devices)
         query = mechanism.public_query(tiling, devices)
     except PromiseError as error:
         raise InputError(f"devices would not answer: {error}") from None
     if signal < mechanism.least_signal:
         raise InputError(
-            f"devices would answer in vain: {said} (option least_signal=0 asks them nevertheless)"
+            f"devices would answer in vain: {meaning} (option least_signal=0 asks them nevertheless)"
         )
     return write_query(query)
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 Role = Literal["viewer", "operator", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)  # each may do what the ones before may
 MOST_USES: Final = 1 << 24
-MOST_DAYS: Final = 3650
+MOST_DAYS: Final = 3650  # lifetime of a token; chosen so that one for ten years can be issued
 OPERATOR: Final = "mvo_"
 ENROLMENT: Final = "mve_"
 _BYTES: Final = 32
@@ -244,7 +244,7 @@ class Accounts:
         return known
 
     def _too_fast(self, connection: Connection, enrolment: int) -> TooMany | None:
-        """The refusal of a token that let in as many devices lately as it may: whoever has it may not be a person."""
+        """The refusal of a token that let in as many devices lately as it may: the token may be stolen."""
         now = self._store.clock.now()
         for most, seconds in self._pace:
             since = {"enrolment": enrolment, "since": time_text(now - timedelta(seconds=seconds))}

@@ -49,6 +49,6 @@ def device_faults(store: Store) -> list[DeviceFault]:
     query = select(audit).where(audit.c.action == FAULT).order_by(audit.c.number.desc()).limit(_MOST_NAMED)
     with store.read() as connection:
         rows = connection.execute(query).all()
-    told = [(row, json.loads(row.detail)) for row in rows]
+    lines = [(row, json.loads(row.detail)) for row in rows]
     names = ("device", "kind", "against", "proven")
-    return [DeviceFault(row.at, row.collection, *(detail[name] for name in names)) for row, detail in told]
+    return [DeviceFault(row.at, row.collection, *(detail[name] for name in names)) for row, detail in lines]
