@@ -29,6 +29,7 @@ _DIGITS: Final = decimal.Context(prec=100)
 _FINE_BITS: Final = 200
 _LEAST: Final = Fraction(1, 10**12)  # about the grain of a split
 _MOST: Final = Fraction(10**12)  # the samplers are tested to here
+_FINEST: Final = 10**100  # a ledger adds them all up
 _FAR: Final = re.compile(r"[eE][+-]?0*[1-9][0-9_]{3,}\s*$")  # an exponent of four digits or more
 _LARGEST: Final = 128  # an epsilon above it is as good as this one: no weights are so far apart
 
@@ -51,7 +52,7 @@ def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
     Raises
     ------
     ParameterError
-        It is not a number, not finite, or not between 1e-12 and 1e12.
+        It is not a number, not finite, not between 1e-12 and 1e12, or its denominator has more than 100 digits.
 
     Examples
     --------
@@ -60,10 +61,17 @@ def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
     """
     far = isinstance(value, str) and _FAR.search(value)  # not expanded: 1e999999999 has a billion digits
     exact = None if isinstance(value, bool) or far else exact_number(value)
-    text = str(value)
+    try:
+        text = str(value)
+    except ValueError:
+        text = "thousands of digits, which Python does not write"
     shown: object = value if len(text) <= 24 else f"{text[:20]}..."
     if far or (exact is not None and exact > 0 and not _LEAST <= exact <= _MOST):
         raise ParameterError(f"{name} must be between 1e-12 and 1e12, got {shown}")
+    if exact is not None and exact.denominator > _FINEST:
+        raise ParameterError(
+            f"{name} must be a fraction with a denominator of at most 100 digits, got {shown}"
+        )
     if exact is None or exact <= 0:
         raise ParameterError(f"{name} must be a finite number above 0, such as 1, 0.5 or 1/3, got {shown!r}")
     return exact

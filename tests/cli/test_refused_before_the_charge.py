@@ -90,6 +90,20 @@ def test_shares_and_constants_that_were_refused_after_the_charge(
     refuses_for_free(mapveil, tmp_path, *asked, "--option", f"{option}={value}")
 
 
+@pytest.mark.parametrize("command", ["release", "flows", "neighbours"])
+@pytest.mark.parametrize("title", ["a\udcffb", "two\nlines", "x" * 201, "bell\x07"])
+def test_titles_that_cannot_be_written(
+    mapveil: Callable, people: Path, tmp_path: Path, command: str, title: str
+) -> None:
+    asked = (command, people, "--region", BOX, "--tiling", "quadtree:3", "--epsilon", "1", "--title", title)
+    assert "--title must be one line" in refuses_for_free(mapveil, tmp_path, *asked)
+
+
+def test_a_name_that_is_no_text_is_refused(mapveil: Callable, people: Path, tmp_path: Path) -> None:
+    asked = ("release", people, "--region", BOX, "--tiling", "quadtree:3", "--epsilon", "1")
+    assert "printable text" in refuses_for_free(mapveil, tmp_path, *asked, outputs=("m.\udcff.html",))
+
+
 def wrong_flags(command: str) -> Iterator[tuple[str, ...]]:
     """Options of a command with wrong values, alone and in pairs."""
     named = {

@@ -102,12 +102,30 @@ def test_a_part_that_rounds_to_nothing_is_refused():
 
 
 @pytest.mark.parametrize(
-    "value", ["1e400", "1e-400", "1e999999999", "1e-999999999", 1e13, 9e-13, Fraction(1, 10**400), "9" * 400]
+    "value",
+    [
+        "1e400",
+        "1e-400",
+        "1e999999999",
+        "1e-999999999",
+        1e13,
+        9e-13,
+        Fraction(1, 10**400),
+        "9" * 400,
+    ],
 )
 def test_an_epsilon_far_from_any_use_is_refused_in_short(value):
     with pytest.raises(ParameterError, match=r"^epsilon must be between 1e-12 and 1e12, got ") as caught:
         as_epsilon(value)
     assert len(str(caught.value)) < 80
+
+
+@pytest.mark.parametrize("digits", [100, 5000])
+def test_a_fraction_too_fine_to_be_added_up_is_refused(digits):
+    with pytest.raises(ParameterError, match="denominator of at most 100 digits"):
+        as_epsilon(Fraction(10**digits + 2, 10**digits + 1))
+    with pytest.raises(ParameterError, match="between 1e-12 and 1e12"):
+        as_epsilon(10**digits)
 
 
 def test_the_limits_are_epsilons():

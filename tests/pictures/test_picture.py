@@ -63,6 +63,15 @@ def test_says_method_epsilon_guarantee_and_notes(make_map):
         assert part in said
 
 
+@pytest.mark.parametrize("title", ["cost $5 and $6", "cost $\\frac{$ x", "word " * 40])
+def test_a_title_is_drawn_as_it_is_written_and_wrapped(make_map, title):
+    axes = plot(replace(make_map("grid"), title=title))
+    axes.figure.canvas.draw()
+    shown = axes.get_title(loc="left")
+    assert " ".join(shown.split()).startswith(" ".join(title.split()))
+    assert max(map(len, shown.splitlines())) <= 72
+
+
 @pytest.mark.parametrize("seeded", [False, True])
 def test_seeded_maps_are_marked(make_map, seeded):
     assert ("SEEDED: NOT FOR RELEASE" in texts(plot(make_map("grid", seeded=seeded)))) == seeded

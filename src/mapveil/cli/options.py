@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -155,6 +155,8 @@ def outputs(suffixes: Sequence[str], help: str, *, required: bool = True) -> Dec
         _context: click.Context, _parameter: click.Parameter, paths: tuple[Path, ...]
     ) -> tuple[Path, ...]:
         for path in paths:
+            if not str(path).isprintable():
+                raise InputError(f"-o {str(path)!r}: the name must be printable text")
             if path.suffix.lower() not in suffixes:
                 raise InputError(f"-o {path}: the suffix must be one of {', '.join(suffixes)}")
             if path.is_dir() or not path.parent.is_dir():
@@ -214,8 +216,23 @@ def _same_file(one: Path, other: str | Path) -> bool:
         return False
 
 
+_LONGEST_TITLE: Final = 200
+
+
+def _checked_title(_context: click.Context, _parameter: click.Parameter, title: str) -> str:
+    if len(title) > _LONGEST_TITLE or not title.isprintable():
+        raise InputError(
+            f"--title must be one line of at most {_LONGEST_TITLE} printable characters, got {len(title):,}: "
+            f"{title[:40]!r}"
+        )
+    return title
+
+
 title_option = click.option(
-    "--title", default="", help="Title of pictures and pages, also in every file's metadata."
+    "--title",
+    default="",
+    callback=_checked_title,
+    help="Title of pictures and pages, also in every file's metadata.",
 )
 """Add ``--title``."""
 

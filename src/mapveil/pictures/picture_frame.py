@@ -150,9 +150,8 @@ def _draw_scale_bar(plane: MapPlane, axes: Axes) -> None:
 def write_words(drawn: ReleasedMap, axes: Axes, title: str, *, lead: str = "") -> None:
     """Write warnings and title above, ``lead``, promise and notes below, and marks on the map."""
     promise = drawn.guarantee.promise
-    by = "\n".join(textwrap.wrap(f"{drawn.method}, {promise.label}", _HEAD))
-    head = f"{title}\n{by}"
-    axes.set_title(head, loc="left", color=INK, size=12, pad=8)
+    head = "\n".join(textwrap.wrap(title, _HEAD) + textwrap.wrap(f"{drawn.method}, {promise.label}", _HEAD))
+    axes.set_title(head, loc="left", color=INK, size=12, pad=8, parse_math=False)
     lines = textwrap.wrap(lead, _LINE) + textwrap.wrap(promise.line, _LINE)
     warned = [line for text in promise.warnings for line in textwrap.wrap(text, _LINE)]
     axes.annotate(
@@ -167,6 +166,7 @@ def write_words(drawn: ReleasedMap, axes: Axes, title: str, *, lead: str = "") -
         color=_WARNING,
         linespacing=1.4,
         annotation_clip=False,
+        parse_math=False,
     )
     for note in drawn.notes:
         lines += textwrap.wrap(f"Note: {note}.", _LINE)
@@ -185,6 +185,7 @@ def write_words(drawn: ReleasedMap, axes: Axes, title: str, *, lead: str = "") -
         color=QUIET,
         linespacing=1.4,
         annotation_clip=False,
+        parse_math=False,
     )
     effects = require("matplotlib.patheffects", "viz")
     halo = [effects.withStroke(linewidth=4, foreground=PAPER)]
