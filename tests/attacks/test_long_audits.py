@@ -1,4 +1,4 @@
-"""Long audits: every claim stands, and half the noise and noise 15 % small are caught in every row of the table.
+"""Long audits: every claim stands, and half the noise and noise 15 % small are caught, method by method.
 
 Run by `make faults`, with MAPVEIL_LONG_AUDITS set. Where runs for noise 15 % small would take hours, the row's exact
 checks must catch it in each of its queries (:mod:`tests.contract.claims`, where every other row's are tested too).

@@ -387,11 +387,7 @@ def files() -> dict[str, str]:
     """Every file's name and text."""
     vectors = {name: make_round(name) for name in ROUNDS}
     made = {f"{name}.json": vector for name, vector in vectors.items()}
-    made["refused.json"] = {
-        "protocol": PROTOCOL.decode(),
-        "version": VERSION,
-        "cases": refused(vectors),
-    }
+    made["refused.json"] = {"protocol": PROTOCOL.decode(), "version": VERSION, "cases": refused(vectors)}
     return {name: json.dumps(content, indent=1) + "\n" for name, content in made.items()}
 
 
