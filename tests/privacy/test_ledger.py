@@ -58,11 +58,16 @@ def test_a_spend_is_recorded_whole(ledger, checkins):
 
 
 def test_the_default_budget_holds_until_one_is_set(ledger, checkins, others):
-    assert ledger.budget() == ledger.budget(checkins) == ledger.remaining(checkins) == DEFAULT_BUDGET
+    assert (
+        ledger.default().budget
+        == ledger.account(checkins).budget
+        == ledger.remaining(checkins)
+        == DEFAULT_BUDGET
+    )
     ledger.set_budget(None, "0.5")
     ledger.set_budget(others, 7)
-    assert ledger.budget(checkins) == Fraction(1, 2)
-    assert ledger.budget(others) == 7
+    assert ledger.account(checkins).budget == Fraction(1, 2)
+    assert ledger.account(others).budget == 7
 
 
 def test_a_refusal_says_what_was_asked_spent_left_and_how_to_go_on(ledger, checkins):

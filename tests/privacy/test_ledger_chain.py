@@ -74,6 +74,12 @@ def test_what_was_written_is_whole(ledger):
     assert rows == lines == 6
 
 
+def test_the_first_write_is_preceded_by_one_hash_of_the_file(tmp_path, monkeypatch):
+    made = Ledger(tmp_path / "new.sqlite")
+    monkeypatch.setattr(ledger_chain, "verify", lambda _: pytest.fail("the whole chain was recomputed"))
+    made.spend(made.recognise(table("ann", "bob")), 1, method="emd")
+
+
 def test_the_chain_is_what_it_says(ledger):
     """The formula of the module, spelled out."""
     with transaction(ledger.path) as connection:

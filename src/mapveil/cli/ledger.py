@@ -80,31 +80,32 @@ def command(context: click.Context, console: Console, ledger: Path | None, datas
 
 
 @command.command("budget")
-@click.argument("dataset")
+@click.argument("account")
 @click.argument("epsilon")
 @click.option("--reason", default="", help="Reason for the budget. [default: as it is]")
 @click.option("--owner", default="", help="Who answers for the budget. [default: as it is]")
 @click.pass_obj
-def budget(ledger: Path | None, dataset: str, epsilon: str, reason: str, owner: str) -> None:
-    """Set the whole budget of DATASET (a name, which may be new, the first digits of an id, or 'default')."""
+def budget(ledger: Path | None, account: str, epsilon: str, reason: str, owner: str) -> None:
+    """Set the whole budget of ACCOUNT: a name, which may be new, a dataset's id or its first digits, or 'default'."""
     opened = Ledger(ledger)
     known = len(opened.accounts())
-    budgeted = None if dataset == "default" else dataset
-    opened.set_budget(budgeted, epsilon, reason=reason, owner=owner)
+    default = account == "default"
+    opened.set_budget(None if default else account, epsilon, reason=reason, owner=owner)
+    whole = (opened.default() if default else opened.account(account)).budget
     new = " (a new account: --dataset charges it)" * (len(opened.accounts()) - known)
-    click.echo(f"budget of {dataset}: {plain(opened.budget(budgeted))}{new}")
+    click.echo(f"budget of {account}: {plain(whole)}{new}")
 
 
 @command.command("name")
-@click.argument("dataset")
+@click.argument("account")
 @click.argument("name")
 @click.pass_obj
-def name(ledger: Path | None, dataset: str, name: str) -> None:
-    """Call DATASET by NAME; a name that is taken joins both accounts under the smaller budget, for good."""
+def name(ledger: Path | None, account: str, name: str) -> None:
+    """Call ACCOUNT by NAME; a name that is taken joins both accounts under the smaller budget, for good."""
     opened = Ledger(ledger)
-    joined = opened.name(dataset, name)
-    for account in joined:
-        click.echo(f"joined {_account_line(account)}")
+    joined = opened.name(account, name)
+    for each in joined:
+        click.echo(f"joined {_account_line(each)}")
     if joined:
         click.echo("the smaller budget holds for both now, with its reason:")
     click.echo(_account_line(opened.account(name)))

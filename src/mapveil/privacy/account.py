@@ -89,7 +89,7 @@ class Account:
         opened = account._opened
         whole = None if budget is None else as_epsilon(budget, "budget")
         try:
-            known = opened.budget(name)
+            known = opened.account(name).budget
         except InputError:
             opened.recognise(None, dataset=name)
             if whole is not None:

@@ -54,7 +54,7 @@ from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 
 DEFAULT_BUDGET: Final = Fraction(3)
-"""Budget of a dataset whose ledger says nothing else.
+"""Budget of an account whose ledger says nothing else.
 
 Under a total of 3 and add-or-remove neighbours, an adversary with even odds can come to believe that one person is in
 the table, or is not, to at most e^3 / (1 + e^3) = 95.3 %; that the person was at one of two places rather than the
@@ -79,7 +79,8 @@ def default_ledger_path() -> Path:
 class Ledger:
     """A file of spends that refuses to exceed a budget. Run by: the curator.
 
-    A ``dataset`` is known by its id, by the leading digits of the id, or by the name of its account.
+    An ``account`` is called by its name, by the id of one of its datasets, or by leading digits of that id; so is the
+    account of a ``dataset``.
 
     Parameters
     ----------
@@ -178,7 +179,7 @@ class Ledger:
         Raises
         ------
         BudgetExceeded
-            The dataset's budget does not allow it: nothing is spent and nothing may be released.
+            The account's budget does not allow it: nothing is spent and nothing may be released.
         PromiseError
             The spend cannot be recorded or its id is taken, so nothing may be released.
         """
@@ -213,7 +214,7 @@ class Ledger:
         Raises
         ------
         BudgetExceeded
-            The dataset's budget does not allow it.
+            The account's budget does not allow it.
         """
         asked = as_epsilon(epsilon)
         with transaction(self.path) as connection:
@@ -261,46 +262,42 @@ class Ledger:
             ).fetchall()
             return tuple(find_account(connection, dataset) for (dataset,) in firsts)
 
-    def account(self, dataset: str) -> Balance:
-        """State of a dataset's budget."""
+    def account(self, account: str) -> Balance:
+        """An account, its budget and what is spent of it."""
         with transaction(self.path) as connection:
-            return find_account(connection, find_dataset(connection, dataset))
-
-    def budget(self, dataset: str | None = None) -> Fraction:
-        """The dataset's whole budget; without a dataset, the ledger's default."""
-        return self.default().budget if dataset is None else self.account(dataset).budget
+            return find_account(connection, find_dataset(connection, account))
 
     def default(self) -> Default:
         """The budget of an account without one of its own, its owner and its reason."""
         with transaction(self.path) as connection:
             return default_budget(connection)
 
-    def remaining(self, dataset: str) -> Fraction:
-        """Remaining epsilon of the dataset."""
-        return self.account(dataset).remaining
+    def remaining(self, account: str) -> Fraction:
+        """Remaining epsilon of an account."""
+        return self.account(account).remaining
 
     def set_budget(
-        self, dataset: str | None, epsilon: EpsilonLike, *, reason: str = "", owner: str = ""
+        self, account: str | None, epsilon: EpsilonLike, *, reason: str = "", owner: str = ""
     ) -> None:
-        """Set the whole budget of a dataset's account (``None``: of every account without one of its own).
+        """Set the whole budget of an account (``None``: of every account without one of its own).
 
         A new name opens an account. A budget at or below what is spent already refuses everything further.
 
-        An empty reason, or owner who answers for the budget, is left as it is.
+        Empty ``reason`` and ``owner`` (who answers for the budget) keep the recorded ones.
         """
         given = (str(as_epsilon(epsilon, "budget")), reason, owner)
         kept = "reason = COALESCE(NULLIF(?, ''), reason), owner = COALESCE(NULLIF(?, ''), owner)"
         with transaction(self.path, write=True) as connection:
-            if dataset is None:
+            if account is None:
                 connection.execute(f"UPDATE ledger SET default_budget = ?, {kept}", given)
             else:
-                account = account_of(connection, recognise(connection, None, "", dataset, None))
+                number = account_of(connection, recognise(connection, None, "", account, None))
                 connection.execute(
-                    f"UPDATE accounts SET budget = ?, {kept} WHERE account = ?", (*given, account)
+                    f"UPDATE accounts SET budget = ?, {kept} WHERE account = ?", (*given, number)
                 )
 
-    def name(self, dataset: str, name: str) -> tuple[Balance, ...]:
-        """Name a dataset's account; a name that is taken joins the account to that one for good.
+    def name(self, account: str, name: str) -> tuple[Balance, ...]:
+        """Name an account; a name that is taken joins the account to that one for good.
 
         Join accounts of the same people. The spend of both counts against the smaller budget of the two, which keeps
         its owner and its reason. An account may have several names; none is ever freed, for a freed name would lead to
@@ -317,12 +314,12 @@ class Ledger:
             The name is empty, ``default``, or could be taken for an id.
         """
         with transaction(self.path, write=True) as connection:
-            account = account_of(connection, find_dataset(connection, dataset))
+            number = account_of(connection, find_dataset(connection, account))
             taken = connection.execute("SELECT account FROM names WHERE name = ?", (name,)).fetchone()
             if taken is None:
-                add_name(connection, account, name)
-            elif taken[0] != account:
-                return join_account(connection, account, taken[0])
+                add_name(connection, number, name)
+            elif taken[0] != number:
+                return join_account(connection, number, taken[0])
         return ()
 
     def _mark(

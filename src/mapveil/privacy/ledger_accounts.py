@@ -97,7 +97,7 @@ class Default(NamedTuple):
 
 
 def default_budget(connection: sqlite3.Connection) -> Default:
-    """The budget of a dataset without one of its own."""
+    """The ledger's default budget."""
     row = connection.execute("SELECT default_budget, owner, reason FROM ledger").fetchone()
     return Default(as_epsilon(row[0], "default budget"), *row[1:])
 
@@ -136,8 +136,8 @@ def recognise(
         raise _people_in_common(connection, source, shares, named, dataset)
     if other_people is not None and not shares and other_people not in [reason for _, reason in statements]:
         raise ParameterError(
-            "other_people (--other-people) must be left out: these people have too few ids in common with any other "
-            f"account than {dataset}, so that there is nothing to state, and nothing is charged"
+            "leave out other_people (--other-people), for there is nothing to state, and nothing is charged: these "
+            f"people have too few ids in common with any other account than {dataset}"
         )
     for account in alike.keys() & shares.keys():  # empty unless it was stated now
         text = (
@@ -201,7 +201,7 @@ def join_account(connection: sqlite3.Connection, account: int, other: int) -> tu
 
 
 def find_account(connection: sqlite3.Connection, dataset: str) -> Balance:
-    """Compute the state of a dataset's budget from its lines alone."""
+    """The account of a dataset; what is spent is added up from the lines alone."""
     account, name, unit, owner, reason, budget = connection.execute(
         f"SELECT account, {_NAME}, unit, owner, reason, budget FROM datasets JOIN accounts USING (account)"
         " WHERE dataset = ?",
@@ -211,8 +211,8 @@ def find_account(connection: sqlite3.Connection, dataset: str) -> Balance:
         "SELECT dataset FROM datasets WHERE account = ? ORDER BY rowid", (account,)
     ).fetchall()
     spent = connection.execute(
-        "SELECT epsilon, count(*) FROM spends JOIN datasets USING (dataset) LEFT JOIN events USING (id)"
-        " WHERE account = ? AND kind IS NOT 'annulled' GROUP BY epsilon",
+        "SELECT epsilon, count(*) FROM spends JOIN datasets USING (dataset)"
+        " WHERE account = ? AND id NOT IN (SELECT id FROM events WHERE kind = 'annulled') GROUP BY epsilon",
         (account,),
     ).fetchall()
     held = default_budget(connection)
@@ -320,7 +320,7 @@ def _people_in_common(
 def find_entries(
     connection: sqlite3.Connection, dataset: str | None, release: str | None = None
 ) -> tuple[Entry, ...]:
-    """Every line, oldest first; or those that share a dataset's budget; or those of a release, by its first spend."""
+    """Every line, oldest first; or those of a dataset's account; or those of a release, by its first spend."""
     given = dataset if release is None else release
     if release is not None:
         some = "id = ?1 OR id > ?1 || '-' AND id < ?1 || '.'"

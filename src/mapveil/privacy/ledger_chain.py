@@ -51,7 +51,7 @@ BEGIN SELECT RAISE(ABORT, 'a line of the chain is never deleted'); END;
 CREATE TRIGGER chain_is_final BEFORE UPDATE ON chain
 BEGIN SELECT RAISE(ABORT, 'a line of the chain is never changed'); END;
 CREATE TABLE checkpoint (digest BLOB NOT NULL);
-INSERT INTO checkpoint VALUES (zeroblob(32));
+INSERT INTO checkpoint VALUES (randomblob(32));
 """
 
 
@@ -93,7 +93,7 @@ def problems_before(connection: sqlite3.Connection) -> list[str]:
 
 
 def verify(connection: sqlite3.Connection) -> LedgerReport:
-    """Recompute the whole chain, and compare every row with its line: 20,000 spends in 0.3 s."""
+    """Recompute the whole chain, and compare every row with its line."""
     problems: list[str] = []
     value, digests = START, dict[str, list[bytes]]((table, []) for table in (*SEALED_TABLES, _REST))
     number = 0
@@ -131,7 +131,7 @@ def _checkpoint(connection: sqlite3.Connection) -> Any:
 
 
 def _file_digest(connection: sqlite3.Connection) -> bytes:
-    """SHA-256 of the file as it stands in this transaction: 20,000 spends, 14 MB, in 15 ms."""
+    """SHA-256 of the file as it stands in this transaction; the whole file is held in memory."""
     image, kept = connection.serialize(), _checkpoint(connection)
     at = image.find(kept if isinstance(kept, bytes) else b"")
     digest, bytes_ = hashlib.sha256(), memoryview(image)
