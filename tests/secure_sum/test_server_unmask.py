@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.secure_sum.server_unmask import Collected, Fault, recover, unmask
+from mapveil.secure_sum.server_unmask import Collected, Fault, FaultKind, _blamed, recover, unmask
 from mapveil_client.canonical_cbor import decode as decode_values
 from mapveil_client.secure_sum.messages import SHARE_BYTES, encode, read_set, write_set
 from mapveil_client.secure_sum.shamir import PRIME
@@ -72,7 +72,9 @@ def test_a_wrong_share_with_one_to_spare_ends_the_sum(local_round, make_paramete
     with pytest.raises(Abort, match=f"shares of client {owner} give back no secret") as caught:
         made.close()
     assert caught.value.client == owner
-    assert made.server.faults == [Fault(owner, "shares", 1)]  # a lie of one neighbour explains it as well
+    assert made.server.faults == [
+        Fault(owner, FaultKind.SHARES, 1)
+    ]  # a lie of one neighbour explains it as well
     assert made.server.state is ServerState.ABORTED
 
 
@@ -87,7 +89,7 @@ def test_a_wrong_share_with_two_to_spare_is_found(local_round, make_parameters, 
     made.deliver()
     made.close()
     assert made.server.total.tolist() == made.true_sum().tolist()
-    assert made.server.faults == [Fault(holder, "answers", 1)]
+    assert made.server.faults == [Fault(holder, FaultKind.ANSWERS, 1)]
 
 
 @pytest.mark.parametrize("threshold", [3, 5])
@@ -103,7 +105,31 @@ def test_a_commitment_to_another_seed_stands_only_against_spare_shares(
             made.run()
     else:
         assert made.run().tolist() == made.true_sum().tolist()
-    assert made.server.faults == [Fault(2, "commitment", 6 - threshold)]
+    assert made.server.faults == [Fault(2, FaultKind.COMMITMENT, 6 - threshold)]
+
+
+def test_a_polynomial_of_another_secret_blames_nobody_who_is_off_it(local_round, make_parameters):
+    p = make_parameters(threshold=3)
+    made = local_round(p, VECTORS).until(ServerState.INPUTS)
+    made.pending[2] = encode(p, Message.MASKED_INPUT, 2, bytes(32), decode_values(made.pending[2])[5], b"")
+    made.until(ServerState.ANSWERS)
+    holder = int(made.server._ring.neighbours[2, 0])
+    slot = int(np.flatnonzero(made.server._ring.neighbours[holder] == 2)[0])
+    made.pending[holder] = altered(p, made.pending[holder], slot, lambda row: bump(row, 0, 1))
+    made.deliver()
+    made.close()
+    assert made.server.total.tolist() == made.true_sum().tolist()
+    assert made.server.faults == [Fault(2, FaultKind.COMMITMENT, 2)]
+
+
+def test_the_most_contradicted_are_named_first_and_what_they_explain_counts_no_more():
+    # Owner 7 against 1, 2, 3; holder 1 against 7, 8, 9; owner 9 against 1 and 4.
+    pairs = {(7, 1), (7, 2), (7, 3), (8, 1), (9, 1), (9, 4)}
+    assert _blamed(pairs) == [
+        Fault(1, FaultKind.ANSWERS, 3),
+        Fault(7, FaultKind.SHARES, 2),
+        Fault(4, FaultKind.ANSWERS, 1),
+    ]
 
 
 def test_any_t_of_the_shares_will_do(local_round, make_parameters):

@@ -10,7 +10,9 @@ is reconstructed for D only), and :math:`N(i)` the neighbours.
 Source: Bell et al. (2020), algorithm 2, the server's last step.
 """
 
-from collections import Counter
+import heapq
+from collections import defaultdict
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -42,11 +44,21 @@ class Collected(NamedTuple):
     shares: ByteArray  # of those slots, shape (n, k, 34)
 
 
+class FaultKind(StrEnum):
+    """The messages of a client that contradict others'."""
+
+    SHARES = "shares"  # that it dealt
+    ANSWERS = "answers"  # that it gave
+    COMMITMENT = "commitment"
+    KEY = "key"
+    MESSAGE = "message"  # refused beside others that were accepted with it
+
+
 class Fault(NamedTuple):
     """A client whose messages contradict those of others."""
 
     client: int
-    kind: str  # "shares" that it dealt | "answers" that it gave | "commitment" | "key"
+    kind: FaultKind
     against: int  # neighbours that must have lied if this client did not
 
     def proven(self, parameters: RoundParameters) -> bool:
@@ -69,10 +81,13 @@ def recover(parameters: RoundParameters, ring: Ring, collected: Collected) -> Re
     seeds: dict[int, bytes] = {}
     private_keys: dict[int, bytes] = {}
     faults: list[Fault] = []
-    failures: list[Abort] = []
+    missing: Abort | None = None
     pairs: set[tuple[int, int]] = set()  # of owner and holder who contradict each other
     threshold, mirror = parameters.threshold, np.arange(parameters.neighbours)[::-1]
-    for clients, secrets, kind in ((dropped, private_keys, "key"), (collected.included, seeds, "commitment")):
+    for clients, secrets, kind in (
+        (dropped, private_keys, FaultKind.KEY),
+        (collected.included, seeds, FaultKind.COMMITMENT),
+    ):
         owners = np.flatnonzero(clients)
         holders = ring.neighbours[owners]
         given = collected.given[holders, mirror]
@@ -81,27 +96,33 @@ def recover(parameters: RoundParameters, ring: Ring, collected: Collected) -> Re
         # Whoever answered and gave no share of an owner could not open the owner's box, or says so.
         answered: BoolArray = np.any(collected.given, axis=1)
         unopened = answered[holders] & ~given
-        contradicted: BoolArray = found.wrong | unopened
-        rows, columns = np.nonzero(contradicted)
-        pairs.update(zip(owners[rows].tolist(), holders[rows, columns].tolist(), strict=True))
+        bound = np.zeros(owners.size, dtype=np.bool_)
         came, wrong = (np.count_nonzero(each, axis=1).tolist() for each in (given, found.wrong))
-        for owner, secret, count, errors in zip(owners.tolist(), found.secrets, came, wrong, strict=True):
+        each_owner = zip(owners.tolist(), found.secrets, came, wrong, strict=True)
+        for row, (owner, secret, count, errors) in enumerate(each_owner):
             spare = count - errors - threshold
             if count < threshold:
                 reason = f"{count} neighbours of client {owner} gave their share; {threshold} are needed"
             elif secret is None:
-                faults.append(Fault(owner, "shares", spare // 2 + 1))
+                faults.append(Fault(owner, FaultKind.SHARES, spare // 2 + 1))
                 reason = f"the shares of client {owner} give back no secret"
             else:
                 secrets[owner] = secret
-                if _bound(parameters, collected, owner, secret, kind):
+                bound[row] = _bound(parameters, collected, owner, secret, kind)
+                if bound[row]:
                     continue
                 faults.append(Fault(owner, kind, spare + 1))
-                if kind == "commitment" and spare:  # more than t shares agree: the commitment was altered
+                if (
+                    kind is FaultKind.COMMITMENT and spare
+                ):  # more than t shares agree: the commitment was altered
                     continue
                 reason = f"the shares of client {owner} do not give back the secret it is bound to"
-            failures.append(Abort(reason, owner))
-    return Recovered(seeds, private_keys, faults + _blamed(pairs), next(iter(failures), None))
+            missing = missing or Abort(reason, owner)
+        # A polynomial of another secret than the bound one may pass by the shares of honest holders.
+        contradicted: BoolArray = unopened | (found.wrong & bound[:, None])
+        rows, columns = np.nonzero(contradicted)
+        pairs.update(zip(owners[rows].tolist(), holders[rows, columns].tolist(), strict=True))
+    return Recovered(seeds, private_keys, faults + _blamed(pairs), missing)
 
 
 def unmask(
@@ -125,9 +146,11 @@ def unmask(
     return total
 
 
-def _bound(parameters: RoundParameters, collected: Collected, client: int, secret: bytes, kind: str) -> bool:
+def _bound(
+    parameters: RoundParameters, collected: Collected, client: int, secret: bytes, kind: FaultKind
+) -> bool:
     """Whether a secret is the one that its client committed to, or the private half of the key it advertised."""
-    if kind == "commitment":
+    if kind is FaultKind.COMMITMENT:
         own, told = seed_commitment(parameters, client, secret), collected.commitments[client]
     else:
         own = X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
@@ -137,13 +160,25 @@ def _bound(parameters: RoundParameters, collected: Collected, client: int, secre
 
 def _blamed(pairs: set[tuple[int, int]]) -> list[Fault]:
     """The fewest clients that explain all contradictions of (owner, holder), greedily, the most contradicted first."""
+    against: defaultdict[tuple[bool, int], set[tuple[bool, int]]] = defaultdict(set)  # (as an owner?, client)
+    for owner, holder in pairs:
+        against[True, owner].add((False, holder))
+        against[False, holder].add((True, owner))
     faults = []
-    while pairs:
-        against = Counter((owner, "shares") for owner, _ in pairs)
-        against += Counter((holder, "answers") for _, holder in pairs)
-        client, kind = max(against, key=lambda each: (against[each], each[1] == "answers", -each[0]))
-        faults.append(Fault(client, kind, against[client, kind]))
-        pairs = {pair for pair in pairs if pair[kind == "answers"] != client}
+    waiting = [(-len(others), *each) for each, others in against.items()]
+    heapq.heapify(waiting)
+    while waiting:
+        counted, *each = heapq.heappop(waiting)
+        dealt, client = bool(each[0]), each[1]
+        others = against[dealt, client]
+        if (
+            len(others) < -counted
+        ):  # some were explained since: counts fall only, so wait for the turn of this one
+            heapq.heappush(waiting, (-len(others), dealt, client))
+        elif others:
+            faults.append(Fault(client, FaultKind.SHARES if dealt else FaultKind.ANSWERS, len(others)))
+            for other in others:
+                against[other].remove((dealt, client))
     return faults
 
 

@@ -16,6 +16,7 @@ from mapveil.collector.store.schema import audit, shards
 from mapveil.collector.store.watched_devices import device_faults
 from mapveil_client.canonical_cbor import decode as decode_values
 from mapveil_client.canonical_cbor import encode as encode_values
+from mapveil_client.secure_sum import messages
 from mapveil_client.secure_sum.messages import SHARE_BYTES
 
 LIAR = 5
@@ -122,6 +123,25 @@ def test_one_bad_device_of_the_only_shard_ends_the_collection_and_is_named(
     assert (named.device, named.collection, named.kind, named.proven) == (LIAR, id, "shares", True)
     (failure,) = lines(store, "shard.fail")
     assert (failure["device"], failure["phase"], failure["shard"]) == (LIAR, "answers", 1)
+    failed(store)
+
+
+def test_two_devices_with_one_listed_identity_count_once_and_end_nothing(
+    engine, store, clock, crowd_of, opened, make_spec, monkeypatch
+):
+    # Rounds list 8 bytes of an identity, which 2^32 draws give two devices; here 1 byte, which seed 15 does.
+    first = messages.PRINT.start
+    monkeypatch.setattr(messages, "PRINT", slice(first, first + 1))
+    crowd = crowd_of(store, 12, seed=15)
+    listed = [each.public[0] for each in crowd.identities]
+    alike = [device for device, byte in enumerate(listed, 1) if listed.count(byte) > 1]
+    assert len(alike) == 2
+    id, _ = opened(engine, make_spec("distributed", devices=12, **ROUND))
+    assert crowd.play(engine, id, clock) == "done"
+    assert engine.collection(id)["rounds"][0]["included"] == 11
+    (named,) = device_faults(store)
+    assert named.device in alike
+    assert (named.kind, named.against, named.proven) == ("message", 1, False)
     failed(store)
 
 
@@ -240,7 +260,7 @@ def test_a_collection_of_a_hundred_shards_with_eight_in_a_hundred_dropouts_ends_
     leaving(engine, id, crowd, 1, "inputs", 7, 3)
     assert crowd.play(engine, id, clock) == "done"
     last = engine.collection(id)["rounds"][-1]
-    assert last["left_out"] >= 1
+    assert last["left_out"] >= 1 or last["number"] > 1  # unless the round with that shard was run again
     assert 0.8 * devices <= last["included"] <= devices - 6
     assert engine.map(id).rounds[0].included == last["included"]
     failed(store)

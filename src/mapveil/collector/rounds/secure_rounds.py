@@ -153,24 +153,28 @@ def close_machines(held: RoundMachines, phase: ServerState) -> Closed:
     terms, totals, failed, lines = round_terms(announced), [], [], []
     for machine in held.machines:
         with machine.lock:
+            count = 0
             try:
                 machine.bring_up(following)
+                if included is not None:
+                    count = int(np.count_nonzero(machine.server.included))
+                if following is ServerState.DONE:
+                    total = machine.server.total
+                    if terms.plausible(total, count):
+                        totals.append(total)
+                    else:
+                        machine.fail(phase, "a coordinate of its sum is outside its range")
             except Abort:
                 pass
-            else:
-                count = 0 if included is None else int(np.count_nonzero(machine.server.included))
-                if following is ServerState.DONE and not terms.plausible(machine.server.total, count):
-                    machine.fail(phase, "a coordinate of its sum is outside its range")
-                elif following is ServerState.DONE:
-                    totals.append(machine.server.total)
             failure = machine.failure
-            if failure is None:
-                included = None if included is None else included + count
-            elif failure.phase is phase:
+            if failure is not None and failure.phase is not phase:
+                continue
+            if failure is not None:
                 failed.append(failure)
                 lines.append(("shard.fail", held.described(failure)))
-            if following is ServerState.DONE and (failure is None or failure.phase is phase):
-                lines += [(FAULT, held.fault(machine, each)) for each in machine.server.faults]
+            elif included is not None:
+                included += count
+            lines += [(FAULT, held.fault(machine, each)) for each in machine.faults(phase)]
     left = sum(machine.failure is None for machine in held.machines)
     units = terms.units(totals) if totals else None
     return Closed(following, included, units, left, tuple(failed), tuple(lines))

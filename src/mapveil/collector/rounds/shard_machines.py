@@ -15,12 +15,12 @@ from sqlalchemy.engine import Row
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import assignments, collections, devices, messages, rounds, shards
 from mapveil.secure_sum.server import Outbox, Server
-from mapveil.secure_sum.server_unmask import Fault
+from mapveil.secure_sum.server_unmask import Fault, FaultKind
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.connection import Assignment
 from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.secure_sum.keys import Enrolled
-from mapveil_client.secure_sum.states import Abort, OwnFault, ServerState, phase_name
+from mapveil_client.secure_sum.states import Abort, OwnFault, PeerFault, ServerState, phase_name
 from mapveil_client.terms import CollectionTerms
 
 _ROWS: Final = 256  # messages held at once while a machine takes them
@@ -67,16 +67,24 @@ class ShardMachine:
     def _reset(self) -> None:
         self.server = Server(self._parameters, self._seed, enrolled=self._enrolled, authority=self._authority)
         self._outboxes: dict[ServerState, Outbox] = {}
+        self._refused: list[tuple[ServerState, Fault]] = []
 
     def bring_up(self, phase: ServerState) -> None:
-        """Close phases until it stands in ``phase``; those before it must be closed to messages."""
+        """Close phases until it stands in ``phase``; those before it must be closed to messages.
+
+        Messages were checked one by one before they were stored. Of two that contradict each other, as those of two
+        devices with one listed identity do, the one of the first client counts.
+        """
         if self.failure is not None:
             raise Abort(self.failure.reason)
         while (collected := self.server.state).value < phase.value:
             try:
                 for page in self._messages(collected):
                     for row in page:
-                        self.server.receive(row.client, row.body)
+                        try:
+                            self.server.receive(row.client, row.body)
+                        except PeerFault:
+                            self._refused.append((collected, Fault(row.client, FaultKind.MESSAGE, 1)))
                 outbox = self.server.close_phase()
                 # Of the phase before too: until the next one is open, no device is sent anything of it.
                 self._outboxes = {**dict(list(self._outboxes.items())[-1:]), self.server.state: outbox}
@@ -91,6 +99,10 @@ class ShardMachine:
     def fail(self, phase: ServerState, reason: str) -> None:
         """Give the shard's sum up at the end of a phase."""
         self.failure = ShardFailure(self.shard, phase, f"shard {self.shard + 1}: {reason}")
+
+    def faults(self, phase: ServerState) -> list[Fault]:
+        """Clients that the end of a phase names."""
+        return [fault for at, fault in self._refused if at is phase] + self.server.faults
 
     def _messages(self, phase: ServerState) -> Iterator[Sequence[Row[Any]]]:
         """The client and the body of every message of a phase, a page at a time."""

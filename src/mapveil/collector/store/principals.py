@@ -265,11 +265,11 @@ class Accounts:
         return authority.certify(bytes(key), self._store.clock.now().timestamp(), days=days)
 
     def revoke_device(self, device: int, actor: str) -> None:
-        """Revoke a device; its signatures are refused within a minute."""
+        """Revoke a device; its signatures are refused within half a minute."""
         self._revoke("device", device, actor)
 
     def quarantine_device(self, device: int, actor: str) -> None:
-        """Refuse a device's signatures within a minute, and ask it in no round, until it is released."""
+        """Refuse a device's signatures within half a minute, and ask it in no round, until it is released."""
         self._mark("device", device, actor, "quarantined_at", "quarantine")
 
     def release_device(self, device: int, actor: str) -> None:

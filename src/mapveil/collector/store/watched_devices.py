@@ -31,7 +31,7 @@ class DeviceFault:
     at: str
     collection: str
     device: int
-    kind: str  # of its messages: shares, answers, commitment or key
+    kind: str  # of its messages, of secure_sum.server_unmask.FaultKind
     against: int  # neighbours that must have lied if the device did not
     proven: bool
 
