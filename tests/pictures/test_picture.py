@@ -63,6 +63,14 @@ def test_says_method_epsilon_guarantee_and_notes(make_map):
         assert part in said
 
 
+def test_says_how_uncertain_the_median_cell_is(make_map):
+    heat = make_map("grid")
+    lower, upper = heat.error()
+    middle = np.median((upper - lower) / 2 / (heat.tiling.area_m2() / 1e6))
+    said = " ".join(" ".join(texts(plot(heat))).split())
+    assert f"Uncertainty of the median cell: ± {number_text(middle)} users per km²." in said
+
+
 @pytest.mark.parametrize("title", ["cost $5 and $6", "cost $\\frac{$ x", "word " * 40])
 def test_a_title_is_drawn_as_it_is_written_and_wrapped(make_map, title):
     axes = plot(replace(make_map("grid"), title=title))

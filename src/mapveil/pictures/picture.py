@@ -22,6 +22,7 @@ from mapveil.pictures.picture_frame import (
     draw_bar,
     draw_outline,
     new_axes,
+    number_text,
     png_bytes,
     ring_paths,
     style_frame,
@@ -32,9 +33,12 @@ from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import MissingExtra, require
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
 
+    from mapveil.geo.tiling import Tiling
     from mapveil.maps.released import ReleasedMap
     from mapveil.maps.scene import Layer, Lines
 
@@ -96,8 +100,31 @@ def plot(released: ReleasedMap, ax: Axes | None = None, **shown: Any) -> Axes:
     draw_outline(released, plane, axes)
     draw_bar(released, axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
     style_frame(released, plane, axes)
-    write_words(released, axes, released.title or scene.title, lead=scene.reading)
+    lead = scene.reading
+    if scene.bounds is not None and layer.derived:
+        half = half_widths(layer, scene.bounds, cell_areas(released.tiling, scene.layers))
+        if np.isfinite(half).any():
+            lead += f" Uncertainty of the median cell: ± {number_text(np.nanmedian(half))} {layer.unit}."
+    write_words(released, axes, released.title or scene.title, lead=lead.lstrip())
     return axes
+
+
+def cell_areas(tiling: Tiling, layers: Sequence[Layer]) -> FloatArray:
+    """Areas that densities are per: km², or shares of a region without georeference; NaN where no density is known."""
+    area = tiling.area_m2() / (1e6 if tiling.region.georeferenced else 1.0)
+    for layer in layers:
+        if layer.derived:
+            area = np.where(np.isnan(layer.values), np.nan, area)
+    return area
+
+
+def half_widths(density: Layer, bounds: tuple[FloatArray, FloatArray, str], area: FloatArray) -> FloatArray:
+    """Half the width of each cell's bounds, in the unit of the density; NaN where none are known."""
+    lower, upper, _ = bounds
+    half = np.full(area.shape, np.nan)
+    known = np.isfinite(upper) & (area > 0)
+    np.divide((upper - lower) / 2, area if density.derived else 1.0, out=half, where=known)
+    return half
 
 
 def write_png(released: ReleasedMap, path: str | PathLike[str], **shown: Any) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mapveil.maps.scene import Layer, Shading
 from mapveil.pictures.colours import layer_scale, ramp
-from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST
+from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST, cell_areas, half_widths
 from mapveil.pictures.picture_plane import MapPlane, Rings, map_plane, planar, region_rings
 from mapveil_client.arrays import FloatArray
 
@@ -90,10 +90,7 @@ def _ground(tiling: Tiling) -> dict[str, Any]:
 
 def _cells(tiling: Tiling, scene: Scene) -> dict[str, Any]:
     """The layers of a map of cells, and where its cells lie."""
-    area, bounds = tiling.area_m2() / (1e6 if tiling.region.georeferenced else 1.0), scene.bounds
-    for layer in scene.layers:
-        if layer.derived:
-            area = np.where(np.isnan(layer.values), np.nan, area)  # so that no density is known there
+    area, bounds = cell_areas(tiling, scene.layers), scene.bounds
     layers = [_layer(layer) for layer in scene.layers]
     if bounds is not None:
         density = next((layer for layer in scene.layers if layer.derived), scene.layers[scene.main])
@@ -137,11 +134,7 @@ def _uncertainty(
     density: Layer, bounds: tuple[FloatArray, FloatArray, str], area: FloatArray
 ) -> dict[str, Any]:
     """A layer of half the width of each cell's bounds, in the unit of the density."""
-    lower, upper, probability = bounds
-    half = np.full(area.shape, np.nan)
-    known = np.isfinite(upper) & (area > 0)
-    np.divide((upper - lower) / 2, area if density.derived else 1.0, out=half, where=known)
-    title = f"uncertainty: half the {probability} interval"
+    title, half = f"uncertainty: half the {bounds[2]} interval", half_widths(density, bounds, area)
     layer = _layer(Layer("half_width", title, density.unit, half, Shading(density.shading.kind)))
     return {**layer, "values": {"of": "bounds", "over_area": density.derived}}
 
