@@ -1,6 +1,6 @@
 """One device's budget spent several times: two handles on its vault, and an older copy put back.
 
-As the vault stood, two handles and one restored copy spent 3 with a lifetime of 1.
+As the vault stood, two handles and one restored copy spent epsilon 3 of a lifetime budget of epsilon 1.
 """
 
 from __future__ import annotations
