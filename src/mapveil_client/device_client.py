@@ -176,7 +176,7 @@ class DeviceClient:
             return False
         try:
             part = await self._participation(collection)
-            if part.terms.authority is not None:
+            if part.terms.authority is not None and not part.terms.authority_apart:
                 await self.renew()
             await self._work(part.join)
         except (DeviceRefusal, InputError, FinalRefusal) as error:  # the last: it lists what it does not show

@@ -78,13 +78,15 @@ def _set(name: str, members: Callable[[RoundParameters], int]) -> Field:
 
 def receipt_bytes(parameters: RoundParameters) -> int:
     """Bytes of one client's receipt as others are given it: slots that sent it shares, signature. 0 if not active."""
-    return (-(-parameters.neighbours // 8) + SIGNATURE_BYTES) * parameters.active
+    return -(-parameters.neighbours // 8) + SIGNATURE_BYTES if parameters.active else 0
 
 
 LAYOUTS: dict[Message, tuple[Field, ...]] = {
     Message.ADVERTISE: (Field("keys", roster_entry_bytes),),
     Message.ROSTER: (
-        Field("graph", lambda _: 8, lambda p: (KEY_BYTES + LISTED_BYTES * p.clients * p.active) // 8),
+        Field(
+            "graph", lambda _: 8, lambda p: (KEY_BYTES + (LISTED_BYTES * p.clients if p.active else 0)) // 8
+        ),
         _set("present", _neighbours),
         Field("keys", roster_entry_bytes, _neighbours, exact=False),
     ),
@@ -96,7 +98,7 @@ LAYOUTS: dict[Message, tuple[Field, ...]] = {
     Message.MASKED_INPUT: (
         Field("commitment", lambda _: HASH_BYTES),
         Field("vector", lambda parameters: packed_size(parameters.length, parameters.bits)),
-        Field("receipt", lambda _: 1, lambda parameters: SIGNATURE_BYTES * parameters.active),
+        Field("receipt", lambda _: 1, lambda p: SIGNATURE_BYTES if p.active else 0),
     ),
     Message.SURVIVORS: (
         _set("included", lambda parameters: parameters.clients),
