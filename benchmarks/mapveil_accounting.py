@@ -54,7 +54,7 @@ def keep(charges: Charges, purpose: str, kind: type, draw: Callable[[], Any]) ->
 
 kept = timed(Charges.keep)
 setattr(Charges, "keep", keep)  # noqa: B010  mypy knows that a class's methods stay as they are
-for holder, names in ((mv.Account, ["charges"]), (Charges, ["check", "spend", "entered", "__exit__"])):
+for holder, names in ((mv.Account, ["charges"]), (Charges, ["check", "spend", "with_account", "__exit__"])):
     for name in names:
         setattr(holder, name, timed(getattr(holder, name)))
 

@@ -17,7 +17,7 @@ import mapveil as mv
 from mapveil.privacy import answers, charges
 from mapveil.privacy.answers import Answers
 from mapveil.privacy.ledger_accounts import SpendId
-from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.errors import CuratorWarning, InputError, PromiseError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 TILING = mv.Quadtree(REGION, depth=4)
@@ -234,9 +234,19 @@ def test_a_round_that_was_annulled_is_not_handed_out(ledger: mv.Ledger) -> None:
     assert [entry.status for entry in ledger.entries()] == ["spent", "annulled"]
     resumed = charges.Charges(ledger, ledger.recognise(COUNTS))
     resumed._spends = [first, second]
-    entered = resumed.entered(mv.mechanisms.LaplaceHistogram(epsilon=1).guarantee())
-    assert entered.account is not None
-    assert entered.account.before == 0
+    charged = resumed.with_account(mv.mechanisms.LaplaceHistogram(epsilon=1).guarantee())
+    assert charged.account is not None
+    assert charged.account.before == 0
+
+
+def test_the_warning_of_a_kept_answer_names_the_line_that_charges(ledger: mv.Ledger) -> None:
+    dataset, about = ledger.recognise(COUNTS), {"method": "emd", "parameters": {}}
+    with charges.Charges(ledger, dataset, about, outputs=["map.tif"]) as first:
+        first.spend(Fraction(1))
+    with charges.Charges(ledger, dataset, about, outputs=["map.tif"]) as second:
+        with pytest.warns(CuratorWarning, match="--resume writes it") as seen:
+            second.spend(Fraction(1))
+        assert seen[0].filename == __file__
 
 
 def test_a_listing_deletes_no_answer(ledger: mv.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,13 @@ import click
 
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import ledger_option
-from mapveil.privacy.chain_head import ChainHead, signing_key
+from mapveil.privacy.chain_head import ChainHead
 from mapveil.privacy.charges import unwritten
 from mapveil.privacy.ledger import DEFAULT_BUDGET, Ledger, default_ledger_path
 from mapveil.privacy.ledger_accounts import Balance, Default, Entry
 from mapveil.privacy.ledger_chain import value_at, verify
 from mapveil.privacy.ledger_file import transaction
+from mapveil.privacy.signing_key import signing_key
 from mapveil_client.epsilon import plain
 from mapveil_client.errors import InputError, PromiseError
 

@@ -85,7 +85,7 @@ def held_for(source: Any, cells: Tiling | str, account: Account | None) -> Itera
 
 def charged_to(made: Charged, charges: Charges) -> Charged:
     """The map, with its charges and what they assume in the guarantee."""
-    changed: Charged = replace(cast("Any", made), guarantee=charges.entered(made.guarantee))
+    changed: Charged = replace(cast("Any", made), guarantee=charges.with_account(made.guarantee))
     return changed
 
 

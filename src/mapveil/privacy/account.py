@@ -234,7 +234,10 @@ def charges_of(
         "region": "" if isinstance(cells, str) or isinstance(data, Counts) else str(cells.region),
     }
     exact = None if isinstance(cells, str) else cells.to_dict()
-    table = (data.source, data.columns, data.where, data.on_bad_rows) if isinstance(data, Points) else None
+    table = None
+    if isinstance(data, Points):
+        read = ("source", "columns", "where", "on_bad_rows")
+        table = {name: getattr(data, name) for name in read}
     charges = account.charges(data, about, {"cells": exact, "table": table, "version": __version__})
     charges.check(epsilon)
     return charges

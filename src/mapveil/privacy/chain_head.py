@@ -7,9 +7,6 @@ where: h is the head as canonical JSON without its signature s, and k the key th
 
 from __future__ import annotations
 
-import contextlib
-import os
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,7 +15,6 @@ from typing import Any, Final, Literal, Self, get_args
 from mapveil_client.errors import InputError, check, is_whole
 from mapveil_client.secure_sum.keys import Identity, signed_by
 from mapveil_client.terms import Document, canonical_json, is_hexadecimal
-from mapveil_client.vault import KEY_BYTES, read_key
 
 Chain = Literal["audit log", "ledger"]
 START: Final = bytes(32)
@@ -127,34 +123,3 @@ class ChainHead(Document):
 
 def _statement(unsigned: dict[str, Any]) -> bytes:
     return _PURPOSE + canonical_json(unsigned)
-
-
-def signing_key(path: Path, *, make: bool = False) -> Identity | None:
-    """The key that signs heads: 64 hexadecimal digits in a file that its owner alone may read, drawn to make it.
-
-    Raises
-    ------
-    InputError
-        Others may read the file, it holds no key, or it cannot be written.
-    """
-    try:
-        if make and not path.exists():
-            draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-            try:
-                with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-                    file.write(secrets.token_hex(KEY_BYTES) + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                with contextlib.suppress(FileExistsError):  # another process was first: its key counts
-                    os.link(draft, path)
-            finally:
-                draft.unlink(missing_ok=True)
-        if not path.exists():
-            return None
-        if os.name == "posix" and path.stat().st_mode & 0o077:
-            raise InputError(
-                f"{path}: the signing key must be readable by its owner only; run chmod 600 {path}"
-            )
-    except OSError as error:
-        raise InputError(f"{path}: no signing key can be kept here ({error.strerror or error})") from error
-    return Identity(read_key(path))

@@ -112,7 +112,7 @@ class Charges:
         """The kept reply to the next query, or a new one; see :meth:`Answers.keep`."""
         return draw() if self._ledger is None else self._kept().keep(purpose, kind, draw)
 
-    def entered(self, guarantee: Guarantee) -> Guarantee:
+    def with_account(self, guarantee: Guarantee) -> Guarantee:
         """The guarantee with the ledger's entries, by their random names, the budget as it stands, and what it assumes.
 
         A dataset's id would tell whether two releases are of one table, which no noise covers.
@@ -151,7 +151,12 @@ class Charges:
     def _kept(self) -> Answers:
         if self._answers is None:
             assert self._ledger is not None
-            delete_finished(self._ledger, self._request)
+            for spend, request in delete_finished(self._ledger).items():
+                if request == self._request:
+                    text = f"an answer to this request is kept (spend {spend}): --resume writes it, and charges nothing"
+                    warnings.warn(
+                        f"{text} again", CuratorWarning, stacklevel=3
+                    )  # at the caller of spend or keep
             self._answers = Answers.create(self._ledger.path, secrets.token_hex(8), self._request)
         return self._answers
 
@@ -191,17 +196,21 @@ def unwritten(ledger: Ledger) -> dict[str, str]:
     return {spend: request for spend, request, status in _kept_answers(ledger) if status == "spent"}
 
 
-def delete_finished(ledger: Ledger, request: str | None = None) -> None:
+def delete_finished(ledger: Ledger) -> dict[str, str]:
     """Delete the answers of releases that ended, or that died before the charge; no running one is touched.
 
-    Warn of a kept answer to this request, which is about to be charged anew.
+    Returns
+    -------
+    dict of str to str
+        The requests of the releases whose answers stay, by first spend.
     """
-    for spend, known, status in _kept_answers(ledger):
-        if known and status != "spent":
+    waiting = {}
+    for spend, request, status in _kept_answers(ledger):
+        if status == "spent":
+            waiting[spend] = request
+        elif request:
             delete_answers(ledger.path, spend)
-        elif known and known == request:
-            text = f"an answer to this request is kept (spend {spend}): --resume writes it, and charges nothing again"
-            warnings.warn(text, CuratorWarning, stacklevel=2)
+    return waiting
 
 
 def _kept_answers(ledger: Ledger) -> Iterator[tuple[str, str, str | None]]:
@@ -240,7 +249,7 @@ def _short(request: str) -> str:
     about = json.loads(request)
     epsilon, table = about["parameters"].get("epsilon"), about.get("table")
     shown = [about["method"], about["tiling"], about["region"], f"epsilon {epsilon}" if epsilon else ""]
-    shown.append(f"where {table[2]}" if table and table[2] else "")
+    shown.append(f"where {table['where']}" if table and table["where"] else "")
     return " ".join(filter(None, shown))
 
 

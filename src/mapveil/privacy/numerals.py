@@ -32,7 +32,7 @@ def belief(epsilon: Fraction) -> str:
     return "100 %" if chance >= 99.995 else f"{math.ceil(chance * 100) / 100:.4g} %"
 
 
-def three(value: float) -> str:
+def three_digits(value: float) -> str:
     """Three digits, and no exponent below a million."""
     return f"{float(f'{value:.3g}'):g}"
 
@@ -48,12 +48,12 @@ def up(bound: Fraction | Decimal, digits: int = 3) -> str:
         return f"{float(+near):g}"
 
 
-def nearest(epsilon: Fraction) -> str:
+def six_digits(epsilon: Fraction) -> str:
     """A part of epsilon to six digits, to nearest: the whole is what bounds, and parts are to add up to it."""
     return f"{float(epsilon):.6g}"
 
 
-def exactly(epsilon: Fraction) -> str:
+def exact_or_up(epsilon: Fraction) -> str:
     """Epsilon as a decimal of up to six digits or a short fraction, exactly, or else rounded up to six digits."""
     rounded = up(epsilon, 6)
     return rounded if Fraction(rounded) == epsilon or epsilon.denominator > 1000 else str(epsilon)

@@ -24,7 +24,7 @@ from mapveil.privacy.claim import (
     TrustModel,
     Unit,
 )
-from mapveil.privacy.numerals import MANY, belief, exactly, factor, nearest, three, up
+from mapveil.privacy.numerals import MANY, belief, exact_or_up, factor, six_digits, three_digits, up
 
 MODELS: Final[Mapping[TrustModel, str]] = {
     TrustModel.CURATOR: "one trusted curator reads the raw locations",
@@ -160,7 +160,8 @@ def render(claim: Claim) -> Promise:
     marks, warnings = (tuple(each[part] for each in marked) for part in (0, 1))
     reveals, hidden = ("", "") if claim.disclosure is None else _disclosure(claim.disclosure)
     measured = tuple(
-        f"{each.quantity} {three(each.value)} {each.unit} against {each.against}" for each in claim.measured
+        f"{each.quantity} {three_digits(each.value)} {each.unit} against {each.against}"
+        for each in claim.measured
     )
     adversary, relation = _ADVERSARIES[claim.adversary], _relation(claim)
     line = [f"{claim.unit}-level", relation, parameters, f"adversary: {adversary}"]
@@ -177,7 +178,7 @@ def render(claim: Claim) -> Promise:
         ("reveals", reveals),
         ("hidden", hidden),
         *(("measured", text) for text in measured),
-        *(("spent", f"{nearest(share.epsilon)} on {share.purpose}") for share in claim.shares),
+        *(("spent", f"{six_digits(share.epsilon)} on {share.purpose}") for share in claim.shares),
         ("account", _account(claim)),
         *(("warning", text) for text in marks),
     ]
@@ -192,7 +193,9 @@ def render(claim: Claim) -> Promise:
     if measured:
         sentences.append(f"Measured: {'; '.join(measured)}.")
     free = claim.epsilon is not None and claim.account is None and not claim.seeded
-    called = "not differentially private" if claim.epsilon is None else f"epsilon {exactly(claim.epsilon)}"
+    called = (
+        "not differentially private" if claim.epsilon is None else f"epsilon {exact_or_up(claim.epsilon)}"
+    )
     return Promise(
         label=", ".join((called, *marks)),
         title=", ".join((f"{claim.unit}-level", *filter(None, (claim.neighbours,)), parameters, *marks)),
@@ -216,7 +219,7 @@ def _assumption(term: Clause[Assumes], unit: Unit) -> str:
 def _parameters(claim: Claim) -> str:
     if claim.epsilon is None:
         return "NOT differential privacy: no epsilon"
-    return f"({exactly(claim.epsilon)}, {up(claim.delta)})-DP" + ("" if claim.delta else ", pure")
+    return f"({exact_or_up(claim.epsilon)}, {up(claim.delta)})-DP" + ("" if claim.delta else ", pure")
 
 
 def _relation(claim: Claim) -> str:
@@ -239,7 +242,7 @@ def _statement(claim: Claim) -> list[str]:
     told = [
         f"Protected unit: one {claim.unit}.",
         f"If {changed}, the probability of any outcome changes by a factor of at most {factor(claim.epsilon)} "
-        f"(e^epsilon, epsilon = {exactly(claim.epsilon)}){slack}.",
+        f"(e^epsilon, epsilon = {exact_or_up(claim.epsilon)}){slack}.",
     ]
     either = f"{belief(claim.epsilon)} sure of either"
     if claim.neighbours is Neighbouring.REPLACE_ONE:
@@ -269,8 +272,8 @@ def _large(claim: Claim) -> str:
     if claim.delta == 1:
         slack = "; delta is 1, so that this guarantee limits nothing"
     return (
-        f"LARGE EPSILON: little protection. At epsilon = {exactly(claim.epsilon)}, even odds between {_pair(claim)} "
-        f"can become {odds} to 1{slack if claim.delta else ''}."
+        f"LARGE EPSILON: little protection. At epsilon = {exact_or_up(claim.epsilon)}, even odds between "
+        f"{_pair(claim)} can become {odds} to 1{slack if claim.delta else ''}."
     )
 
 
@@ -296,9 +299,9 @@ def _account(claim: Claim) -> str:
     entries, name, before, after, budget = claim.account
     ids = ", ".join(entries)
     if before is None or after is None or budget is None:
-        return f"{nearest(claim.epsilon)} charged on each client, to its own account, as {ids}"
+        return f"{six_digits(claim.epsilon)} charged on each client, to its own account, as {ids}"
     of = f" of account {name}" if name else ""
-    return f"ledger: {ids}{of}; {nearest(before)} spent before, {nearest(after)} after, of {nearest(budget)}"
+    return f"ledger: {ids}{of}; {six_digits(before)} spent before, {six_digits(after)} after, of {six_digits(budget)}"
 
 
 def _disclosure(disclosure: Disclosure) -> tuple[str, str]:
@@ -313,8 +316,9 @@ def _disclosure(disclosure: Disclosure) -> tuple[str, str]:
         case Reveals.PLANAR_LAPLACE:
             return (
                 "the most visited location with planar Laplace noise (geo-indistinguishability, "
-                f"{given['per_m']:.3g} per m): two locations {three(given['radius_m'])} m apart differ by a factor "
-                f"of at most {up(Fraction(math.exp(given['level'])))}, two locations twice as far apart by its square",
+                f"{given['per_m']:.3g} per m): two locations {three_digits(given['radius_m'])} m apart differ by a "
+                f"factor of at most {up(Fraction(math.exp(given['level'])))}, two locations twice as far apart by its "
+                "square",
                 f"the location within about {2 / given['per_m']:.3g} m of the report",
             )
         case Reveals.LOCATION:

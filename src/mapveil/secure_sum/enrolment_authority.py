@@ -9,7 +9,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from mapveil.privacy.chain_head import signing_key
+from mapveil.privacy.signing_key import signing_key
 from mapveil_client.errors import InputError, check
 from mapveil_client.secure_sum.certificate import Authority, Certificate
 from mapveil_client.secure_sum.keys import Identity, small_order

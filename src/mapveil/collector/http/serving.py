@@ -29,7 +29,8 @@ from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.store.audit_log import value_at
 from mapveil.collector.store.database import Store
-from mapveil.privacy.chain_head import ChainHead, signing_key
+from mapveil.privacy.chain_head import ChainHead
+from mapveil.privacy.signing_key import signing_key
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.errors import InputError, MapveilError, PromiseError
 from mapveil_client.secure_sum.certificate import Authority

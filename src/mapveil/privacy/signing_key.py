@@ -1,0 +1,43 @@
+"""The file of an Ed25519 key that signs the heads of chains, or an enrolment authority's certificates."""
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+from mapveil_client.errors import InputError
+from mapveil_client.secure_sum.keys import Identity
+from mapveil_client.vault import KEY_BYTES, read_key
+
+
+def signing_key(path: Path, *, make: bool = False) -> Identity | None:
+    """Read a signing key: 64 hexadecimal digits in a file that its owner alone may read; None where there is no file.
+
+    ``make`` draws a missing key and writes its file; of several processes that do so, one key counts.
+
+    Raises
+    ------
+    InputError
+        Others may read the file, it holds no key, or it cannot be written.
+    """
+    try:
+        if make and not path.exists():
+            draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+            try:
+                with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+                    file.write(secrets.token_hex(KEY_BYTES) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                with contextlib.suppress(FileExistsError):  # another process was first: its key counts
+                    os.link(draft, path)
+            finally:
+                draft.unlink(missing_ok=True)
+        if not path.exists():
+            return None
+        if os.name == "posix" and path.stat().st_mode & 0o077:
+            raise InputError(
+                f"{path}: the signing key must be readable by its owner only; run chmod 600 {path}"
+            )
+    except OSError as error:
+        raise InputError(f"{path}: no signing key can be kept here ({error.strerror or error})") from error
+    return Identity(read_key(path))
