@@ -1,8 +1,8 @@
 """The device's side of the wire: signed requests over HTTP, repeated where that may help.
 
 A request that failed on the way (no connection, a restarting server, too many requests) is repeated after a pause that
-doubles, or that ``Retry-After`` names. Every request may be sent twice: the collector takes each message once and
-answers a repeated one as it did the first time.
+doubles, or that ``Retry-After`` names; with status 429 such a pause takes no patience. Every request may be sent twice:
+the collector takes each message once and answers a repeated one as it did the first time.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_st
 _AGAIN: Final = (429, 500, 502, 503, 504)
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 10.0
+_LONGEST_TOLD_S: Final = 600.0  # a longer wait that a server names counts against the patience
 _MOST_ANSWER: Final = 1 << 26
 _CONNECT_S: Final = 10.0
 _SILENCE_S: Final = 30.0  # between two parts of an answer
@@ -164,13 +165,15 @@ class Connection:
     connections : int
         Largest number of connections at once.
     patience_s : float
-        Time for which a request is repeated.
+        Time for which a request is repeated, beside the waits that the server asks for with status 429.
     authority : path-like, optional
         File of certificates (PEM) to trust instead of the system's.
     plain : bool
         Use plain HTTP to other machines too: the network then sees who takes part in what.
     transport : callable, optional
         Makes the transport to an endpoint; httpx by default, and wherever the environment names a proxy.
+    waiting : callable, optional
+        Called with the server's reason at every status 429.
 
     Raises
     ------
@@ -189,6 +192,7 @@ class Connection:
         authority: str | PathLike[str] | None = None,
         plain: bool = False,
         transport: Callable[[Endpoint], Transport] | None = None,
+        waiting: Callable[[str], None] | None = None,
     ) -> None:
         parts = _address(server)
         secure, here = parts.scheme == "https", parts.hostname in _LOOPBACK
@@ -196,6 +200,7 @@ class Connection:
             raise InputError(f"{server}: plain HTTP is for this machine only; expected https")
         library: Any = require("httpx", "device")
         self._prefix, self._patience_s = parts.path.rstrip("/"), patience_s
+        self._waiting = waiting or (lambda reason: None)
         trusted: ssl.SSLContext | None = None
         if authority is not None:
             try:
@@ -268,7 +273,11 @@ class Connection:
                 if answer.status not in _AGAIN:
                     raise _refusal(answer)
                 why = f"status {answer.status}"
-                wait = max(pause, _retry_after(answer))
+                told = _retry_after(answer)
+                wait = max(pause, min(told, _LONGEST_PAUSE_S))
+                if answer.status == 429:
+                    self._waiting(str(_refusal(answer)))
+                    until += wait if 0 < told <= _LONGEST_TOLD_S else 0.0
             wait *= 1 + random.random() / 4  # not all devices at once
             if clock() + wait > until:
                 raise Unreachable(f"the server gave {why} for {self._patience_s:g} s") from None
@@ -364,9 +373,9 @@ def _number(value: object) -> int:
 
 
 def _retry_after(answer: Answer) -> float:
-    """Seconds that the server asks for, at most the longest pause."""
+    """Seconds that the server asks for."""
     text = answer.headers.get("retry-after", "")
-    return min(float(text), _LONGEST_PAUSE_S) if text.isascii() and text.isdecimal() else 0.0
+    return float(text) if text.isascii() and text.isdecimal() else 0.0
 
 
 def _refusal(answer: Answer) -> ServerRefusal:

@@ -100,6 +100,19 @@ def test_retry_after_is_waited_for() -> None:
     assert 1 <= time.monotonic() - start < 30
 
 
+def test_a_wait_that_the_server_asks_for_takes_no_patience() -> None:
+    slow = answer(429, b'{"error":{"code":"too-many","message":"60 devices in 60 s"}}', b"Retry-After: 1")
+    said: list[str] = []
+    given = {"patience_s": 0.5, "waiting": said.append}
+    made, _ = against([slow, slow, OK], lambda c: c.document("/v1/open"), **given)
+    assert made == b"{}"
+    assert said == ["the server refuses (429 too-many): 60 devices in 60 s"] * 2
+    day = answer(429, b"", b"Retry-After: 40000")
+    made, seen = against([day] * 5, lambda c: c.document("/v1/open"), **given)
+    assert isinstance(made, Unreachable)
+    assert len(seen) == 1
+
+
 def test_patience_ends() -> None:
     made, seen = against([answer(503)] * 50, lambda c: c.document("/v1/open"), patience_s=0.5)
     assert isinstance(made, Unreachable)

@@ -83,6 +83,14 @@ def test_a_distributed_collection_of_a_fleet_finds_where_people_are(live: Live) 
     assert all(not client.memory.parts[collection].machine for client in fleet.clients)
 
 
+def test_a_fleet_that_has_to_wait_says_why_once() -> None:
+    said: list[str] = []
+    fleet = Fleet("http://127.0.0.1:9", crowd(1), POLICY, note=said.append)
+    for _ in range(2):
+        fleet._wire["waiting"]("60 devices in 60 s")
+    assert said == ["waiting, as the server asks: 60 devices in 60 s"]
+
+
 def test_a_collection_of_rounds_stays_within_its_epsilon(live: Live) -> None:
     collection = live.open(method="adaptive-grid", active=False, tiling="quadtree:4", epsilon="1")
     fleet, made = run(live, collection, policy=DevicePolicy(authority=NAMED, active_only=False))

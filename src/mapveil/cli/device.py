@@ -87,7 +87,8 @@ def _epsilon_of(flag: str) -> Parsed:
 @click.option("-j", "--threads", type=click.IntRange(1, 256), default=2, show_default=True, metavar="N",
               help="Number of threads for the devices' arithmetic.")  # fmt: skip
 @click.option("--patience", "patience_s", type=click.FloatRange(0), default=60.0, show_default=True,
-              metavar="SECONDS", help="Keep asking a server that does not answer, so long.")  # fmt: skip
+              metavar="SECONDS",
+              help="Keep asking a silent server so long; waits that it asks for come on top.")  # fmt: skip
 @click.option("--ca-file", "authority", type=click.Path(dir_okay=False, path_type=Path),
               help="Certificates (PEM) to trust instead of the system's.")  # fmt: skip
 @click.option(
@@ -124,7 +125,8 @@ def command(
 
     \b
     Examples:
-      mapveil device --fleet checkins.parquet --server http://127.0.0.1:8321 --enrol mve_...
+      mapveil device --fleet checkins.parquet --server http://127.0.0.1:8321 --enrol mve_... \\
+        --authority devices:8a88...
       mapveil device --fleet checkins.parquet --server http://127.0.0.1:8321 --drop 0.05 --slow 0.02:5s \\
         --state fleet/ --key-file fleet.key
     """
@@ -166,6 +168,7 @@ def command(
             key=key,
             authority_apart=apart,
             progress=progress,
+            note=console.note,
             **connected,
         )
         summary = asyncio.run(fleet.run(token, collections, wait_s=wait))

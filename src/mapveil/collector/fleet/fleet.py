@@ -64,6 +64,8 @@ class Fleet:
         Plain HTTP to other machines too.
     progress : callable, optional
         Called with the name and the finished fraction of each step.
+    note : callable, optional
+        Called once with each reason for which the server asks to wait.
     look_s : float
         Seconds between two requests for the progress of a collection.
 
@@ -89,6 +91,7 @@ class Fleet:
         authority: str | PathLike[str] | None = None,
         plain: bool = False,
         progress: Tell | None = None,
+        note: Callable[[str], None] | None = None,
         look_s: float = 0.2,
     ) -> None:
         if not whereabouts:
@@ -105,7 +108,9 @@ class Fleet:
             "patience_s": patience_s,
             "authority": authority,
             "plain": plain,
+            "waiting": self._note_wait,
         }
+        self._note, self._noted = note, set[str]()
         self._tell: Tell = progress or (lambda step, done: None)
         self._look_s = look_s
         self._latest: dict[str, Progress] = {}
@@ -167,6 +172,11 @@ class Fleet:
             unreachable=self._given_up,
             seconds=time.monotonic() - started,
         )
+
+    def _note_wait(self, reason: str) -> None:
+        if self._note is not None and reason not in self._noted:
+            self._noted.add(reason)
+            self._note(f"waiting, as the server asks: {reason}")
 
     async def _find(self, documents: Documents, wait_s: float) -> list[str]:
         until = time.monotonic() + wait_s
