@@ -81,6 +81,11 @@ def test_a_device_is_barred_and_released_at_the_terminal(mapveil: Call, store: P
         done = mapveil("serve", "--store", store, "--device", f"{action}:{device}")
         assert (done.code, done.out) == (0, f"device {device} is {state}\n")
         assert len(barred_devices(opened)) == barred
+        if state != "in quarantine":
+            refused = mapveil("serve", "--store", store, "--device", f"release:{device}")
+            reason = "is not in quarantine" if state == "released" else "is revoked, for good"
+            assert (refused.code, refused.out) == (2, "")
+            assert f"device {device} {reason}" in refused.err
     with opened.read() as connection:
         told = [(line.actor, line.action) for line in audit_log.lines(connection)]
     opened.close()

@@ -119,7 +119,7 @@ def command(
 
 def _act_on_device(settings: Settings, console: Console, text: str) -> int:
     """Bar a device, or release it; a service that runs takes notice within half a minute."""
-    from mapveil.collector.refusals import NotFound
+    from mapveil.collector.refusals import Conflict, NotFound
     from mapveil.collector.store.principals import Accounts
 
     found = re.fullmatch(r"(quarantine|release|revoke):(\d{1,10})", text, re.ASCII)
@@ -128,7 +128,7 @@ def _act_on_device(settings: Settings, console: Console, text: str) -> int:
     store = _store(settings)
     try:
         getattr(Accounts(store), f"{found[1]}_device")(int(found[2]), "command line")
-    except NotFound as error:
+    except (Conflict, NotFound) as error:
         raise InputError(str(error)) from None
     finally:
         store.close()

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select, text
 
-from mapveil.collector.refusals import Forbidden, Invalid, NotFound, TooMany, Unauthorized
+from mapveil.collector.refusals import Conflict, Forbidden, Invalid, NotFound, TooMany, Unauthorized
 from mapveil.collector.store.audit_log import lines
 from mapveil.collector.store.principals import OPERATOR, ROLES, Accounts, draw_token, is_token
 from mapveil.collector.store.schema import devices
@@ -244,7 +244,12 @@ def test_a_device_in_quarantine_takes_no_part_until_it_is_released(accounts, sto
     assert barred.quarantined_at is not None
     accounts.release_device(device, "operator 1")
     assert (barred_devices(store), accounts.device_count()) == ([], 2)
+    with pytest.raises(Conflict, match=f"device {device} is not in quarantine"):
+        accounts.release_device(device, "operator 1")
     accounts.revoke_device(other, "operator 1")
+    for act in (accounts.quarantine_device, accounts.release_device):
+        with pytest.raises(Conflict, match=f"device {other} is revoked, for good"):
+            act(other, "operator 1")
     assert [each.id for each in barred_devices(store)] == [other]
     assert [action for _, action in actions(store)][-3:] == [
         "device.quarantine",

@@ -99,14 +99,16 @@ def _add_accounts(app: FastAPI, service: Service) -> None:
         return Devices(devices=accounts.device_count(), faults=named, barred=barred)
 
     @put(
-        "/v1/devices/{n}/quarantine", summary="Put a device in quarantine; takes effect within half a minute"
+        "/v1/devices/{n}/quarantine",
+        summary="Put a device in quarantine; takes effect within half a minute",
+        responses=refusals(409),
     )
     def quarantine_device(n: Number, who: Operator = operator) -> Response:
         accounts.quarantine_device(n, who.actor)
         service.access.forget(n)
         return Response(status_code=204)
 
-    @delete("/v1/devices/{n}/quarantine", summary="Release a device from quarantine")
+    @delete("/v1/devices/{n}/quarantine", summary="Release a device from quarantine", responses=refusals(409))
     def release_device(n: Number, who: Operator = operator) -> Response:
         accounts.release_device(n, who.actor)
         service.access.forget(n)

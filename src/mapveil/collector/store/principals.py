@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection, Row
 from sqlalchemy.sql.schema import Table
 
 from mapveil.collector.clock import read_time, time_text
-from mapveil.collector.refusals import Forbidden, Invalid, NotFound, Refusal, TooMany, Unauthorized
+from mapveil.collector.refusals import Conflict, Forbidden, Invalid, NotFound, Refusal, TooMany, Unauthorized
 from mapveil.collector.store.audit_log import record
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import ADMITTED, MOST_NUMBER, devices, enrolments, operators
@@ -312,12 +312,17 @@ class Accounts:
             raise NotFound(f"there is no such {kind}")
         with self._store.write() as connection:
             here = table.c.id == number
+            row = connection.execute(select(table).where(here)).one_or_none()
+            if row is None:
+                raise NotFound(f"there is no {kind} {number}")
+            if action != "revoke" and row.revoked_at is not None:
+                raise Conflict(f"{kind} {number} is revoked, for good")
+            if not at and row._mapping[column] is None:
+                raise Conflict(f"{kind} {number} is not in quarantine")
             old = table.c[column].is_(None) if at else table.c[column].is_not(None)
             values = {column: self._now() if at else None}
             if connection.execute(update(table).where(here, old).values(**values)).rowcount:
                 record(connection, actor, f"{kind}.{action}", number=number)
-            elif connection.execute(select(table.c.id).where(here)).first() is None:
-                raise NotFound(f"there is no {kind} {number}")
 
     def _now(self) -> str:
         return time_text(self._store.clock.now())
