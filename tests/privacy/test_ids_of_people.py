@@ -81,6 +81,32 @@ def test_signs_and_invisible_characters_make_no_other_person(ledger: Ledger, for
     assert ledger.recognise(table([*wide, "\u00e1nn\u200d"])) == known
 
 
+@pytest.mark.parametrize(
+    ("written", "same"),
+    [
+        *[(f"a{mark}nn", "ann") for mark in "\x01\t\x00\x7f\u200d\u034f\u115f\u1160\u2800\u3164\ufe00\ufe0f"],
+        *[(form, "ann0") for form in ("ann0\x7f", "\x7fann0", "\u200d ann0", "ann0 \u200b", "\x1fANN0\x1f")],
+        ("e\u200d\u0301a", "\u00e9a"),
+        ("H\u0331", "\u1e96"),
+        ("STRASSE", "stra\u00dfe"),
+        ("STRASSE", "STRA\u1e9eE"),
+        ("\u039f\u0394\u039f\u03a3", "\u03bf\u03b4\u03bf\u03c2"),
+        ("\x01007", "7"),
+    ],
+    ids=ascii,
+)
+def test_one_person_is_not_two(written: str, same: str) -> None:
+    ids = np.array([written], dtype=object)  # which may hold U+0000
+    points = mv.Points.from_arrays(ids, [-74.0], [40.7])
+    with see(points, b"key") as one, see(table([same]), b"key") as other:
+        assert one.digest == other.digest
+
+
+def test_spaces_and_signs_inside_an_id_count() -> None:
+    with see(table(["a nn", "ann", "a-nn", "a+nn", "a.0nn", "a.nn"]), b"key") as seen:
+        assert np.unique(seen.sketch).size == 6
+
+
 def test_values_of_whole_numbers_are_blocks_of_aes() -> None:
     ids = [0, -1, 7, 2**63 - 1, -(2**63), 123]
     key = bytes(range(32))
@@ -131,6 +157,10 @@ def test_long_numbers_and_binary_texts_are_the_same_people(ledger: Ledger, kind:
         "16777218::FLOAT",
         "'1.23457E+16'",
         "'9.007199254740994e+15'",
+        *[
+            f"'{id}'"
+            for id in ("1.2e16", "1.2E16", "12e+15", " 1.2e+16", "1e+16 ", "+1e+16", "1.e+16", "1e+1\x016")
+        ],
     ],
 )
 def test_ids_that_were_rounded_are_refused(ledger: Ledger, id: str) -> None:
@@ -143,7 +173,7 @@ def test_ids_that_were_rounded_are_refused(ledger: Ledger, id: str) -> None:
         ):
             ledger.recognise(given)
     assert ledger.path.read_bytes() == before
-    assert ledger.recognise(table(["ann+1e+5@example.org", "1e5", "inf"]))
+    assert ledger.recognise(table(["ann+1e+5@example.org", "1e5", "12e15", "1.5e-7", "inf"]))
 
 
 def test_the_people_and_the_bad_rows_of_a_copy_are_found_in_one_pass(ledger: Ledger) -> None:

@@ -37,7 +37,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import ROUNDED_ID, Points, id_text
-from mapveil.geo.tables import connection, reading
+from mapveil.geo.tables import connection, quote_text, reading
 
 if TYPE_CHECKING:
     import duckdb
@@ -60,7 +60,7 @@ _NOBODY: Final = np.empty(0, dtype=np.uint64)
 _PEOPLE_SQL: Final = """
 CREATE TEMP TABLE people AS
 SELECT CASE WHEN CAST(number AS VARCHAR) = id THEN mapveil_keyed(number)
-            ELSE CAST('0x' || left(sha256('{key}' || id), 16) AS UBIGINT) END AS value, kept
+            ELSE CAST('0x' || left(sha256('{key}' || {exact}), 16) AS UBIGINT) END AS value, kept
 FROM (SELECT id, TRY_CAST(id AS BIGINT) AS number, kept FROM (
     SELECT {text} AS id, kept FROM (SELECT {written} AS id, kept FROM ids WHERE id IS NOT NULL) AS written
 ) AS texts) AS numbers
@@ -73,16 +73,27 @@ CREATE TEMP TABLE people AS SELECT mapveil_keyed(CAST(id AS BIGINT)) AS value, k
 """The values of ids of a type of whole numbers: the same, without texts."""
 
 _WIDE: Final = "".join(chr(0xFF10 + digit) for digit in range(10))  # full-width digits
+_INVISIBLE: Final = (  # control and default-ignorable characters, and the blank of Braille
+    "[\\p{Cc}\\p{Cf}\\x{34f}\\x{115f}\\x{1160}\\x{17b4}\\x{17b5}\\x{180b}-\\x{180f}\\x{2065}\\x{2800}\\x{3164}"
+    "\\x{fe00}-\\x{fe0f}\\x{ffa0}\\x{fff0}-\\x{fff8}\\x{e0000}-\\x{e0fff}]+"
+)
 
 _TEXT_SQL: Final = f"""
-CASE WHEN strlen(id) = length(id) AND id >= '1' AND right(id, 1) > ' ' AND NOT contains(id, '.0')
-          AND NOT contains(id, '+') THEN lower(id)
-     WHEN regexp_matches(id, '^-?[0-9]([.][0-9]+)?[eE][+][0-9]+$') THEN error('{ROUNDED_ID}')
-     ELSE regexp_replace(lower(regexp_replace(translate(nfc_normalize(id), '{_WIDE}', '0123456789'),
-              '^[\\s\\p{{Z}}]+|[\\p{{Cf}}\\p{{Cc}}]+|[\\s\\p{{Z}}]+$', '', 'g')),
+CASE WHEN NOT regexp_matches(id, '^[^1-~]|[.]0|[^ -~]| $') THEN lower(id)
+     ELSE regexp_replace(regexp_replace(nfc_normalize(replace(replace(translate(lower(nfc_normalize(
+              regexp_replace(id, '{_INVISIBLE}', '', 'g'))), '{_WIDE}\u03c2\u017f', '0123456789\u03c3s'),
+              '\u00df', 'ss'), '\u1e9e', 'ss')), '^\\p{{Z}}+|\\p{{Z}}+$', '', 'g'),
           '^[+]?(-?)0*([0-9]+)([.]0+)?$', '\\1\\2') END
 """
-"""An id has one text whatever the file's format: 123, '0123', '+123' and 123.0 are one person."""
+"""An id has one text whatever the file's format: 123, '0123', '+123' and 123.0 are one person.
+
+Case is folded as SQL's ``lower`` does, with sharp s as ss, final sigma as sigma and long s as s.
+"""
+
+_ROUNDED_SQL: Final = (
+    f"CASE WHEN id < ':' AND regexp_matches(id, '^[+-]?([0-9]+[.][0-9]*e[+]?|[0-9]+e[+])[0-9]+$') "
+    f"THEN error({quote_text(ROUNDED_ID)}) ELSE id END"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -170,7 +181,9 @@ def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
             "mapveil_keyed", _keyed(keys[1]), ["BIGINT"], "UBIGINT", type=cast("Any", "arrow")
         )
         text = "id" if kind.endswith(("INT", "INTEGER")) else _TEXT_SQL
-        text = _PEOPLE_SQL.format(key=keys[0].hex(), text=text, written=id_text("id", kind))
+        text = _PEOPLE_SQL.format(
+            key=keys[0].hex(), text=text, exact=_ROUNDED_SQL, written=id_text("id", kind)
+        )
         people = opened.execute(_WHOLE_SQL if _WHOLE.fullmatch(kind) else text).fetchall()[0][0]
         sketch = _smallest(opened, people, "TRUE")
         digest = hmac.digest(key, b"people" + sketch.tobytes(), "sha256").hex()
