@@ -152,7 +152,8 @@ class DevicePolicy(Checked):
             return "secure sums must be protected against a malicious server"
         if terms.active and self.authority is None:
             return (
-                "this device's policy names no enrolment authority: the server could invent the other devices"
+                "this device's policy names no enrolment authority (a fleet's: --authority): "
+                "the server could invent the other devices"
             )
         if terms.active and terms.authority != self.authority:
             return f"the enrolment authority must be {self.authority}, got {terms.authority}"

@@ -18,6 +18,7 @@ from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
 from mapveil.collector.store.watched_devices import barred_devices
 from mapveil_client.secure_sum.keys import Identity, enrolment_statement
+from tests.authority import NAMED
 
 Call = Callable[..., Any]
 
@@ -162,6 +163,7 @@ def test_a_port_that_is_taken_is_said_so(mapveil: Call, store: Path) -> None:
     assert not store.exists()
     assert checked.code == 1
     assert f"port {port}" in checked.out
+    assert "--port 0" in checked.out
 
 
 def test_a_check_says_what_is_wrong_and_changes_nothing(mapveil: Call, store: Path) -> None:
@@ -174,7 +176,7 @@ def test_a_check_says_what_is_wrong_and_changes_nothing(mapveil: Call, store: Pa
     assert good.code == 0
     findings = {each["what"]: each for each in json.loads(good.out)}
     assert {each["state"] for each in findings.values()} == {"ok"}
-    assert set(findings) == {"store", "schema", "audit log", "charges", "tls", "port"}
+    assert set(findings) == {"store", "schema", "audit log", "charges", "authority", "tls", "port"}
     assert re.search(r"^1 lines, chain [0-9a-f]{64}$", findings["audit log"]["detail"])
     with Store(str(store), clock=SystemClock()).write() as connection:
         connection.exec_driver_sql("DROP TRIGGER IF EXISTS audit_no_update")
@@ -186,6 +188,19 @@ def test_a_check_says_what_is_wrong_and_changes_nothing(mapveil: Call, store: Pa
     tampered = mapveil("serve", "--store", store, "--port", port, "--check")
     assert tampered.code == 1
     assert "audit log was tampered with" in tampered.out
+
+
+def test_a_check_reads_the_authority(mapveil: Call, store: Path) -> None:
+    given = ("serve", "--store", store, "--port", "0")
+    mapveil(*given, "--new-operator", "admin")
+    checked = mapveil(*given, "--check", "--authority", "nonsense", "--json")
+    assert checked.code == 1
+    findings = {each["what"]: each for each in json.loads(checked.out)}
+    assert [name for name, each in findings.items() if each["state"] == "failed"] == ["authority"]
+    checked = mapveil(*given, "--check", "--authority", str(NAMED))
+    assert checked.code == 0
+    assert re.search(rf"^authority +ok +{re.escape(str(NAMED))}$", checked.out, re.MULTILINE)
+    assert not store.with_name("store.sqlite.authority").exists()
 
 
 def test_a_charge_that_the_audit_log_lacks_fails_the_check(mapveil: Call, store: Path) -> None:

@@ -74,7 +74,9 @@ _ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     ),
     Assumes.CLIENT_RANDOMNESS: "the client draws its randomness as the code does, from the operating system's source",
     Assumes.CLIENT_ALONE: "each report carries the whole noise: neither a secure sum nor another client is trusted",
-    Assumes.PARTICIPATION_PUBLIC: "not protected: that a client takes part, and so is in the region",
+    Assumes.PARTICIPATION_PUBLIC: (
+        "not protected: that a client takes part, and, where clients outside the region abstain, that it is inside"
+    ),
     Assumes.TIMING_PUBLIC: "not protected: that a location is sent, and when; a late client sends one",
     Assumes.TRIPS_PUBLIC: (
         "not protected: that a trip takes place, about when, and that a late client asks for the traffic"

@@ -184,7 +184,27 @@ def examine(settings: Settings, published: ChainHead | None = None) -> list[Find
     published : ChainHead, optional
         A head of the audit log that was published before.
     """
-    return [*_store(settings, published), _tls(settings), _port(settings)]
+    return [*_store(settings, published), _authority(settings), _tls(settings), _port(settings)]
+
+
+def _authority(settings: Settings) -> Finding:
+    path = settings.authority_key
+    try:
+        if settings.authority is not None:
+            return _finding("authority", True, str(Authority.parse(settings.authority)))
+        if path is None:
+            store = Store(settings.store, clock=SystemClock())
+            path = None if store.path is None else f"{store.path}.authority"
+            store.close()
+        if path is None:
+            return _finding("authority", True, "none: collections of active sums are refused")
+        if not Path(path).exists():
+            return _finding("authority", True, f"{path}: is drawn at the first start")
+        return _finding(
+            "authority", True, str(EnrolmentAuthority.open(Path(path), settings.population).named)
+        )
+    except MapveilError as error:
+        return _finding("authority", False, str(error))
 
 
 def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
@@ -276,7 +296,7 @@ def _port(settings: Settings) -> Finding:
     try:
         bind(settings).close()
     except InputError as error:
-        return _finding("port", False, str(error))
+        return _finding("port", False, f"{error}; while the service runs, check with --port 0")
     return _finding("port", True, f"{settings.host}:{settings.port} is free")
 
 
