@@ -84,8 +84,9 @@ def play(parameters: RoundParameters, dropped: int, seed: int) -> Phases:
     generator = np.random.default_rng(seed)
     vectors = generator.integers(0, 100, (parameters.clients, min(parameters.length, 1_000)))
     rng = Randomness(seed)
-    server = Server(parameters, rng.words(32, np.uint8).tobytes())
+    graph_seed = rng.words(32, np.uint8).tobytes()
     authority = EnrolmentAuthority("benchmark", Identity.draw(rng))
+    server = Server(parameters, graph_seed, authority=authority.named)
     clients = []
     for i, row in enumerate(vectors):
         vector = np.resize(row, parameters.length)

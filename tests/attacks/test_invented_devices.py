@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
-from mapveil.secure_sum.server import Server
+from mapveil.secure_sum.server import Server, any_identity
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.participation import DeviceRefusal, Participation
 from mapveil_client.policy import DevicePolicy
@@ -44,7 +44,7 @@ def play(devices: int, seed: int, certifies: EnrolmentAuthority, memory: DeviceM
         return Client(parameters, client, zeros, rng, credentials=own)
 
     made = {client: invented(client) for client in range(1, devices)}
-    server = Server(parameters, Randomness(seed).words(32, np.uint8).tobytes())
+    server = Server(parameters, Randomness(seed).words(32, np.uint8).tobytes(), enrolled=any_identity)
     inbox = {0: victim.begin(announced, 0, 0), **{each: client.advertise() for each, client in made.items()}}
     while True:
         for client, message in inbox.items():

@@ -14,7 +14,7 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.random_features.map_points import map_points
-from mapveil.secure_sum.server import Server
+from mapveil.secure_sum.server import Server, any_identity
 from mapveil.trust.queries import Query
 from mapveil.trust.secure_aggregation.round_terms import RoundTerms
 from mapveil_client.announcement import RoundAnnouncement
@@ -116,7 +116,8 @@ class Shard:
     ) -> None:
         self.terms, self.announcement = terms, announcement
         self.devices = list(devices)
-        self.server = Server(announcement.parameters(0), Randomness(5).words(32, np.uint8).tobytes())
+        graph_seed = Randomness(5).words(32, np.uint8).tobytes()
+        self.server = Server(announcement.parameters(0), graph_seed, enrolled=any_identity)
         self.outbox: Any = {}
 
     @property

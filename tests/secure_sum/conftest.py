@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mapveil.secure_sum.server import Server
+from mapveil.secure_sum.server import Server, any_identity
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity
@@ -37,7 +37,7 @@ class LocalRound:
             credentials_of(Identity.draw(rng)) if parameters.signed else None for _ in range(n)
         ]
         self.graph_seed = rng.words(32, np.uint8).tobytes()
-        self.server = Server(parameters, self.graph_seed)
+        self.server = Server(parameters, self.graph_seed, enrolled=any_identity)
         self.clients = [
             Client(parameters, i, self.vectors[i], rng.child(str(i)), credentials=self.credentials[i])
             for i in range(n)

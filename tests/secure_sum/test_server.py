@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapveil.secure_sum.server import Outbox, Server
+from mapveil.secure_sum.server import Outbox, Server, any_identity
 from mapveil_client.canonical_cbor import decode as decode_values
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
@@ -266,7 +266,7 @@ def test_a_replay_of_what_was_accepted_rebuilds_it(local_round, make_parameters,
             made.close()
             marks.append((len(made.log), made.server.fingerprint()))
             made.answer()
-        again = Server(p, made.graph_seed)
+        again = Server(p, made.graph_seed, enrolled=any_identity)
         seen = {}
         for count, entry in enumerate(made.log, start=1):
             if entry is None:
@@ -290,3 +290,9 @@ def test_the_order_of_messages_within_a_phase_does_not_matter(local_round, make_
         other.close()
         other.answer()
     assert one.server.fingerprint() == other.server.fingerprint()
+
+
+def test_a_signed_round_says_whose_identities_it_takes(make_parameters):
+    with pytest.raises(OwnFault, match="authority or enrolled"):
+        Server(make_parameters(signed=True), bytes(32))
+    Server(make_parameters(), bytes(32))

@@ -51,6 +51,11 @@ _WRONG_RECEIPT: Final = "a receipt that does not sign the clients whose shares i
 _WRONG_CONSENT: Final = "a consent that does not sign the survivors"
 
 
+def any_identity(client: int, identity: bytes) -> bool:
+    """Take every identity: for simulations, whose clients are this process's own."""
+    return True
+
+
 class Outbox(Mapping[int, bytes]):
     """The messages to send after a phase, by client; each is encoded when it is looked up."""
 
@@ -88,9 +93,14 @@ class Server:
     graph_seed : bytes
         32 uniform bytes, drawn for this round only. In an active round the graph also follows from everybody's keys.
     enrolled : callable (int, bytes) -> bool, optional
-        Whether an identity belongs to the device enrolled as that client; every identity by default.
+        Whether an identity belongs to the device enrolled as that client; a signed round needs it or ``authority``.
     authority : Authority, optional
-        Authority that must have certified the identities, as the clients insist; not checked by default.
+        Authority that must have certified the identities, as the clients insist.
+
+    Raises
+    ------
+    OwnFault
+        Nothing says whose identities a signed round takes; ``enrolled=any_identity`` says that it takes all.
     """
 
     def __init__(
@@ -101,6 +111,10 @@ class Server:
         enrolled: Enrolled | None = None,
         authority: Authority | None = None,
     ) -> None:
+        if parameters.signed and enrolled is None and authority is None:
+            raise OwnFault(
+                "a signed round needs authority or enrolled; any_identity takes all, for simulations"
+            )
         n, k = parameters.clients, parameters.neighbours
         self.parameters = parameters
         self._graph_seed = graph_seed

@@ -225,7 +225,7 @@ def charged_devices(
     """
     query: Select[tuple[int]] = select(reports.c.device).where(reports.c.collection == identifier)
     if number:
-        kept = not_left_out(assignments, identifier, number, after=ServerState.INPUTS)
+        kept = shard_counts(assignments, identifier, number, until=ServerState.INPUTS)
         query = select(assignments.c.device).where(*_of_round(assignments, identifier, number), kept)
         if not forgotten:
             query = query.where(_came(identifier, number, ServerState.INPUTS))
@@ -237,9 +237,9 @@ def charged_devices(
     return Charged(count, digest.hexdigest())
 
 
-def in_sums(identifier: str, number: int) -> tuple[ColumnElement[bool], ...]:
+def in_counted_shards(identifier: str, number: int) -> tuple[ColumnElement[bool], ...]:
     """Conditions on the assignments of a round that is over: the device's shard was not left out."""
-    return *_of_round(assignments, identifier, number), not_left_out(assignments, identifier, number)
+    return *_of_round(assignments, identifier, number), shard_counts(assignments, identifier, number)
 
 
 def asked_devices(connection: Connection, identifier: str, number: int) -> IntArray:
@@ -248,7 +248,7 @@ def asked_devices(connection: Connection, identifier: str, number: int) -> IntAr
     table = members if number == 1 else assignments
     query = select(table.c.device).where(table.c.collection == identifier)
     if number > 1:
-        query = query.where(*in_sums(identifier, number - 1))
+        query = query.where(*in_counted_shards(identifier, number - 1))
     here = devices.c.id == table.c.device
     kept = query.join(devices, here).where(ADMITTED).order_by(table.c.device)
     return np.array(connection.execute(kept).scalars().all(), dtype=np.int64)
@@ -263,14 +263,14 @@ def forget_messages(
     connection.execute(delete(messages).where(*_of_round(messages, identifier, number)))
 
 
-def not_left_out(
-    table: Table, identifier: str, number: int, after: ServerState = ServerState.ABORTED
+def shard_counts(
+    table: Table, identifier: str, number: int, until: ServerState = ServerState.ABORTED
 ) -> ColumnElement[bool]:
-    """Condition on a round's assignments or messages: the shard goes on, or was left out past the phase ``after``."""
+    """Condition on a round's assignments or messages: the shard was not left out until the end of a phase."""
     return ~exists().where(
         *_of_round(shards, identifier, number),
         shards.c.shard == table.c.shard,
-        shards.c.failed <= after.value,
+        shards.c.failed <= until.value,
     )
 
 

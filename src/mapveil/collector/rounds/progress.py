@@ -17,8 +17,8 @@ from mapveil.collector.rounds.collection import (
     counted,
     find,
     newest_round,
-    not_left_out,
     present,
+    shard_counts,
 )
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.database import Store
@@ -110,7 +110,7 @@ def _messages(connection: Connection, collection: Collection, newest: Round) -> 
     of_phase = (
         select(messages.c.phase, func.count())
         .where(messages.c.collection == collection.id, messages.c.round == newest.number)
-        .where(not_left_out(messages, collection.id, newest.number))
+        .where(shard_counts(messages, collection.id, newest.number))
         .where(messages.c.phase.in_([phase.value for phase in order[max(0, at - 1) : at + 1]]))
         .group_by(messages.c.phase)
     )

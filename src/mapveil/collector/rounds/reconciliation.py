@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.rounds.collection import CHARGE, REPORTS_PURPOSE, charged_devices, in_sums
+from mapveil.collector.rounds.collection import CHARGE, REPORTS_PURPOSE, charged_devices, in_counted_shards
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.schema import assignments, audit, charges, collections, results, rounds
 from mapveil_client.announcement import RoundAnnouncement
@@ -168,7 +168,9 @@ def _follow(connection: Connection, terms: CollectionTerms, state: State) -> Row
             in_them = made[identifier, row.number]["devices"]
             if phase is ServerState.DONE:
                 counted = select(func.count()).select_from(assignments)
-                in_them = connection.execute(counted.where(*in_sums(identifier, row.number))).scalar_one()
+                in_them = connection.execute(
+                    counted.where(*in_counted_shards(identifier, row.number))
+                ).scalar_one()
             if row.included != in_them:
                 raise InputError(
                     f"round {row.number} says {row.included} devices are in its sums, its rows do not"
