@@ -242,8 +242,8 @@ class DeviceClient:
     async def _answer(self, part: Participation, stands: Part, progress: Progress) -> bool:
         if progress.state == "open" and not stands.round and not stands.sent:
             return await self._enter(part)
-        if progress.state != "running" or not progress.open or progress.round < 1:
-            return False
+        if progress.state != "running" or not progress.open or progress.round < max(1, stands.round):
+            return False  # an earlier round: of a process of the service that is a moment behind another
         round_of, phase = (part.collection, progress.round), progress.phase or ""
         if progress.round != stands.round:
             if phase != "keys":
@@ -273,6 +273,8 @@ class DeviceClient:
     async def poll(self) -> bool:
         """Look once at every collection: join what is open, do what is due. Whether any is still running.
 
+        What the server refuses of one collection, the log says; the others go on.
+
         Raises
         ------
         Unreachable
@@ -280,11 +282,20 @@ class DeviceClient:
         """
         for collection in await self._documents.open():
             if collection not in self.memory.parts:
-                await self.consider(collection)
+                await self._unless_refused(collection, self.consider(collection))
         running = [name for name, part in self.memory.parts.items() if part.running]
         for collection in running:
-            await self.act(collection, await self._connection.progress(collection))
+            await self._unless_refused(collection, self._look(collection))
         return any(part.running for part in self.memory.parts.values())
+
+    async def _look(self, collection: str) -> bool:
+        return await self.act(collection, await self._connection.progress(collection))
+
+    async def _unless_refused(self, collection: str, asking: Awaitable[bool]) -> None:
+        try:
+            await asking
+        except ServerRefusal as error:
+            self.memory.log.add("waiting", str(error), collection)
 
     async def run(self, *, pause_s: float = _PAUSE_S) -> None:
         """Poll until it is cancelled; a server that does not answer, or not as it should, is asked again."""

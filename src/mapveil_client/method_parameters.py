@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal
 
+import numpy as np
+
+from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Rounding
 from mapveil_client.errors import Checked, ParameterError
 from mapveil_client.local.disk_area import DiskArea
@@ -132,6 +135,18 @@ class WholeNoiseParameters(SumParameters):
 
 
 Parameters = SumParameters | LocalMethod | FourierParameters
+
+
+def shard_boundaries(asked: int, shard_size: int) -> IntArray:
+    """First device of each shard, and the end, shape (shards + 1,): shards are as even as can be. Run by: both sides.
+
+    Examples
+    --------
+    >>> shard_boundaries(10, 4).tolist()
+    [0, 3, 6, 10]
+    """
+    shards = max(1, -(-asked // shard_size))
+    return np.arange(shards + 1, dtype=np.int64) * asked // shards
 
 
 def read_parameters(

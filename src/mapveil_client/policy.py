@@ -16,7 +16,7 @@ from mapveil_client.contribution import sensitivity
 from mapveil_client.device_account import Budget
 from mapveil_client.epsilon import keeps
 from mapveil_client.errors import Checked, InputError, MapveilError, one_line
-from mapveil_client.method_parameters import LABELLED, SumParameters
+from mapveil_client.method_parameters import LABELLED, SumParameters, shard_boundaries
 from mapveil_client.plane import closed_projection
 from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.randomness.noise_shares import check_round, own_epsilon, share_shape
@@ -224,12 +224,14 @@ class DevicePolicy(Checked):
                 return f"{name} must be {agreed}, as the terms promised, got {told}"
         refusal = _outside(
             ("shard", min(asked.sizes), self.least_shard, math.inf),
-            ("shard", max(asked.sizes), 1, sums.shard_size),
-            ("number of devices", sum(asked.sizes), terms.minimum, math.inf),
+            ("number of devices", count := sum(asked.sizes), terms.minimum, terms.devices),
             ("number of coordinates", asked.length, 1, self.most_length),
         )
         if refusal is not None:
             return refusal
+        # Smaller shards would hold fewer honest devices, and more devices a smaller share of noise than own_epsilon's.
+        if asked.sizes != (even := tuple(np.diff(shard_boundaries(count, sums.shard_size)).tolist())):
+            return f"shards of {count} devices must have {even!s:.60}, got {asked.sizes!s:.60}"
         for size in {*asked.sizes}:
             needed = Fraction(1) if sums.whole_noise else share_shape(size, asked.dropout, asked.corrupt)
             if not needed <= asked.alpha <= 1:

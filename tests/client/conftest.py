@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -170,6 +171,7 @@ def new_device() -> Callable[..., Participation]:
             terms,
             given.get("places") or somewhere(index),
             Randomness(index),
+            given.get("now", time.time),
         )
         if joined:
             device.join()

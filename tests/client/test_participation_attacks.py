@@ -11,13 +11,15 @@ import pytest
 from mapveil.secure_sum.server import Server
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.memory import DeviceMemory
+from mapveil_client.method_parameters import shard_boundaries
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.secure_sum.messages import read_set, write_set
 from mapveil_client.terms import CollectionTerms
 from mapveil_client.vault import Vault
-from tests.authority import NAMED
+from tests.authority import NAMED, certificate_of
 
 from .conduct import Unseen, refusing, spent
+from .conftest import make_announcement
 
 KEY = bytes(range(32))
 BROWSED = Fraction(1, 4)
@@ -28,9 +30,22 @@ BROWSED = Fraction(1, 4)
 CHANGES = {
     "epsilon raised": ({"epsilon": Fraction(2)}, "of which 0 is spent, got 2"),
     "alpha too small": ({"alpha": Fraction(1, 22)}, "noise share"),
-    "alpha of another shard": ({"alpha": Fraction(1, 21), "sizes": (20, 24)}, "noise share"),
+    "alpha of another shard": (
+        {"terms": {"devices": 45, "options": {"shard_size": 24}}, "alpha": Fraction(1, 20), "sizes": (22, 23)},
+        "noise share must be 0.0526316 to 1 in a shard of 22",
+    ),
+    "shards smaller than the terms'": (
+        {"terms": {"devices": 1000}, "sizes": (20,) * 50, "alpha": Fraction(1)}, "must have .1000,., got .20, 20, ",
+    ),
+    "shards larger than the terms'": (
+        {"terms": {"devices": 60, "options": {"shard_size": 30}}, "sizes": (60,)}, r"must have .30, 30., got .60,",
+    ),
+    "uneven shards": (
+        {"terms": {"devices": 60, "options": {"shard_size": 30}}, "sizes": (29, 31)}, "must have .30, 30., got .29, 31",
+    ),
+    "more devices than the terms'": ({"sizes": (25,)}, "number of devices must be at most 24, got 25"),
     "shard too small": ({"sizes": (24, 19), "alpha": Fraction(1)}, "shard must be at least 20, got 19"),
-    "too few devices": ({"terms_minimum": 23, "sizes": (21,), "alpha": Fraction(1)}, "must be at least 23, got 21"),
+    "too few devices": ({"terms": {"minimum": 23}, "sizes": (21,), "alpha": Fraction(1)}, "at least 23, got 21"),
     "graph for no corrupt": ({"corrupt": Fraction(0)}, "corrupt must be 1/20, as the terms promised, got 0"),
     "minimum lowered": ({"dropout": Fraction(1, 2)}, "as the terms promised, got 1/2"),
     "no consistency check": ({"active": False}, "active must be True"),
@@ -42,7 +57,7 @@ CHANGES = {
     "labels": ({"encoding": {"kind": "labels"}}, "labels"),
     "an encoding of nonsense": ({"encoding": {"kind": "nodes", "depth": 3, "level": "x", "code": 0}}, "cannot be used"),
     "an encoding of nothing": ({"encoding": {}}, "cannot be used"),
-    "another collection's terms": ({"terms": "ab" * 32}, "other terms"),
+    "another collection's terms": ({"digest": "ab" * 32}, "other terms"),
     "a later round": ({"number": 2}, "round 2 was announced after round 0"),
     "no such modulus": ({"bits": 65}, "cannot be used"),
 }  # fmt: skip
@@ -54,8 +69,12 @@ def test_an_announcement_that_breaks_the_terms_is_refused_unlooked(
 ) -> None:
     changes, match = CHANGES[change]
     changes = dict(changes)
-    terms = new_terms(minimum=changes.pop("terms_minimum", 20))
-    honest = new_announcement(terms)
+    terms = new_terms(**changes.pop("terms", {}))
+    if "digest" in changes:
+        changes["terms"] = changes.pop("digest")
+    size = getattr(terms.parameters, "shard_size", terms.devices)
+    sizes = np.diff(shard_boundaries(terms.devices, size)).tolist()
+    honest = new_announcement(terms, sizes=sizes)
     announcement = replace(honest, **changes)
     device = new_device(terms, places=Unseen())
     refusing(device, lambda: device.begin(announcement, 0, 0), match)
@@ -247,6 +266,27 @@ def test_a_replayed_message_changes_nothing(new_terms, new_shard) -> None:
 
 
 # What the wire can carry.
+
+
+def test_a_certificate_that_expires_before_the_roster_drives_no_neighbour_away(new_terms, new_device) -> None:
+    # One device admitted in its last seconds: its 32 neighbours left for good, and the round was aborted.
+    terms, clock = new_terms(devices=100, minimum=80), [1.79e9]
+    announced = make_announcement(terms)
+    server = Server(announced.parameters(0), bytes(32), authority=NAMED)
+    devices = [new_device(terms, index, now=lambda: clock[0]) for index in range(terms.devices)]
+    devices[0].memory.certificate = certificate_of(devices[0].memory.identity, expires=int(clock[0]) + 20)
+    for client, device in enumerate(devices):
+        body = device.begin(announced, 0, client)
+        server.check(client, body, clock[0])
+        server.receive(client, body)
+    rosters = server.close_phase()
+    clock[0] += 30
+    for client, device in enumerate(devices):
+        server.receive(client, device.answer(announced, "shares", rosters[client]))
+    # Of itself it knows better, and so does the server: it is not admitted again.
+    late = new_device(terms, 200, now=lambda: clock[0])
+    late.memory.certificate = certificate_of(late.memory.identity, expires=int(clock[0]) - 10)
+    refusing(late, lambda: late.begin(announced, 0, 0), "must be valid at")
 
 
 def test_terms_of_nonsense_are_refused_in_words(new_terms) -> None:

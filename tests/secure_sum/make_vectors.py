@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
+from mapveil.secure_sum.enrolment_authority import DAYS, EnrolmentAuthority
 from mapveil.secure_sum.server import Server
 from mapveil_client.canonical_cbor import decode, encode
 from mapveil_client.randomness.random import Randomness
@@ -354,7 +354,7 @@ def uncertified(vector: dict) -> Iterator[tuple[str, Callable[[bytes], bytes], s
 
         return change
 
-    month = 31 * 86_400
+    month = DAYS * 86_400
     yield "another authority", signed(stranger), "not by the enrolment authority"
     yield "another population", signed(elsewhere), "not by the enrolment authority"
     yield (
@@ -362,7 +362,7 @@ def uncertified(vector: dict) -> Iterator[tuple[str, Callable[[bytes], bytes], s
         signed(AUTHORITY, of=Identity(bytes([9] * 32))),
         "not by the enrolment",
     )
-    yield "an expired certificate", signed(AUTHORITY, NOW - month), "must be valid at"
+    yield "an expired certificate", signed(AUTHORITY, NOW - month - CLOCKS_S), "must be valid at"
     yield "a certificate of the future", signed(AUTHORITY, NOW + CLOCKS_S + 1), "must be valid at"
     # Of the point of order 1, R = S B with S = 0 is a signature of whatever is signed.
     small, forged = bytes([1, *bytes(31)]), bytes([1, *bytes(63)])

@@ -71,6 +71,9 @@ def test_a_certificate_vouches_for_its_key_its_population_and_its_time() -> None
         assert made.fault(NAMED, OWN.public, now) is None
     for now in (NOW - CLOCKS_S - 1, last + 1):
         assert "must be valid at" in str(made.fault(NAMED, OWN.public, now))
+    for now in (last + 1, last + CLOCKS_S):  # of another device
+        assert NAMED.fault(OWN.public, made.entry, now, after=CLOCKS_S) is None
+    assert "must be valid at" in str(made.fault(NAMED, OWN.public, last + 1 + CLOCKS_S, after=CLOCKS_S))
     assert len({AUTHORITY.certify(OWN.public, NOW).serial for _ in range(20)}) == 20
 
 

@@ -5,8 +5,10 @@ r"""Certificates of device keys: who may be a client of a signed round, by the w
 
 where: k is the authority's key, and the array is in its one encoding. Times are seconds since 1970, UTC. A device
 judges by the authority that its own policy names, never by one that the server names, and by its own clock: from two
-days before ``not before``, as two clocks differ that are each up to a day off, and until it expires. There is no list
-of revoked certificates: an authority revokes by not renewing, so its certificates must be short-lived.
+days before ``not before``, as two clocks differ that are each up to a day off, and until it expires. A device judges
+*others* until two days after that: one that expires on the way from the collector, which admits none that is over,
+would make all its neighbours leave. There is no list of revoked certificates: an authority revokes by not renewing, so
+its certificates must be short-lived.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from mapveil_client.errors import InputError, check, is_whole
 from mapveil_client.secure_sum.keys import Identity, signed_by, small_order
 
 VERSION: Final = 1
-CLOCKS_S: Final = 2 * 86_400  # how far ahead of a reader's clock the authority's may be
+CLOCKS_S: Final = 2 * 86_400
+"""How far two clocks may be apart, seconds: a certificate is believed so long before its time, and another's after."""
 
 _PURPOSE: Final = b"mapveil certificate 1\0"
 _POPULATION: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
@@ -88,7 +91,7 @@ class Authority:
         digits = hashlib.sha256(str(self).encode()).hexdigest()[:32]
         return " ".join(digits[at : at + 4] for at in range(0, 32, 4))
 
-    def fault(self, key: bytes, entry: bytes, now: float | None) -> str | None:
+    def fault(self, key: bytes, entry: bytes, now: float | None, *, after: int = 0) -> str | None:
         """Why the certificate of a roster does not vouch for a device's key; None where it does.
 
         Parameters
@@ -99,10 +102,12 @@ class Authority:
             :attr:`Certificate.entry`.
         now : float, optional
             Seconds since 1970; whether it is valid at a time is not asked without one.
+        after : int
+            Seconds for which it is believed after it expired: ``CLOCKS_S`` where a device judges another's.
         """
         serial, not_before, expires = _NUMBERS.unpack_from(entry)
         made = Certificate(self.population, key, serial, not_before, expires, entry[_NUMBERS.size :])
-        return made.fault(self, key, now)
+        return made.fault(self, key, now, after=after)
 
     def __str__(self) -> str:
         return f"{self.population}:{self.key.hex()}"
@@ -180,7 +185,7 @@ class Certificate:
         serial, not_before, expires = map(int, numbers)
         return cls(name, key, serial, not_before, expires, signature)
 
-    def fault(self, authority: Authority, key: bytes, now: float | None) -> str | None:
+    def fault(self, authority: Authority, key: bytes, now: float | None, *, after: int = 0) -> str | None:
         """Why it does not vouch for a key, as :meth:`Authority.fault`."""
         if self.population != authority.population:
             return f"its certificate must be of population {authority.population}, got {self.population}"
@@ -192,7 +197,7 @@ class Certificate:
             authority.key, self.signature, self.statement
         ):
             return f"its certificate is not by the enrolment authority of {authority.population}"
-        if now is not None and not self.not_before - CLOCKS_S <= now < self.expires:
+        if now is not None and not self.not_before - CLOCKS_S <= now < self.expires + after:
             valid = f"{_time(self.not_before)} to {_time(self.expires)}"
             return f"its certificate must be valid at {_time(now)}, got {valid}"
         return None

@@ -20,11 +20,12 @@ from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.claim import Share
 from mapveil.trust.queries import Estimate, Query, Raster, Setting
 from mapveil.trust.secure_aggregation.model import SecureAggregation
-from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
+from mapveil.trust.secure_aggregation.round_terms import RoundTerms
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Rounding
 from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.method_parameters import shard_boundaries
 from mapveil_client.randomness.noise_shares import check_round, exact_fraction
 from mapveil_client.terms import CollectionTerms
 

@@ -19,18 +19,6 @@ from mapveil_client.errors import check
 from mapveil_client.method_parameters import Overflow
 
 
-def shard_boundaries(asked: int, shard_size: int) -> IntArray:
-    """First device of each shard, and the end, shape (shards + 1,): shards are as even as can be.
-
-    Examples
-    --------
-    >>> shard_boundaries(10, 4).tolist()
-    [0, 3, 6, 10]
-    """
-    shards = max(1, -(-asked // shard_size))
-    return np.arange(shards + 1, dtype=np.int64) * asked // shards
-
-
 class RoundTerms(NamedTuple):
     """The terms of one round; see :meth:`of`."""
 

@@ -16,11 +16,11 @@ from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.claim import Share
 from mapveil.secure_sum.drivers import IdealSum
 from mapveil.trust.queries import Execution, NoisySums, Query, Raster, Setting
-from mapveil.trust.secure_aggregation.round_terms import RoundTerms, shard_boundaries
+from mapveil.trust.secure_aggregation.round_terms import RoundTerms
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices, client_noise, client_report, encode_places
 from mapveil_client.errors import InputError
-from mapveil_client.method_parameters import SumParameters
+from mapveil_client.method_parameters import SumParameters, shard_boundaries
 from mapveil_client.plane import Box
 from mapveil_client.randomness.noise_shares import check_round, exact_fraction, promised_survivors
 from mapveil_client.randomness.random import Randomness
