@@ -9,7 +9,19 @@ from mapveil.secure_sum.server import Outbox, Server, any_identity
 from mapveil_client.canonical_cbor import decode as decode_values
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.messages import BOX_BYTES, SHARE_BYTES, encode, largest, read_set, write_set
+from mapveil_client.secure_sum.keys import key_statement
+from mapveil_client.secure_sum.messages import (
+    BOX_BYTES,
+    CERTIFICATE,
+    IDENTITY,
+    MASK_KEY,
+    SEAL_KEY,
+    SHARE_BYTES,
+    encode,
+    largest,
+    read_set,
+    write_set,
+)
 from mapveil_client.secure_sum.states import Abort, Message, OwnFault, PeerFault, ServerState
 
 VECTORS = np.arange(30).reshape(6, 5)
@@ -96,7 +108,14 @@ def test_an_identity_takes_part_once_in_an_active_round(local_round, active):
     made.start()
     made.server.receive(2, made.pending[2])
     again = Client(active, 3, VECTORS[3], Randomness(5), credentials=made.credentials[2]).advertise()
-    refuses(made.server, 3, again, "an identity that another client advertised")
+    refuses(made.server, 3, again, "the identity of another client")
+    keys = fields(made.pending[2])[0]
+    for name, part in (("mask key", MASK_KEY), ("seal key", SEAL_KEY)):
+        own = fields(made.pending[3])[0]
+        copied = own[: part.start] + keys[part] + own[part.stop : SEAL_KEY.stop]
+        signature = made.credentials[3].identity.sign(key_statement(active, 3, copied))
+        twin = copied + own[IDENTITY] + signature + own[CERTIFICATE]
+        refuses(made.server, 3, with_fields(active, made.pending[3], twin), f"the {name} of another client")
     made.server.receive(3, made.pending[3])
 
 

@@ -127,6 +127,7 @@ class Server:
         self._arrived: BoolArray = np.zeros(n, dtype=np.bool_)
         self._present = self._sharing = self._included = np.zeros(n, dtype=np.bool_)
         self._keys = np.zeros((n, messages.roster_entry_bytes(parameters)), dtype=np.uint8)
+        self._distinct: set[tuple[str, bytes]] = set()  # parts of the keys that stand once in a signed round
         self._boxes = np.zeros((0, k, messages.BOX_BYTES), dtype=np.uint8)
         self._receipts = np.zeros((n, messages.SIGNATURE_BYTES), dtype=np.uint8)
         self._commitments = np.zeros((n, messages.HASH_BYTES), dtype=np.uint8)
@@ -197,13 +198,19 @@ class Server:
         p = self.parameters
         if message is Message.ADVERTISE:
             keys = check_keys(p, client, fields[0], self._enrolled)
-            if p.active and np.any(np.all(self._keys[:, messages.PRINT] == keys[messages.PRINT], axis=1)):
-                raise PeerFault("an identity that another client advertised; expected one client per device")
+            if p.signed and (name := messages.find_repeated(fields[0], self._distinct)):
+                raise PeerFault(f"keys with the {name} of another client; expected one device for each")
             if p.signed and self._authority is not None:
                 entry = fields[0][messages.CERTIFICATE]
                 if fault := self._authority.fault(fields[0][messages.IDENTITY], entry, now):
                     raise PeerFault(f"keys of a device: {fault}")
-            return partial(setitem, self._keys, client, keys)
+
+            def advertise() -> None:
+                self._keys[client] = keys
+                if p.signed:
+                    self._distinct.update(messages.distinct_parts(fields[0]))
+
+            return advertise
         slots = self._ring.neighbours[client]
         if message is Message.SHARES:
             boxes = messages.rows_by_slot(fields[0], self._present[slots], messages.BOX_BYTES, "boxes")

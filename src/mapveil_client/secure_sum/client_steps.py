@@ -40,11 +40,11 @@ from mapveil_client.secure_sum.messages import (
     KEY_BYTES,
     MASK_KEY,
     SEAL_KEY,
-    SERIAL,
-    SERIAL_BYTES,
     SHARE_BYTES,
     SIGNATURE,
     SIGNATURE_BYTES,
+    distinct_parts,
+    find_repeated,
     read_roster,
     read_set,
     receipt_bytes,
@@ -203,7 +203,7 @@ class ClientSteps:
         if p.active:
             self._check_roster(graph, self._own_keys(memory), peers, entries)
         if p.signed:
-            self._check_distinct(entries[there])
+            self._check_distinct([self._own_keys(memory), *map(bytes, entries[there])])
             for slot in slots:
                 self._check_keys(peers[slot], entries[slot].tobytes())
 
@@ -250,18 +250,14 @@ class ClientSteps:
         if (count := int(np.count_nonzero(advertised))) < self.parameters.minimum:
             raise Abort(f"{count} clients advertised keys; {self.parameters.minimum} are promised at least")
 
-    def _check_distinct(self, entries: npt.NDArray[np.uint8]) -> None:
+    @staticmethod
+    def _check_distinct(entries: list[bytes]) -> None:
         """Refuse a device that has several numbers: each identity, serial, mask key and seal key stands once."""
-        parts = (
-            ("identity", IDENTITY, self._signer.identity.public),
-            ("certificate", SERIAL, self._signer.certificate.entry[:SERIAL_BYTES]),
-            ("mask key", MASK_KEY, b""),
-            ("seal key", SEAL_KEY, b""),
-        )
-        for name, part, mine in parts:
-            seen = {row.tobytes() for row in entries[:, part]}
-            if len(seen) < len(entries) or mine in seen:
+        seen: set[tuple[str, bytes]] = set()
+        for entry in entries:
+            if name := find_repeated(entry, seen):
                 raise PeerFault(f"the server gave two clients one {name}; expected one device for each")
+            seen.update(distinct_parts(entry))
 
     def _check_keys(self, peer: int, entry: bytes) -> None:
         """Refuse a neighbour's keys that its device did not sign, or a device that the authority did not certify."""

@@ -53,6 +53,18 @@ PRINT = slice(IDENTITY.start, IDENTITY.start + _PRINT_BYTES)
 LISTED_BYTES = _PRINT_BYTES + 16
 """The entry of one client in the roster's list: that start, and the start of a hash of everything it advertised."""
 
+_DISTINCT = (("identity", PRINT), ("certificate", SERIAL), ("mask key", MASK_KEY), ("seal key", SEAL_KEY))
+
+
+def distinct_parts(entry: bytes) -> list[tuple[str, bytes]]:
+    """The parts of one client's keys that no other client of a signed round may have, each with its name."""
+    return [(name, entry[part]) for name, part in _DISTINCT]
+
+
+def find_repeated(entry: bytes, seen: set[tuple[str, bytes]]) -> str:
+    """Name a part of one client's keys that is among those ``seen``; empty where none is. Run by: both sides."""
+    return next((part[0] for part in distinct_parts(entry) if part in seen), "")
+
 
 class Field(NamedTuple):
     """A byte string: ``each`` bytes, ``most`` times at most, and exactly so often where ``exact``."""

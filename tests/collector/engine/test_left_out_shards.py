@@ -98,6 +98,22 @@ def test_one_bad_device_costs_its_shard_at_most(
     assert engine.map(id).guarantee.epsilon == Fraction(2)
 
 
+def test_of_two_devices_with_one_mask_key_the_first_counts(
+    engine, store, clock, crowd_of, opened, make_spec, monkeypatch
+):
+    crowd = crowd_of(store, 24)
+    drawn = crowd.rng.child
+    twins = {f"client {device} 1": "client 1 1" for device in (1, 2)}  # draw the same pairs of keys
+    monkeypatch.setattr(crowd.rng, "child", lambda name: drawn(twins.get(name, name)))
+    options = {"shard_size": 24, "tolerated_dropout": 0.25, "corrupt": 0.05}
+    id, _ = opened(engine, make_spec("distributed", options=options, **ROUND))
+    assert crowd.play(engine, id, clock) == "done"
+    assert engine.collection(id)["rounds"][0]["included"] == 23
+    (named,) = lines(store, "device.fault")
+    assert named["device"] in (1, 2)
+    assert named["kind"] == "message"
+
+
 def leaving(engine, id, crowd, number, phase, shard, count):
     """Let ``count`` devices of a shard leave before a phase."""
     placed = [d for d in range(1, crowd.count + 1) if d not in crowd.gone]
