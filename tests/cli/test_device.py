@@ -105,7 +105,7 @@ def test_an_aborted_collection_is_exit_1(mapveil, live: Live, people: Path) -> N
         (("--server", "collector.example"), 2, "https://collector.example"),
         (("--server", "http://collector.example"), 2, "plain HTTP is for this machine only"),
         (("--slow", "half:5"), 2, "0.02:5s"),
-        (("--slow", "1.5:5s"), 2, "slow must be"),
+        (("--slow", "1.5:5s"), 2, "--slow must be a fraction below 1"),
         (("--drop", "1"), 2, "drop must be"),
         (("--collection", "x"), 2, "32 hexadecimal digits"),
         (("--state", "."), 2, "go together"),

@@ -31,8 +31,8 @@ def _identifier(text: str) -> str:
 def _slow(text: str) -> tuple[float, float]:
     """Read a fraction and seconds."""
     read = _SLOW.fullmatch(text)
-    if read is None:
-        raise InputError(f"--slow must be a fraction and a time, such as 0.02:5s, got {text!r}")
+    if read is None or float(read["part"]) >= 1:
+        raise InputError(f"--slow must be a fraction below 1 and a time, such as 0.02:5s, got {text!r}")
     return float(read["part"]), float(read["time"]) * _UNITS[read["unit"]]
 
 
