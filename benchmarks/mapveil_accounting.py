@@ -64,8 +64,8 @@ account = mv.Account.open("city", budget=1_000, ledger=file)
 first = mv.Ledger(file).spend("city", "1/100000", method="emd", parameters={"epsilon": "1/100000"})
 with transaction(file, write=True) as connection:
     connection.executemany(
-        "INSERT INTO spends SELECT NULL, ?, time, dataset, epsilon, method, parameters, tiling, region, outputs"
-        " FROM spends WHERE spend = 1",
+        "INSERT INTO spends SELECT NULL, ?, time, dataset, epsilon, method, parameters, tiling, region,"
+        " outputs, answers FROM spends WHERE spend = 1",
         [(f"{number:016x}",) for number in range(spends)],
     )
 points = mv.read_points(path)

@@ -93,3 +93,6 @@ def test_a_file_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PromiseError, match="nothing is charged"):
         Answers.create(tmp_path / "ledger.sqlite", "ab", "the request")
     assert foreign.exists()
+    with pytest.raises(InputError, match=r"cannot be (opened|used)"):
+        Answers.of(tmp_path / "ledger.sqlite", "cd")
+    assert [path.name for path in tmp_path.iterdir()] == [foreign.name]

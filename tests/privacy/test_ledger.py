@@ -217,7 +217,10 @@ def test_a_default_budget_is_joined_as_what_it_is(ledger, checkins, others, own)
     assert (account.budget, account.owner) == (min(int(own), DEFAULT_BUDGET), "A. Nowak")
 
 
-@pytest.mark.parametrize("name", ["", "  ", "default", "abcdef", "0123456789ab"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "  ", "default", "abcdef", "0123456789ab", " a", "a\n", "a\nb", "a\x1b[2J", "a\u200bb", "a" * 201],
+)
 def test_a_name_that_could_be_taken_for_something_else_is_refused(ledger, name, checkins):
     with pytest.raises(ParameterError, match="name must be"):
         ledger.name(checkins, name)

@@ -142,7 +142,7 @@ FORGERIES = {
     "a spend deleted": ["DELETE FROM spends WHERE spend = 3"],
     "all deleted": ["DELETE FROM events", "DELETE FROM spends"],
     "a spend added": [
-        "INSERT INTO spends SELECT 9, 'feed', time, dataset, '1', method, '{}', '', '', '[]' FROM spends LIMIT 1"
+        "INSERT INTO spends SELECT 9, 'feed', time, dataset, '1', method, '{}', '', '', '[]', 0 FROM spends LIMIT 1"
     ],
     "spends exchanged": [
         "UPDATE spends SET spend = 9 WHERE spend = 1",
@@ -347,8 +347,8 @@ def test_a_write_is_fast_among_many_spends(ledger):
     ours = ledger.recognise(table("ann", "bob"))
     with transaction(ledger.path, write=True) as connection:
         connection.executemany(
-            "INSERT INTO spends SELECT NULL, ?, time, dataset, '1/100000', method, parameters, tiling, region, outputs"
-            " FROM spends WHERE spend = 1",
+            "INSERT INTO spends SELECT NULL, ?, time, dataset, '1/100000', method, parameters, tiling, region,"
+            " outputs, 0 FROM spends WHERE spend = 1",
             [(f"{number:016x}",) for number in range(20_000)],
         )
     started = time.process_time()
@@ -356,3 +356,20 @@ def test_a_write_is_fast_among_many_spends(ledger):
     assert (
         time.process_time() - started < 0.2
     )  # about 0.03 s on a quiet machine, 0.3 s where the chain is recomputed
+
+
+def test_an_altered_index_is_found(ledger):
+    """The rows stay as they are sealed, but a look-up by id finds none, and the account seems unspent."""
+    dataset = ledger.entries()[0].dataset
+    with closing(sqlite3.connect(ledger.path)) as connection:
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_datasets_1'"
+        ).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    image = bytearray(ledger.path.read_bytes())
+    at = image.index(dataset.encode(), (root - 1) * size, root * size)
+    image[at + 31] ^= 1
+    ledger.path.write_bytes(image)
+    assert any("the file is damaged" in problem for problem in report(ledger).problems)
+    with pytest.raises(PromiseError, match="another program changed the ledger"):
+        ledger.spend("others", 1, method="laplace")

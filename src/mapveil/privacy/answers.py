@@ -47,7 +47,12 @@ class Answers:
     def __init__(self, path: Path, request: str | None = None) -> None:
         self.path = path
         self._number = 0
-        self._connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+        try:  # mode=rw: opening must never bring an empty file into being
+            self._connection = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0, isolation_level=None
+            )
+        except sqlite3.Error as error:
+            raise InputError(f"{path}: cannot be opened ({error})") from error
         try:
             # The lock is held until the file is closed; a commit appends to the write-ahead log and syncs once.
             for setting in (

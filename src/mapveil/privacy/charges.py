@@ -82,7 +82,9 @@ class Charges:
             about = dict(self._about)
             if purpose:
                 about["parameters"] = {**about["parameters"], "round": purpose}
-            self._ledger.spend(self._dataset, epsilon, **about, outputs=self._outputs, spend=spend)
+            self._ledger.spend(
+                self._dataset, epsilon, **about, outputs=self._outputs, spend=spend, answers=True
+            )
         elif self._paid[spend] != epsilon:
             paid = plain(self._paid[spend])
             raise PromiseError(f"spend {spend} is of epsilon {paid}, but {plain(epsilon)} is needed")
@@ -120,9 +122,11 @@ class Charges:
         if self._ledger is None or not self._spends:
             return guarantee
         balance = self._ledger.account(self._dataset)
-        own = _charged(self._ledger, self._spends[0])
-        before = balance.spent - own
-        reference = AccountReference(tuple(self._spends), balance.name, before, balance.spent, balance.budget)
+        entries = self._ledger.entries(self._dataset)
+        first = [entry.id for entry in entries].index(self._spends[0])  # later rows are others'
+        before = sum((entry.epsilon for entry in entries[:first] if entry.status != "annulled"), Fraction(0))
+        after = before + _charged(self._ledger, self._spends[0])
+        reference = AccountReference(tuple(self._spends), balance.name, before, after, balance.budget)
         others = (Assumes.OTHER_PEOPLE(),) if balance.other_people else ()
         return replace(guarantee, account=reference, assumptions=(*guarantee.assumptions, *others))
 

@@ -210,8 +210,8 @@ class AccountReference(NamedTuple):
 
     entries: tuple[str, ...]  # of the ledger, random names
     name: str | None = None  # of the account, as its owner gave it
-    before: Fraction | None = None  # spent without this release
-    after: Fraction | None = None  # spent with it
+    before: Fraction | None = None  # spent before this release
+    after: Fraction | None = None  # and with it
     budget: Fraction | None = None
 
     def to_dict(self) -> dict[str, Any]:

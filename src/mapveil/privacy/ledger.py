@@ -31,7 +31,6 @@ from typing import Any, Final
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
-from mapveil.privacy.answers import answers_path
 from mapveil.privacy.ledger_accounts import (
     Balance,
     Default,
@@ -103,7 +102,8 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        self.path = default_ledger_path() if path is None else Path(path)
+        # One file has one path, so that every process keeps answers at one place.
+        self.path = Path(os.path.realpath(default_ledger_path() if path is None else path))
         create_ledger(self.path, str(DEFAULT_BUDGET))
         with transaction(self.path):  # refuse a foreign file now, not after the heavy work
             pass
@@ -157,6 +157,7 @@ class Ledger:
         region: str = "",
         outputs: Sequence[str | os.PathLike[str]] = (),
         spend: SpendId | None = None,
+        answers: bool = False,
     ) -> SpendId:
         """Spend, or refuse. Durable on return: call it before any noise is drawn.
 
@@ -170,6 +171,8 @@ class Ledger:
             The files to be written; their names are kept, not their folders.
         spend : SpendId, optional
             Its id; a random one by default.
+        answers : bool
+            Whether a release draws noise for it and keeps its answers; recorded, and such a spend is never annulled.
 
         Returns
         -------
@@ -192,6 +195,7 @@ class Ledger:
             tiling,
             region,
             _names(outputs),
+            answers,
         )
         with transaction(self.path, write=True) as connection:
             known = find_dataset(connection, dataset)
@@ -203,7 +207,7 @@ class Ledger:
             self._refuse(connection, known, asked)
             connection.execute(
                 "INSERT INTO spends (id, time, dataset, epsilon, method, parameters, tiling, region,"
-                " outputs) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " outputs, answers) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (spend, now(), known, *record),
             )
         return spend
@@ -238,7 +242,7 @@ class Ledger:
         Raises
         ------
         InputError
-            No such spend, it was written or annulled before, its answers file exists, or no reason is given.
+            No such spend, it was written or annulled before, it is a release's, or no reason is given.
         """
         if not reason.strip():
             raise ParameterError("reason is required: explain why no output was released")
@@ -326,16 +330,17 @@ class Ledger:
         self, spend: str, kind: str, reason: str, outputs: Sequence[str | os.PathLike[str]] | None = None
     ) -> None:
         with transaction(self.path, write=True) as connection:
-            if connection.execute("SELECT 1 FROM spends WHERE id = ?", (spend,)).fetchone() is None:
+            found = connection.execute("SELECT answers FROM spends WHERE id = ?", (spend,)).fetchone()
+            if found is None:
                 raise InputError(f"{self.path}: no spend has the id {spend!r}")
             before = connection.execute("SELECT kind FROM events WHERE id = ?", (spend,)).fetchone()
             if before is not None:
                 raise InputError(f"{self.path}: spend {spend} is {before[0]} already and cannot be {kind}")
-            # A release makes the file before it spends, and deletes it after it is written.
-            if kind == "annulled" and answers_path(self.path, spend.partition("-")[0]).exists():
+            # By the ledger alone: the answers file may have been moved, or copied to somebody.
+            if kind == "annulled" and found[0]:
                 raise InputError(
-                    f"{self.path}: spend {spend} has a kept answer, or is being released now, and cannot be annulled; "
-                    "repeat its command with --resume instead"
+                    f"{self.path}: spend {spend} is a release's, which has a kept answer or is being released now, and "
+                    "cannot be annulled; repeat its command with --resume instead"
                 )
             row = (spend, kind, now(), reason, None if outputs is None else _names(outputs))
             connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)

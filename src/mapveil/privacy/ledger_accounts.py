@@ -15,10 +15,11 @@ import numpy as np
 
 from mapveil.privacy.population import SHARED, Seen, Sketch, merge
 from mapveil_client.epsilon import as_epsilon, plain
-from mapveil_client.errors import CuratorWarning, InputError, ParameterError
+from mapveil_client.errors import CuratorWarning, InputError, ParameterError, PromiseError
 
 _SHOWN: Final = 12  # hexadecimal digits of a dataset's id on display
 _SHORTEST: Final = 6  # and the fewest that are accepted for one
+_LONGEST: Final = 200  # characters of an account's name
 _NAME: Final = "(SELECT name FROM names WHERE names.account = accounts.account ORDER BY rowid LIMIT 1)"
 
 SpendId = NewType("SpendId", str)
@@ -123,6 +124,7 @@ def recognise(
     statements = _statements(connection, at)
     stated = {account for account, _ in statements}
     shares: dict[int, float] = {}
+    least = 0 if seen is not None and seen.filtered else SHARED
     if seen is not None and (known is None or seen.filtered):
         shares = seen.shares(_sketches(connection))
     if known is None:
@@ -130,7 +132,7 @@ def recognise(
     shares = {
         account: share
         for account, share in sorted(shares.items())
-        if share >= SHARED and account not in stated and account != at
+        if share >= least and account not in stated and account != at
     }
     if shares and other_people is None:
         raise _people_in_common(connection, source, shares, named, dataset)
@@ -139,16 +141,16 @@ def recognise(
             "leave out other_people (--other-people), for there is nothing to state, and nothing is charged: these "
             f"people have too few ids in common with any other account than {dataset}"
         )
-    for account in alike.keys() & shares.keys():  # empty unless it was stated now
+    for account in sorted(alike.keys() & {*shares, *stated}):  # stated now, or before
+        reason = other_people if account in shares else dict(statements)[account]
         text = (
             f"{source}: has exactly the people of account {_called(connection, account)}, by their ids; another budget "
-            f"is charged for them only because --other-people states that they are others: {other_people}"
+            f"is charged for them only because --other-people states that they are others: {reason}"
         )
         warnings.warn(text, CuratorWarning, stacklevel=2)
     if known is not None and at is not None and seen is not None:
         if named is None and dataset is not None:
             add_name(connection, at, dataset)
-        _add_people(connection, at, seen.sketch)  # of whom a filter left out others before
         return known
     home = _open_account(connection, dataset) if named is None else named
     if home in alike:
@@ -170,10 +172,16 @@ def recognise(
 
 
 def add_name(connection: sqlite3.Connection, account: int, name: str) -> None:
-    """Name an account; refuse a name that could be taken for something else."""
-    if not name.strip() or name == "default" or like_id(name):
+    """Name an account; refuse a name that could be taken for something else, or that a terminal would not show."""
+    if not name or name.strip() != name or name == "default" or like_id(name):
         raise ParameterError(
-            f"name must be a word other than 'default' and no row of hexadecimal digits, got {name!r}"
+            "name must be a word other than 'default', without blanks at its ends and no row of hexadecimal digits, "
+            f"got {name!r}"
+        )
+    if len(name) > _LONGEST or not name.isprintable():
+        raise ParameterError(
+            f"name must be at most {_LONGEST} characters without line breaks or control characters, got "
+            f"{name[:_LONGEST]!r}"
         )
     connection.execute("INSERT INTO names VALUES (?, ?)", (name, account))
 
@@ -202,11 +210,14 @@ def join_account(connection: sqlite3.Connection, account: int, other: int) -> tu
 
 def find_account(connection: sqlite3.Connection, dataset: str) -> Balance:
     """The account of a dataset; what is spent is added up from the lines alone."""
-    account, name, unit, owner, reason, budget = connection.execute(
+    found = connection.execute(
         f"SELECT account, {_NAME}, unit, owner, reason, budget FROM datasets JOIN accounts USING (account)"
         " WHERE dataset = ?",
         (dataset,),
     ).fetchone()
+    if found is None:  # an altered index
+        raise PromiseError(f"dataset {dataset[:_SHOWN]} has no account; run mapveil ledger check")
+    account, name, unit, owner, reason, budget = found
     members = connection.execute(
         "SELECT dataset FROM datasets WHERE account = ? ORDER BY rowid", (account,)
     ).fetchall()

@@ -94,7 +94,11 @@ def problems_before(connection: sqlite3.Connection) -> list[str]:
 
 def verify(connection: sqlite3.Connection) -> LedgerReport:
     """Recompute the whole chain, and compare every row with its line."""
-    problems: list[str] = []
+    problems = [  # such as an index that does not fit its table
+        f"the file is damaged: {text}"
+        for (text,) in connection.execute("PRAGMA integrity_check")
+        if text != "ok"
+    ]
     value, digests = START, dict[str, list[bytes]]((table, []) for table in (*SEALED_TABLES, _REST))
     number = 0
     lines = connection.execute("SELECT number, source, row, digest, value FROM chain ORDER BY number")
@@ -103,9 +107,8 @@ def verify(connection: sqlite3.Connection) -> LedgerReport:
         if isinstance(digest, bytes):
             value = _value(value, number, source, row, digest)
         if found != number or kept != value or of_source is None or not isinstance(digest, bytes):
-            return LedgerReport(
-                number, START, [f"line {number} of the chain does not follow from the one before"]
-            )
+            problems.append(f"line {number} of the chain does not follow from the one before")
+            return LedgerReport(number, START, problems)
         of_source.append(digest)
     for table in SEALED_TABLES:
         rows, told = list(_rows(connection, table, 0)), digests[table]

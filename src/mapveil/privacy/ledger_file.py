@@ -17,7 +17,7 @@ from typing import Final
 from mapveil.privacy import ledger_chain
 from mapveil_client.errors import InputError, PromiseError
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 _APPLICATION_ID: Final = 0x4D56_4C47  # "MVLG"
 _WAIT_SECONDS: Final = 60.0
 
@@ -55,7 +55,8 @@ CREATE TABLE spends (
     parameters TEXT NOT NULL,
     tiling TEXT NOT NULL,
     region TEXT NOT NULL,
-    outputs TEXT NOT NULL
+    outputs TEXT NOT NULL,
+    answers INTEGER NOT NULL
 );
 CREATE TABLE events (
     id TEXT NOT NULL REFERENCES spends (id),

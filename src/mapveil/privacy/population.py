@@ -14,9 +14,10 @@ Every person of a table is compared with the sketch of an account, so that only 
 
 where: A is the account's sketch, T the values of all n people of the table, b the fraction of people who are sampled,
 and :math:`\hat{s}` estimates the larger of two shares: of the table's people who are the account's, and of the
-account's people who are the table's. Where rows are left out (a filter, bad rows that are dropped), the share is the
-larger of the whole table's and that of the people left, who alone enter the account: people invented to be left out
-hide nobody.
+account's people who are the table's. A filter, or bad rows that are dropped, leave out people, and nothing here depends
+on whom: the whole table's people are compared and enter the account, so that no refusal tells of a row. That people
+invented to be left out hide nobody, a request that may leave out people shares with an account as soon as one sampled
+person is in both.
 
 A table of m people, a fraction p of whom are among the N of an account, is taken for others with probability about
 :math:`e^{-p m k / N}` where N is above k, and p well above :data:`SHARED`; never where N is below k.
@@ -60,15 +61,15 @@ _NOBODY: Final = np.empty(0, dtype=np.uint64)
 _PEOPLE_SQL: Final = """
 CREATE TEMP TABLE people AS
 SELECT CASE WHEN CAST(number AS VARCHAR) = id THEN mapveil_keyed(number)
-            ELSE CAST('0x' || left(sha256('{key}' || {exact}), 16) AS UBIGINT) END AS value, kept
-FROM (SELECT id, TRY_CAST(id AS BIGINT) AS number, kept FROM (
-    SELECT {text} AS id, kept FROM (SELECT {written} AS id, kept FROM ids WHERE id IS NOT NULL) AS written
+            ELSE CAST('0x' || left(sha256('{key}' || {exact}), 16) AS UBIGINT) END AS value
+FROM (SELECT id, TRY_CAST(id AS BIGINT) AS number FROM (
+    SELECT {text} AS id FROM (SELECT {written} AS id FROM ids WHERE id IS NOT NULL) AS written
 ) AS texts) AS numbers
 """
 
 _WHOLE: Final = re.compile("U?(TINYINT|SMALLINT|INTEGER)|BIGINT")
 _WHOLE_SQL: Final = """
-CREATE TEMP TABLE people AS SELECT mapveil_keyed(CAST(id AS BIGINT)) AS value, kept FROM ids WHERE id IS NOT NULL
+CREATE TEMP TABLE people AS SELECT mapveil_keyed(CAST(id AS BIGINT)) AS value FROM ids WHERE id IS NOT NULL
 """
 """The values of ids of a type of whole numbers: the same, without texts."""
 
@@ -105,21 +106,18 @@ class Seen:
     digest : str
         Keyed hash of the sketch of all people of a table, or of a raster's counts.
     sketch : Sketch
-        The people with a row that counts; empty for counts, which have no ids.
-    people, left : int
-        Number of people in the table, and of those with a row that counts.
+        The people of the table; empty for counts, which have no ids.
+    people : int
+        Number of people in the table.
+    filtered : bool
+        Whether the request may leave out people, whether or not it does.
     """
 
     digest: str
     sketch: Sketch
     people: int = 0
-    left: int = 0
+    filtered: bool = False
     _opened: duckdb.DuckDBPyConnection | None = None
-
-    @property
-    def filtered(self) -> bool:
-        """Whether the rows of some people are all left out."""
-        return self.left < self.people
 
     def shares(self, known: Mapping[int, Sketch]) -> dict[int, float]:
         """The estimated share of common people for each account with any, as in the formula above."""
@@ -131,23 +129,18 @@ class Seen:
         accounts = np.repeat(numbers, [sketch.size for sketch in known.values()])
         columns = [_arrow(accounts), _arrow(np.concatenate(list(known.values())))]
         self._opened.register("known", pyarrow.table(columns, names=["account", "value"]))
-        shares: dict[int, float] = {}
-        for number, having in ((self.people, "TRUE"), (self.left, "kept")):
-            common = self._opened.execute(
-                f"SELECT account, COUNT(*) FROM known WHERE value IN (SELECT value FROM people WHERE {having}) "
-                "GROUP BY account"
-            ).fetchall()
-            for account, found in common:
-                size, sampled = known[account].size, _sampled(known[account])
-                shares[account] = max(shares.get(account, 0.0), min(1.0, found / min(size, number * sampled)))
-            if not self.filtered:
-                break
-        return shares
+        common = self._opened.execute(
+            "SELECT account, COUNT(*) FROM known WHERE value IN (SELECT value FROM people) GROUP BY account"
+        ).fetchall()
+        return {
+            account: min(1.0, found / min(known[account].size, self.people * _sampled(known[account])))
+            for account, found in common
+        }
 
 
 @contextlib.contextmanager
 def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
-    """Read the ids of all people of a table and whether a row of theirs counts, or a raster. Run by: the curator.
+    """Read the ids of all people of a table, or a raster. Run by: the curator.
 
     Raises
     ------
@@ -159,11 +152,7 @@ def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
         return
     with connection() as opened, reading(data.source):
         opened.execute(f"SET perfect_ht_threshold = {_DENSE_BITS}")
-        counted = data.counted()
-        every = counted == "TRUE"
         rows, groups = [f"{data.expressions.user} AS id"], ["id"]
-        rows += [] if every else [f"({counted}) AS counts"]
-        groups.append("TRUE AS kept" if every else "COALESCE(bool_or(counts), FALSE) AS kept")
         if data.copy_of is not None and not data.checked:  # in the same pass
             rows.append(f"({' AND '.join(data.usable(data.expressions).values())}) AS usable")
             groups.append("COUNT(*) FILTER (usable IS NOT TRUE) AS bad")
@@ -185,21 +174,17 @@ def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
             key=keys[0].hex(), text=text, exact=_ROUNDED_SQL, written=id_text("id", kind)
         )
         people = opened.execute(_WHOLE_SQL if _WHOLE.fullmatch(kind) else text).fetchall()[0][0]
-        sketch = _smallest(opened, people, "TRUE")
+        sketch = _smallest(opened, people)
         digest = hmac.digest(key, b"people" + sketch.tobytes(), "sha256").hex()
-        left = people
-        if not every:
-            left = opened.execute("SELECT COUNT(*) FROM people WHERE kept").fetchall()[0][0]
-            sketch = _smallest(opened, left, "kept")
-        yield Seen(digest, sketch, people, left, opened)
+        yield Seen(digest, sketch, people, data.counted() != "TRUE", opened)
 
 
-def _smallest(opened: duckdb.DuckDBPyConnection, people: int, having: str) -> Sketch:
-    """The sketch of so many people, those that a condition holds for."""
+def _smallest(opened: duckdb.DuckDBPyConnection, people: int) -> Sketch:
+    """The sketch of so many people."""
     every = 2**64 - 1
     for bound in (2 * SAMPLE * every // max(people, 2 * SAMPLE), every):  # so that few are sorted
         found = opened.execute(
-            f"SELECT DISTINCT value FROM people WHERE {having} AND value <= ? ORDER BY value LIMIT ?",
+            "SELECT DISTINCT value FROM people WHERE value <= ? ORDER BY value LIMIT ?",
             [bound, SAMPLE],
         ).fetchnumpy()
         sketch = np.ma.filled(found["value"], 0).astype(np.uint64)
