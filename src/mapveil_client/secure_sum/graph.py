@@ -146,8 +146,8 @@ def make_ring(clients: int, neighbours: int, seed: bytes) -> Ring:
 
 
 GRINDING = 40
-"""Logarithm of the number of graphs that a malicious server can try: each costs a hash of the whole roster, and n / 2
-blocks of AES, in the time between the last honest device's keys and the roster."""
+"""Logarithm of the number of graphs that a malicious server can try: each costs a hash midstate and a partial
+shuffle, about a microsecond, so that 2^40 take some 12 core-days; only the keys phase bounds the time for them."""
 
 _LARGEST = 4096
 """No graph of more neighbours is tried, short of the complete one."""
