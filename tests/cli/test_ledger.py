@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 import mapveil as mv
 from mapveil.privacy.ledger import Ledger, SpendId, default_ledger_path
+from mapveil_client.errors import BudgetExceeded
 
 Call = Callable[..., Any]
 
@@ -95,7 +97,7 @@ def test_joining_accounts_says_what_changed(mapveil: Call, ledger: Ledger) -> No
         "    owner: A. Nowak",
         "joined account roomy: 0.1 of 9 spent per user, 8.9 left",
         "the smaller budget holds for both now, with its reason:",
-        "account checkins: 0.2 of 1 spent per user, 0.8 left",
+        "account checkins, roomy: 0.2 of 1 spent per user, 0.8 left",
         "    owner: A. Nowak",
     ]
 
@@ -151,3 +153,41 @@ def test_a_budget_has_an_owner_and_a_reason_before_the_first_release(mapveil: Ca
         "    reason for the budget: ticket 481",
         "nothing was spent yet",
     ]
+
+
+def test_a_listing_groups_spends_under_every_name_of_their_account(mapveil: Call, ledger: Ledger) -> None:
+    given = ("ledger", "--ledger", ledger.path)
+    for name in ("weekly", "bergen"):
+        ledger.recognise(None, dataset=name)
+    share = Fraction(164926744166, 2**40)
+    first = ledger.spend("bergen", share, method="multiscale")
+    second = ledger.spend("weekly", "0.5", method="laplace")
+    mapveil(*given, "name", "weekly", "checkins")
+    shown = mapveil(*given).out.splitlines()[2:]
+    assert shown[0] == "account weekly, checkins: 0.5 of 3 spent per user, 2.5 left"
+    assert shown[2] == "account bergen: about 0.15 of 3 spent per user, about 2.85 left"
+    assert second in shown[1]
+    assert f"{first}  about 0.15  multiscale" in shown[3]
+    record = json.loads(mapveil(*given, "--json").out)
+    assert record["accounts"][0]["names"] == ["weekly", "checkins"]
+    assert [Fraction(entry["epsilon"]) for entry in record["entries"]] == [share, Fraction(1, 2)]
+
+
+def test_few_digits_and_negative_budgets_are_refused_by_their_names(mapveil: Call, ledger: Ledger) -> None:
+    given = ("ledger", "--ledger", ledger.path)
+    spend(ledger)
+    identity = ledger.accounts()[0].datasets[0]
+    assert "too short" in mapveil(*given, "--dataset", identity[:4]).err
+    refused = mapveil(*given, "budget", "checkins", "-1")
+    assert (refused.code, "budget must be" in refused.err) == (2, True)
+    assert len(ledger.accounts()) == 1
+    with pytest.raises(BudgetExceeded, match="the owner of the budget decides"):
+        ledger.spend(identity, 4, method="emd")
+
+
+def test_head_and_check_have_json(mapveil: Call, ledger: Ledger, tmp_path: Path) -> None:
+    given = ("ledger", "--ledger", ledger.path)
+    spend(ledger)
+    (tmp_path / "head.json").write_text(mapveil(*given, "head", "--json").out)
+    record = json.loads(mapveil(*given, "check", "--json", "--head", tmp_path / "head.json").out)
+    assert record["head"] == record["lines"]

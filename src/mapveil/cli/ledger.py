@@ -1,6 +1,7 @@
 """``mapveil ledger``: what was spent, and the budgets."""
 
 from datetime import UTC, datetime
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import NoneType
@@ -66,8 +67,14 @@ def command(context: click.Context, console: Console, ledger: Path | None, datas
     }
     default = opened.default()
     lines = [f"{opened.path}", "\n    ".join([f"default budget: {plain(default.budget)}", *_whose(default)])]
-    lines += [_account_line(account) for account in accounts]
-    lines += [_entry_line(entry, waiting.get(entry.id)) for entry in entries] or ["nothing was spent yet"]
+    for account in accounts:
+        lines.append(_account_line(account))
+        lines += [
+            _entry_line(entry, waiting.get(entry.id))
+            for entry in entries
+            if entry.dataset in account.datasets
+        ]
+    lines += [] if entries else ["nothing was spent yet"]
     console.result(
         "\n".join(lines),
         {
@@ -80,7 +87,7 @@ def command(context: click.Context, console: Console, ledger: Path | None, datas
     )
 
 
-@command.command("budget")
+@command.command("budget", context_settings={"ignore_unknown_options": True})
 @click.argument("account")
 @click.argument("epsilon")
 @click.option("--reason", default="", help="Reason for the budget. [default: as it is]")
@@ -123,8 +130,9 @@ def annul(ledger: Path | None, spend: str, reason: str) -> None:
 
 
 @command.command("head")
+@click.option("--json", "_", is_flag=True, help="Print one JSON document, as without it.")
 @click.pass_obj
-def head(ledger: Path | None) -> None:
+def head(ledger: Path | None, _: bool) -> None:
     """Print the signed head of the ledger's chain: publish it, and a later check shows what was cut or rewritten."""
     path = ledger or default_ledger_path()
     with transaction(path) as connection:
@@ -139,8 +147,9 @@ def head(ledger: Path | None) -> None:
 
 @command.command("check")
 @click.option("--head", type=click.Path(path_type=Path), help="File with a head that was published before.")
+@console_options
 @click.pass_obj
-def check(ledger: Path | None, head: Path | None) -> None:
+def check(ledger: Path | None, console: Console, head: Path | None) -> None:
     """Compare every line of the ledger with its hash chain, and the chain with a published head."""
     path = ledger or default_ledger_path()
     published = None if head is None else ChainHead.read(head)
@@ -154,7 +163,9 @@ def check(ledger: Path | None, head: Path | None) -> None:
     if problems:
         raise PromiseError(f"{path}: {'; '.join(problems)}")
     since = "" if published is None else f"; line {published.count} is that of the head of {published.time}"
-    click.echo(f"ok: {found.lines} lines, chain {found.head.hex()}{since}")
+    chain = found.head.hex()
+    record = {"lines": found.lines, "chain": chain, "head": None if published is None else published.count}
+    console.result(f"ok: {found.lines} lines, chain {chain}{since}", record)
 
 
 def _existing(ledger: Path | None) -> Ledger:
@@ -171,7 +182,9 @@ def _key_path(ledger: Path) -> Path:
 
 
 def _account_line(account: Balance) -> str:
-    lines = [f"account {account.name or ', '.join(account.datasets)}: {account.standing}"]
+    spent, whole, left = map(_short, (account.spent, account.budget, account.remaining))
+    called = ", ".join(account.names or account.datasets)
+    lines = [f"account {called}: {spent} of {whole} spent per {account.unit}, {left} left"]
     lines += _whose(account)
     lines += [f"other people than account {statement}" for statement in account.other_people]
     return "\n    ".join(lines)
@@ -182,9 +195,15 @@ def _whose(budget: Balance | Default) -> list[str]:
     return lines + ([f"reason for the budget: {budget.reason}"] if budget.reason else [])
 
 
+def _short(epsilon: Fraction) -> str:
+    """The exact text where it is short, else six digits; ``--json`` has it exactly."""
+    exact = plain(epsilon)
+    return exact if len(exact) <= 12 else f"about {float(epsilon):.6g}"
+
+
 def _entry_line(entry: Entry, waiting: str | None) -> str:
     return (
-        f"  {entry.time}  {entry.id}  {plain(entry.epsilon)}  {entry.method}  {entry.tiling}"
+        f"  {entry.time}  {entry.id}  {_short(entry.epsilon)}  {entry.method}  {entry.tiling}"
         f"  {entry.status}  {', '.join(entry.outputs)}".rstrip()
     ) + (f"  unwritten: {waiting}" if waiting else "")
 

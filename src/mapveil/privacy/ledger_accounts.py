@@ -46,7 +46,8 @@ class Entry(NamedTuple):
 class Balance(NamedTuple):
     """A population that has one budget, and how it stands."""
 
-    name: str | None
+    name: str | None  # the first of its names
+    names: tuple[str, ...]
     datasets: tuple[str, ...]  # leading digits of the ids of the tables and rasters that were charged to it
     unit: str  # whose epsilon is counted
     owner: str  # who answers for the budget
@@ -81,6 +82,11 @@ def find_dataset(connection: sqlite3.Connection, text: str) -> str:
         " UNION SELECT dataset FROM datasets WHERE dataset GLOB ?",
         (text, pattern),
     ).fetchall()
+    if not found and set(text) <= set("0123456789abcdef") and len(text) < _SHORTEST:
+        raise InputError(
+            f"{text!r} is no account's name and too short for a dataset's id: at least {_SHORTEST} of its "
+            f"leading digits are needed, got {len(text)}"
+        )
     if len(found) != 1:
         raise InputError(
             f"{len(found) or 'no'} account{'s' * (len(found) > 1)} in the ledger called {text!r}; "
@@ -229,8 +235,12 @@ def find_account(connection: sqlite3.Connection, dataset: str) -> Balance:
     held = default_budget(connection)
     if budget is not None:
         held = Default(as_epsilon(budget, "budget"), "", "")
+    names = connection.execute(
+        "SELECT name FROM names WHERE account = ? ORDER BY rowid", (account,)
+    ).fetchall()
     return Balance(
         name,
+        tuple(each for (each,) in names),
         tuple(member[:_SHOWN] for (member,) in members),
         unit,
         owner or held.owner,
@@ -367,6 +377,7 @@ def refusal(account: Balance, asked: Fraction, ledger: Path) -> str:
     return (
         f"{ledger}: account {known}: epsilon {plain(asked)} asked, {plain(account.spent)} of "
         f"{plain(account.budget)} spent, {plain(account.remaining)} left, so nothing is released; "
-        f"to allow it, raise the budget{owner}: mapveil ledger --ledger {shlex.quote(str(ledger))} budget "
+        f"the owner of the budget decides; to allow it, raise the budget{owner}: "
+        f"mapveil ledger --ledger {shlex.quote(str(ledger))} budget "
         f"{shlex.quote(known)} {plain(enough)}"
     )
