@@ -177,7 +177,7 @@ def test_few_digits_and_negative_budgets_are_refused_by_their_names(mapveil: Cal
     given = ("ledger", "--ledger", ledger.path)
     spend(ledger)
     identity = ledger.accounts()[0].datasets[0]
-    assert "too short" in mapveil(*given, "--dataset", identity[:4]).err
+    assert "4 are too short" in mapveil(*given, "--dataset", identity[:4]).err
     refused = mapveil(*given, "budget", "checkins", "-1")
     assert (refused.code, "budget must be" in refused.err) == (2, True)
     assert len(ledger.accounts()) == 1

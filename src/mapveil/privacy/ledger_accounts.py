@@ -47,7 +47,6 @@ class Balance(NamedTuple):
     """A population that has one budget, and how it stands."""
 
     name: str | None  # the first of its names
-    names: tuple[str, ...]
     datasets: tuple[str, ...]  # leading digits of the ids of the tables and rasters that were charged to it
     unit: str  # whose epsilon is counted
     owner: str  # who answers for the budget
@@ -56,6 +55,7 @@ class Balance(NamedTuple):
     spent: Fraction
     releases: int
     other_people: tuple[str, ...]  # datasets that were stated to be of others, each with the reason
+    names: tuple[str, ...]
 
     @property
     def remaining(self) -> Fraction:
@@ -82,15 +82,13 @@ def find_dataset(connection: sqlite3.Connection, text: str) -> str:
         " UNION SELECT dataset FROM datasets WHERE dataset GLOB ?",
         (text, pattern),
     ).fetchall()
-    if not found and set(text) <= set("0123456789abcdef") and len(text) < _SHORTEST:
-        raise InputError(
-            f"{text!r} is no account's name and too short for a dataset's id: at least {_SHORTEST} of its "
-            f"leading digits are needed, got {len(text)}"
-        )
     if len(found) != 1:
+        short = 0 < len(text) < _SHORTEST and set(text) <= set("0123456789abcdef")
         raise InputError(
             f"{len(found) or 'no'} account{'s' * (len(found) > 1)} in the ledger called {text!r}; "
             f"expected an account's name or at least {_SHORTEST} leading digits of a dataset's id"
+            + f", for which {len(text)} are too short"
+            * short
         )
     return str(found[0][0])
 
@@ -240,7 +238,6 @@ def find_account(connection: sqlite3.Connection, dataset: str) -> Balance:
     ).fetchall()
     return Balance(
         name,
-        tuple(each for (each,) in names),
         tuple(member[:_SHOWN] for (member,) in members),
         unit,
         owner or held.owner,
@@ -249,6 +246,7 @@ def find_account(connection: sqlite3.Connection, dataset: str) -> Balance:
         sum((as_epsilon(epsilon) * number for epsilon, number in spent), Fraction(0)),
         sum(number for _, number in spent),
         tuple(f"{_called(connection, other)}: {why}" for other, why in _statements(connection, account)),
+        tuple(each for (each,) in names),
     )
 
 
