@@ -36,7 +36,7 @@ def test_a_key_enrols_once_however_often_it_asks(api: Any) -> None:
     used = api.enrolment(1)
     assert phone.enrol(used).status_code == 201
     assert phone.number == first
-    assert api.ask("GET", "/v1/devices").json() == {"devices": 1}
+    assert api.ask("GET", "/v1/devices").json() == {"devices": 1, "barred": [], "faults": []}
     assert api.ask("GET", "/v1/enrolment-tokens").json()[-1]["uses_left"] == 1
 
 
