@@ -122,9 +122,7 @@ class Charges:
         if self._ledger is None or not self._spends:
             return guarantee
         balance = self._ledger.account(self._dataset)
-        entries = self._ledger.entries(self._dataset)
-        first = [entry.id for entry in entries].index(self._spends[0])  # later rows are others'
-        before = sum((entry.epsilon for entry in entries[:first] if entry.status != "annulled"), Fraction(0))
+        before = self._ledger.account(self._dataset, before=self._spends[0]).spent  # later rows are others'
         after = before + _charged(self._ledger, self._spends[0])
         reference = AccountReference(tuple(self._spends), balance.name, before, after, balance.budget)
         others = (Assumes.OTHER_PEOPLE(),) if balance.other_people else ()

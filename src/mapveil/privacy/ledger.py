@@ -266,10 +266,10 @@ class Ledger:
             ).fetchall()
             return tuple(find_account(connection, dataset) for (dataset,) in firsts)
 
-    def account(self, account: str) -> Balance:
-        """An account, its budget and what is spent of it."""
+    def account(self, account: str, *, before: SpendId | None = None) -> Balance:
+        """An account, its budget and what is spent of it, or was before a spend."""
         with transaction(self.path) as connection:
-            return find_account(connection, find_dataset(connection, account))
+            return find_account(connection, find_dataset(connection, account), before)
 
     def default(self) -> Default:
         """The budget of an account without one of its own, its owner and its reason."""

@@ -212,8 +212,8 @@ def join_account(connection: sqlite3.Connection, account: int, other: int) -> tu
     return joined, joining
 
 
-def find_account(connection: sqlite3.Connection, dataset: str) -> Balance:
-    """The account of a dataset; what is spent is added up from the lines alone."""
+def find_account(connection: sqlite3.Connection, dataset: str, before: str | None = None) -> Balance:
+    """The account of a dataset; what is spent is added up from the lines alone, or from those before a spend."""
     found = connection.execute(
         f"SELECT account, {_NAME}, unit, owner, reason, budget FROM datasets JOIN accounts USING (account)"
         " WHERE dataset = ?",
@@ -227,8 +227,9 @@ def find_account(connection: sqlite3.Connection, dataset: str) -> Balance:
     ).fetchall()
     spent = connection.execute(
         "SELECT epsilon, count(*) FROM spends JOIN datasets USING (dataset)"
-        " WHERE account = ? AND id NOT IN (SELECT id FROM events WHERE kind = 'annulled') GROUP BY epsilon",
-        (account,),
+        " WHERE account = ?1 AND id NOT IN (SELECT id FROM events WHERE kind = 'annulled')"
+        " AND (?2 IS NULL OR spend < (SELECT spend FROM spends WHERE id = ?2)) GROUP BY epsilon",
+        (account, before),
     ).fetchall()
     held = default_budget(connection)
     if budget is not None:
