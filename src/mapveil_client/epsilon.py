@@ -29,7 +29,7 @@ _DIGITS: Final = decimal.Context(prec=100)
 _FINE_BITS: Final = 200
 _LEAST: Final = Fraction(1, 10**12)  # about the grain of a split
 _MOST: Final = Fraction(10**12)  # the samplers are tested to here
-_FINEST: Final = 10**100  # a ledger adds them all up
+_FINEST: Final = 10**1000  # Python writes 4,300 digits, and a ledger adds them up
 _FAR: Final = re.compile(r"[eE][+-]?0*[1-9][0-9_]{3,}\s*$")  # an exponent of four digits or more
 _LARGEST: Final = 128  # an epsilon above it is as good as this one: no weights are so far apart
 
@@ -52,7 +52,7 @@ def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
     Raises
     ------
     ParameterError
-        It is not a number, not finite, not between 1e-12 and 1e12, or its denominator has more than 100 digits.
+        It is not a number, not finite, not between 1e-12 and 1e12, or its denominator has more than 1,000 digits.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def as_epsilon(value: EpsilonLike, name: str = "epsilon") -> Fraction:
         raise ParameterError(f"{name} must be between 1e-12 and 1e12, got {shown}")
     if exact is not None and exact.denominator > _FINEST:
         raise ParameterError(
-            f"{name} must be a fraction with a denominator of at most 100 digits, got {shown}"
+            f"{name} must be a fraction with a denominator of at most 1,000 digits, got {shown}"
         )
     if exact is None or exact <= 0:
         raise ParameterError(f"{name} must be a finite number above 0, such as 1, 0.5 or 1/3, got {shown!r}")
@@ -88,7 +88,8 @@ def plain(epsilon: Fraction) -> str:
     places = epsilon.denominator.bit_length()  # enough for every power of 2 or 5 in it
     units = epsilon * 10**places
     if units.denominator > 1:
-        return str(epsilon)
+        fine = epsilon.denominator > _FINEST**4  # a sum of fractions: more digits than Python writes
+        return f"{float(epsilon):.6g}" if fine else str(epsilon)
     text = str(units).rjust(places + 1, "0")
     return f"{text[:-places]}.{text[-places:]}".rstrip("0").rstrip(".")
 

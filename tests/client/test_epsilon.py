@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil_client.epsilon import as_epsilon, split_epsilon
+from mapveil_client.epsilon import as_epsilon, plain, split_epsilon
 from mapveil_client.errors import ParameterError
 
 
@@ -120,12 +120,16 @@ def test_an_epsilon_far_from_any_use_is_refused_in_short(value):
     assert len(str(caught.value)) < 80
 
 
-@pytest.mark.parametrize("digits", [100, 5000])
+@pytest.mark.parametrize("digits", [1000, 5000])
 def test_a_fraction_too_fine_to_be_added_up_is_refused(digits):
-    with pytest.raises(ParameterError, match="denominator of at most 100 digits"):
+    with pytest.raises(ParameterError, match="denominator of at most 1,000 digits"):
         as_epsilon(Fraction(10**digits + 2, 10**digits + 1))
     with pytest.raises(ParameterError, match="between 1e-12 and 1e12"):
         as_epsilon(10**digits)
+
+
+def test_a_sum_of_more_digits_than_python_writes_is_rounded():
+    assert plain(1 + Fraction(1, 10**5000 + 1)) == "1"
 
 
 def test_the_limits_are_epsilons():
