@@ -27,7 +27,7 @@ from mapveil_client.secure_sum.keys import Identity, signed_by, small_order
 
 VERSION: Final = 1
 CLOCKS_S: Final = 2 * 86_400
-"""How far two clocks may be apart, seconds: a certificate is believed so long before its time, and another's after."""
+"""Seconds that two clocks may be apart: a certificate is believed so long before its time, and another's after."""
 
 _PURPOSE: Final = b"mapveil certificate 1\0"
 _POPULATION: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
