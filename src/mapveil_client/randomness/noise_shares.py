@@ -277,8 +277,8 @@ def own_epsilon(alpha: Fraction, epsilon: Fraction, sensitivity: int) -> float:
 
     Examples
     --------
-    >>> round(own_epsilon(Fraction(1, 850), Fraction(1), 1), 2), own_epsilon(Fraction(1), Fraction(1), 1)
-    (7.75, 1.0)
+    >>> [round(own_epsilon(alpha, Fraction(1), 1), 2) for alpha in (Fraction(1, 850), Fraction(1))]
+    [7.75, 1.0]
     """
     shape, step = float(alpha), float(epsilon / sensitivity)
     j = np.arange(_TERMS, dtype=np.float64)
