@@ -68,7 +68,7 @@ def _large(context: Context) -> list[Result]:
 
 
 def _accounting(context: Context, path: str, spends: int) -> Result:
-    """What an account adds to the default release, in a ledger of so many spends."""
+    """The cost that an account adds to the default release, in a ledger of so many spends."""
     script, ledger = "mapveil_accounting.py", context.folder / "ledger.sqlite"
     runs = [in_process(sys.executable, script, path, ledger, spends, *BOX) for _ in range(5)]
     accounted, seconds = min(run["accounted"] for run in runs), min(run["seconds"] for run in runs)

@@ -5,6 +5,8 @@ What is left of the noise is the device's own share, 1/21 of a discrete Laplace 
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -75,11 +77,11 @@ def test_a_device_among_invented_ones_sends_nothing_of_where_it_is(devices: int,
 
 
 def test_whoever_holds_the_authoritys_key_can_still_invent_devices() -> None:
-    """What the guarantee assumes of the authority is needed: this is the attack as it was."""
+    """The guarantee's assumption about the authority is needed: this is the attack as it was."""
     memories = [DeviceMemory.open(rng=Randomness(1000 + seed)) for seed in range(8)]
     found = [play(24, seed, AUTHORITY, memory) for seed, memory in enumerate(memories)]
     hits = sum(guess == truth for guess, truth in found)
-    print(f"the cell was found in {hits} of {len(found)} sums of 24 devices")  # noqa: T201
+    sys.stdout.write(f"the cell was found in {hits} of {len(found)} sums of 24 devices\n")
     assert hits >= 5
     assert all(memory.account.spent == 1 for memory in memories)
 

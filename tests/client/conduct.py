@@ -31,7 +31,7 @@ def spent(device: Participation) -> Fraction:
 
 
 def saved(path: Path, key: bytes = bytes(range(32))) -> DeviceMemory:
-    """What stands in a vault, whoever has it open."""
+    """The content of a vault, whoever has it open."""
     found = Vault(path, key)._read()
     assert found is not None
     return DeviceMemory._read(found[1], None, time.time)

@@ -12,7 +12,7 @@ from .conduct import spent
 
 
 def held(device) -> Fraction:
-    """What is set aside for the collection."""
+    """The epsilon set aside for the collection."""
     return device.memory.account.entries[device.collection].held
 
 

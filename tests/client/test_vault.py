@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
@@ -115,10 +116,10 @@ def test_no_key_is_shown_or_copied(tmp_path: Path) -> None:
         pickle.dumps(vault)
 
 
-def hold(folder: str, held: object, go: object) -> None:
+def hold(folder: str, held: Event, go: Event) -> None:
     with locked(folder):
-        held.set()  # type: ignore[attr-defined]
-        go.wait(20)  # type: ignore[attr-defined]
+        held.set()
+        go.wait(600)
 
 
 def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
     held, go = context.Event(), context.Event()
     other = context.Process(target=hold, args=(str(tmp_path), held, go))
     other.start()
-    assert held.wait(60)
+    assert held.wait(600)
     with pytest.raises(InputError, match="in use by another process"), locked(tmp_path):
         pass
     go.set()

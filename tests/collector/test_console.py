@@ -68,7 +68,7 @@ def run_in_node(script: str, given: Any) -> Any:
         input=json.dumps(given),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,  # ends what hangs
         check=False,
     )
     assert done.returncode == 0, done.stderr

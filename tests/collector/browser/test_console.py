@@ -91,10 +91,16 @@ def watch_until_done(page: Any, seconds: float = 150) -> set[str]:
 def test_a_region_is_drawn_pulled_and_taken_from_the_view(collector: Any, pages: Any) -> None:
     page = pages.open(f"/#token={collector.token}&/new")
     sides = [page.get_by_label(f"{side}, degrees") for side in ("West", "South", "East", "North")]
-    region = lambda: [float(side.input_value()) for side in sides]  # noqa: E731
+
+    def region() -> list[float]:
+        return [float(side.input_value()) for side in sides]
+
     page.locator(".map[data-ready=yes] canvas").scroll_into_view_if_needed()
     box = page.locator(".map canvas").bounding_box()
-    drag = lambda *places: _drag(page, box, places)  # noqa: E731
+
+    def drag(*places: tuple[float, float]) -> None:
+        _drag(page, box, places)
+
     before = region()
     drag((0.5, 0.9), (0.6, 0.95))  # the map moves, the region stays
     assert region() == before

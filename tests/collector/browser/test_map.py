@@ -45,7 +45,7 @@ def opened(collector: Any, pages: Any, identifier: str, **context: Any) -> Any:
 
 
 def cells_of(collector: Any, identifier: str) -> list[dict[str, float]]:
-    """What a collection's GeoJSON says of each cell."""
+    """The properties of each cell in a collection's GeoJSON."""
     features = collector.ask("GET", f"/collections/{identifier}/map/exports/geojson")["features"]
     return [each["properties"] for each in features]
 
@@ -78,7 +78,10 @@ def test_what_is_read_off_the_map_is_what_the_files_say(collector: Any, pages: A
 def test_a_click_holds_a_cell_until_escape(collector: Any, pages: Any, finished: Any) -> None:
     page = opened(collector, pages, finished.first)
     box = page.locator("#map canvas").bounding_box()
-    point = lambda across: (box["x"] + across * box["width"], box["y"] + 0.5 * box["height"])  # noqa: E731
+
+    def point(across: float) -> tuple[float, float]:
+        return box["x"] + across * box["width"], box["y"] + 0.5 * box["height"]
+
     page.mouse.click(*point(0.45))
     held = dict(reading(page))["Cell"]
     page.mouse.move(*point(0.6))

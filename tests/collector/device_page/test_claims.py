@@ -32,7 +32,7 @@ CLAIM = re.compile(r"\b(factor|at most [\d.]+ %|equally likely|differential priv
 
 @pytest.fixture(scope="module")
 def said() -> dict[str, list[str]]:
-    """What the page says of epsilons, of offsets, and of all reports together."""
+    """The page's sentences about epsilons, offsets, and all reports together."""
     script = f"""
 import {{ Fraction }} from "{DEVICE}/fraction.mjs";
 import {{ RULES }} from "{DEVICE}/policy.mjs";
@@ -48,7 +48,7 @@ console.log(JSON.stringify({{ local, phases, limit: [limitWords(RULES)] }}));
         [*command, "--input-type=module", "-e", script],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,  # ends what hangs
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
@@ -96,7 +96,7 @@ class Texts(HTMLParser):
 
 
 def prose(path: Path) -> str:
-    """What a page or a module shows or may show: texts of markup, and strings of a script."""
+    """The texts that a page or a module may show: of markup, and strings of a script."""
     source = path.read_text("utf-8")
     if path.suffix == ".html":
         return " ".join(" ".join(Texts(source).found).split())

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,9 +66,9 @@ def test_an_option_wins_over_the_environment() -> None:
         ({"port": True}, "port"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(values: dict[str, object], told: str) -> None:
+def test_settings_that_cannot_be_are_refused(values: dict[str, Any], told: str) -> None:
     with pytest.raises(ParameterError, match=told):
-        Settings(**values)  # type: ignore[arg-type]
+        Settings(**values)
 
 
 def test_a_password_is_in_no_repr() -> None:
