@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mapveil.maps.density_map import Measurement
+from mapveil.maps.measurement import Measurement
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.trust.queries import Estimate, NoisySums, Plan, Setting
 

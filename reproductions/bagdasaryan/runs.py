@@ -16,7 +16,8 @@ import numpy as np
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.measurement import Measurement
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.methods import find_method
 from mapveil.metrics.metrics import METRICS

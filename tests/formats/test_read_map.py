@@ -88,3 +88,75 @@ def test_metadata_that_is_no_maps_is_refused(make_map: MakeMap, tmp_path: Path) 
     pyarrow.parquet.write_table(table.replace_schema_metadata({b"mapveil": b'{"method": "laplace"}'}), path)
     with pytest.raises(InputError, match="its metadata is not a map's"):
         read_map(path)
+
+
+@pytest.mark.parametrize("suffix", [".tif", ".parquet", ".geojson", ".csv"])
+def test_measurements_and_bounds_come_back_to_the_bit(suffix: str, make_map: MakeMap, tmp_path: Path) -> None:
+    heat = make_map("polygon", partial=True)
+    first = heat.measurements[0]
+    everybody = replace(
+        first, groups=np.zeros(heat.tiling.size, dtype=np.int64), noisy=np.array([12.5]), terms=2.5
+    )
+    heat = replace(heat, measurements=(everybody, first))
+    heat.save(tmp_path / f"map{suffix}")
+    again = read_map(tmp_path / f"map{suffix}")
+    for one, two in zip(again.measurements, heat.measurements, strict=True):
+        np.testing.assert_array_equal(one.groups, two.groups)
+        np.testing.assert_array_equal(one.noisy, two.noisy)
+        assert one.groups.dtype == np.int64
+        assert (one.epsilon, one.unit, one.terms, one.sensitivity) == (
+            two.epsilon,
+            two.unit,
+            two.terms,
+            two.sensitivity,
+        )
+    np.testing.assert_array_equal(again.error(0.1), heat.error(0.1))
+
+
+def test_a_map_of_proportions_is_one_again(tmp_path: Path) -> None:
+    from mapveil import Points, Quadtree, Region, mechanisms
+    from mapveil.maps.proportion_map import ProportionMap
+
+    rng = np.random.default_rng(3)
+    lon, lat, ill = rng.random(400), rng.random(400), rng.random(400) < 0.3
+    points = Points.from_arrays(np.arange(400), lon, lat, label=ill)
+    tiling = Quadtree(Region.from_bbox(0, 0, 1, 1), depth=2)
+    made = mechanisms.ProportionHistogram(epsilon=4).release(points, tiling, account=None, rng=5)
+    made.save(tmp_path / "map.parquet")
+    again = read_map(tmp_path / "map.parquet")
+    assert isinstance(again, ProportionMap)
+    np.testing.assert_array_equal(again.proportion(1), made.proportion(1))
+
+
+def test_estimates_from_reports_come_back(tmp_path: Path) -> None:
+    from mapveil import Quadtree, mechanisms, synthetic
+
+    city = synthetic.city(users=3000, seed=1)
+    heat = mechanisms.SubsetSelection(epsilon=4).release(
+        city, Quadtree(city.region, depth=2), account=None, rng=1
+    )
+    heat.save(tmp_path / "map.csv")
+    np.testing.assert_array_equal(read_map(tmp_path / "map.csv").error(), heat.error())
+
+
+@pytest.mark.parametrize("text", ["no base64!", "AAAA", "UEsFBgAAAAAAAAAAAAAAAAAAAAAAAA=="])
+def test_measurements_that_are_none_are_refused(text: str, make_map: MakeMap, tmp_path: Path) -> None:
+    path = tmp_path / "map.parquet"
+    make_map().save(path)
+    table = pyarrow.parquet.read_table(path)
+    metadata = {**table.schema.metadata, b"mapveil_measurements": text.encode()}
+    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path)
+    with pytest.raises(InputError, match="its metadata is not a map's"):
+        read_map(path)
+
+
+def test_measurements_of_other_cells_are_refused(make_map: MakeMap, tmp_path: Path) -> None:
+    small, large = tmp_path / "small.parquet", tmp_path / "large.parquet"
+    make_map("grid").save(small)
+    make_map("polygon").save(large)
+    measured = pyarrow.parquet.read_schema(large).metadata[b"mapveil_measurements"]
+    table = pyarrow.parquet.read_table(small)
+    metadata = {**table.schema.metadata, b"mapveil_measurements": measured}
+    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), small)
+    with pytest.raises(InputError, match="do not fit its cells"):
+        read_map(small)

@@ -13,10 +13,10 @@ import pytest
 
 import mapveil as mv
 from mapveil.geo.counts import Counts
-from mapveil.local.estimators.measurement import EstimatedUsers
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
 from mapveil.local.randomizers.staircase_response import StaircaseResponse
 from mapveil.local.randomizers.unary_encoding import UnaryEncoding
+from mapveil.maps.measurement import EstimatedUsers
 from mapveil.privacy.claim import Assumes
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain

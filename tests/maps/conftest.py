@@ -16,7 +16,8 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
-from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.measurement import Measurement
 from mapveil.privacy.claim import Adversary, Assumes, Neighbouring, Share, TrustModel
 from mapveil.privacy.guarantee import Guarantee
 

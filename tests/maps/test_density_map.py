@@ -19,7 +19,8 @@ from mapveil.engines import UNIT
 from mapveil.geo.grid import Grid
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
-from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.measurement import Measurement
 from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.discrete_laplace import discrete_laplace
 from mapveil.privacy.guarantee import Guarantee

@@ -18,7 +18,8 @@ from mapveil.geo.hexagons import Hexagons
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.wilson import noisy_wilson, normal_quantile
-from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.measurement import Measurement
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.privacy.claim import Adversary, Neighbouring, Share, TrustModel
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance

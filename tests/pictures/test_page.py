@@ -217,7 +217,7 @@ def test_every_control_has_a_name(make_map):
 
 def test_a_million_cells_fit_in_twelve_megabytes(make_map):
     """Noise in every cell and bounds around it: the hardest map to pack."""
-    from mapveil.maps.density_map import Measurement
+    from mapveil.maps.measurement import Measurement
 
     tree = Quadtree(Region.from_bbox(-74.03, 40.69, -73.90, 40.83), depth=10)
     values = np.random.default_rng(1).laplace(3.0, 20.0, tree.size)

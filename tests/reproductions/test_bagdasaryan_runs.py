@@ -10,7 +10,7 @@ import pytest
 from mapveil.geo.counts import Counts
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
-from mapveil.maps.density_map import Measurement
+from mapveil.maps.measurement import Measurement
 from mapveil_client.errors import ParameterError
 from reproductions.bagdasaryan import runs as runs
 from reproductions.bagdasaryan.data import Scene

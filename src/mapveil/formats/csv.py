@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_text
 from mapveil.formats.table import DECIMALS, cell_columns, columns_of, line_columns
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ def write_csv(released: ReleasedMap, path: str | PathLike[str]) -> None:
             **{name: pa.array(np.round(getattr(centres, name), DECIMALS)) for name in ("lon", "lat")},
             **found,
         }
-    write_csv_table(pa.table(columns), released.metadata_json(), path)
+    record = released.metadata_json()
+    if measured := measurements_text(released):
+        record = f'{record[:-1]},"{MEASUREMENTS_KEY}":"{measured}"}}'
+    write_csv_table(pa.table(columns), record, path)
 
 
 def write_csv_table(table: pyarrow.Table, metadata_json: str, path: str | PathLike[str]) -> None:

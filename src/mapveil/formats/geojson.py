@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_text
 from mapveil.formats.table import Chunk, chunks
 from mapveil_client.errors import InputError
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 def write_geojson(released: ReleasedMap, path: str | PathLike[str], *, skip_empty: bool = False) -> None:
     """Write one feature per cell or line, a line of text each, and the metadata as the foreign member ``mapveil``.
+
+    The measurements are the foreign member ``mapveil_measurements``.
 
     Properties are the columns of the map's table, null where there is none; ``name`` where cells have one. With
     ``skip_empty``, cells whose estimate is exactly zero are left out, and the metadata says so.
@@ -35,7 +38,10 @@ def write_geojson(released: ReleasedMap, path: str | PathLike[str], *, skip_empt
     metadata = {**released.metadata(), **left_out}
     head = json.dumps(metadata, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     with atomic_path(path) as place, place.open("w", encoding="utf-8", newline="\n") as file:
-        file.write('{"type":"FeatureCollection","mapveil":' + head + ',"features":[')
+        file.write('{"type":"FeatureCollection","mapveil":' + head)
+        if measured := measurements_text(released):
+            file.write(f',"{MEASUREMENTS_KEY}":"{measured}"')
+        file.write(',"features":[')
         separator = "\n"
         for chunk in chunks(released, skip_empty=skip_empty):
             if chunk.geometry.size:

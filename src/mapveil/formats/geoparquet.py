@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_text
 from mapveil.formats.table import Chunk, chunks
 
 if TYPE_CHECKING:
@@ -27,11 +28,13 @@ def write_geoparquet(released: ReleasedMap, path: str | PathLike[str]) -> None:
     """Write the map's table: codes, names and numbers, ``geometry`` (WKB, WGS84) and ``bbox``.
 
     A number is null where it is not known: bounds without measurements, density without georeference. A line within
-    one cell has no length. Memory is bounded by the map and a chunk of geometries.
+    one cell has no length. The measurements lie in the schema's metadata. Memory is bounded by the map and a chunk of
+    geometries.
     """
     from pyarrow import parquet
 
-    walk = (_table(chunk, released) for chunk in chunks(released))
+    metadata = _schema_metadata(released)
+    walk = (_table(chunk, metadata) for chunk in chunks(released))
     first = next(walk)
     with (
         atomic_path(path) as place,
@@ -42,17 +45,22 @@ def write_geoparquet(released: ReleasedMap, path: str | PathLike[str]) -> None:
             file.write_table(table)
 
 
-def _table(chunk: Chunk, released: ReleasedMap) -> pyarrow.Table:
+def _schema_metadata(released: ReleasedMap) -> dict[bytes, bytes]:
+    measured = measurements_text(released)
+    return {
+        METADATA_KEY: released.metadata_json().encode(),
+        b"geo": json.dumps(_geo_record(released)).encode(),
+        **({MEASUREMENTS_KEY.encode(): measured.encode()} if measured else {}),
+    }
+
+
+def _table(chunk: Chunk, metadata: dict[bytes, bytes]) -> pyarrow.Table:
     import pyarrow as pa
     import shapely
 
     geometry = pa.array(shapely.to_wkb(chunk.geometry), type=pa.binary())
     columns = {**chunk.columns, "geometry": geometry, "bbox": _bbox(chunk.geometry)}
     fields = [pa.field(name, column.type, nullable=name != "cell") for name, column in columns.items()]
-    metadata = {
-        METADATA_KEY: released.metadata_json().encode(),
-        b"geo": json.dumps(_geo_record(released)).encode(),
-    }
     return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields, metadata=metadata))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_text
 from mapveil.maps.frame import require_frame
 from mapveil_client.errors import require
 
@@ -45,6 +46,7 @@ def write_geotiff(released: ReleasedMap, path: str | PathLike[str]) -> None:
         "compress": "deflate",
         "predictor": "yes",
         "overview_resampling": "average",
+        "copy_src_mdd": "YES",  # the measurements too
     }
     if frame.crs:
         profile["crs"] = rasterio.crs.CRS.from_user_input(frame.crs)
@@ -66,4 +68,7 @@ def write_geotiff(released: ReleasedMap, path: str | PathLike[str]) -> None:
                     file.set_band_description(band, layer.title)
                     file.set_band_unit(band, layer.unit)
                 file.update_tags(**tags)
+                if measured := measurements_text(released):
+                    # In a domain of their own: tools that print a file's tags leave it out.
+                    file.update_tags(ns=MEASUREMENTS_KEY, base64=measured)
             place.write_bytes(memory.getbuffer())

@@ -13,9 +13,11 @@ import numpy as np
 from mapveil.formats.csv import CSV_METADATA_SUFFIX
 from mapveil.formats.geoparquet import METADATA_KEY
 from mapveil.formats.geotiff import METADATA_TAG
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_of
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.frame import require_frame
+from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.maps.provenance import Provenance
 from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.guarantee import Guarantee
@@ -35,8 +37,8 @@ class NotAMap(InputError):
 def read_map(path: str | PathLike[str]) -> DensityMap:
     """Read a map from a GeoTIFF, GeoParquet, GeoJSON or CSV file that Mapveil wrote. Run by: anybody.
 
-    Nothing in the file proves that its guarantee was kept. The map carries no measurements, as no export does; bounds
-    stay in the file's own columns.
+    Nothing in the file proves that its guarantee was kept. The map has its measurements again; a file without any was
+    written before files carried them, or by a method that has none.
 
     Parameters
     ----------
@@ -59,7 +61,7 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
         raise NotAMap(f"{path}: maps are read from .tif, .tiff, .parquet, .geojson, .json or .csv files")
     if not file.is_file():
         raise NotAMap(f"{path}: no such file; a map that Mapveil wrote is needed")
-    text, values = read.get(suffix, _read_geotiff)(file)
+    text, values, measured = read.get(suffix, _read_geotiff)(file)
     if not isinstance(values, np.ndarray):
         columns = set(values.column_names)
         if "cell" not in columns or columns.isdisjoint(("users", "rss_dbm")):
@@ -68,12 +70,14 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
         metadata = json.loads(text)
         if metadata.get("kind") == "signal":
             raise InputError(f"{path}: must be a map of users, got a map of signal strength")
-        return _map_of(metadata, values)
+        heat = _map_of(metadata, values, metadata.get(MEASUREMENTS_KEY, measured))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(f"{path}: its metadata is not a map's ({type(error).__name__}: {error})") from error
+    labelled = any(isinstance(each, LabelMeasurement) for each in heat.measurements)
+    return ProportionMap.of(heat) if labelled else heat
 
 
-def _read_parquet(file: Path) -> tuple[str, pyarrow.Table]:
+def _read_parquet(file: Path) -> tuple[str, pyarrow.Table, str]:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -81,17 +85,18 @@ def _read_parquet(file: Path) -> tuple[str, pyarrow.Table]:
         # A file object, so that a folder of this name or "key=value" in the path means nothing.
         with file.open("rb") as opened:
             source = parquet.ParquetFile(opened)
-            text = (source.schema_arrow.metadata or {}).get(METADATA_KEY)
+            found = source.schema_arrow.metadata or {}
+            text = found.get(METADATA_KEY)
             if text is None:
                 raise NotAMap(f"{file}: not a map that Mapveil wrote: its metadata are missing")
-            return text.decode(), source.read(
-                ["cell", "users", "rss_dbm"]
-            )  # of these the columns that it has
+            # Of these the columns that it has.
+            table = source.read(["cell", "users", "rss_dbm"])
+            return text.decode(), table, found.get(MEASUREMENTS_KEY.encode(), b"").decode("ascii", "replace")
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file}: not readable as Parquet ({str(error).splitlines()[0]})") from error
 
 
-def _read_geojson(file: Path) -> tuple[str, pyarrow.Table]:
+def _read_geojson(file: Path) -> tuple[str, pyarrow.Table, str]:
     import pyarrow as pa
 
     try:
@@ -100,12 +105,12 @@ def _read_geojson(file: Path) -> tuple[str, pyarrow.Table]:
             raise NotAMap(f"{file}: not a map that Mapveil wrote: its metadata are missing")
         record = json.loads(content)
         rows = [each["properties"] for each in record["features"]]
-        return json.dumps(record["mapveil"]), pa.Table.from_pylist(rows)
+        return json.dumps(record["mapveil"]), pa.Table.from_pylist(rows), record.get(MEASUREMENTS_KEY, "")
     except (ValueError, KeyError, TypeError, OSError, pa.ArrowException) as error:
         raise InputError(f"{file}: not readable as GeoJSON ({str(error).splitlines()[0]})") from error
 
 
-def _read_csv(file: Path) -> tuple[str, pyarrow.Table]:
+def _read_csv(file: Path) -> tuple[str, pyarrow.Table, str]:
     import pyarrow as pa
     from pyarrow import csv
 
@@ -113,27 +118,28 @@ def _read_csv(file: Path) -> tuple[str, pyarrow.Table]:
     if not beside.is_file():
         raise NotAMap(f"{file}: not a map that Mapveil wrote: {beside.name} is missing")
     try:
-        return beside.read_text("utf-8"), csv.read_csv(file)
+        return beside.read_text("utf-8"), csv.read_csv(file), ""
     except (ValueError, OSError, pa.ArrowException) as error:
         raise InputError(f"{file}: not readable as CSV ({str(error).splitlines()[0]})") from error
 
 
-def _read_geotiff(file: Path) -> tuple[str, FloatArray]:
+def _read_geotiff(file: Path) -> tuple[str, FloatArray, str]:
     rasterio = require("rasterio", "geo")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
             with rasterio.open(file) as opened:
                 text = opened.tags().get(METADATA_TAG)
+                measured = opened.tags(ns=MEASUREMENTS_KEY).get("base64", "")
                 pixels = opened.read(1)
     except rasterio.errors.RasterioError as error:
         raise InputError(f"{file}: not readable as GeoTIFF ({str(error).splitlines()[0]})") from error
     if text is None:
         raise NotAMap(f"{file}: not a map that Mapveil wrote: its metadata are missing")
-    return text, np.asarray(pixels, dtype=np.float64)
+    return text, np.asarray(pixels, dtype=np.float64), measured
 
 
-def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table) -> DensityMap:
+def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table, measured: str) -> DensityMap:
     tiling = tiling_from_dict(metadata["tiling"])
     if not isinstance(found, np.ndarray):
         if len(found) != tiling.size and not metadata.get("empty_cells_left_out"):
@@ -152,6 +158,7 @@ def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table) -> Dens
         method=metadata["method"],
         title=metadata["title"],
         parameters=metadata["parameters"],
+        measurements=measurements_of(measured, tiling.size),
         notes=tuple(metadata["notes"]),
         outside=float(metadata["outside"]),
         rounds=tuple(RoundCost(**each) for each in metadata.get("rounds", ())),

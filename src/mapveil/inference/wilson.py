@@ -31,7 +31,7 @@ the noise in its intervals.
 
 import numpy as np
 
-from mapveil.maps.density_map import Interval
+from mapveil.maps.measurement import Interval
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import check
 

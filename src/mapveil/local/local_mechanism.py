@@ -7,8 +7,8 @@ from typing import cast
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling, as_tiling
+from mapveil.local.estimators.estimated_users import estimated_users
 from mapveil.local.estimators.estimators import check_estimator, check_reports, estimate_distribution
-from mapveil.local.estimators.measurement import estimated_users
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer, Tally
 from mapveil.local.reported_cells import cells_of_users
 from mapveil.maps.density_map import DensityMap

@@ -2,74 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mapveil.geo.tiling import Tiling
+from mapveil.maps.measurement import INTERVAL_ALPHA, Interval, Measurement
 from mapveil.maps.released import ReleasedMap, check_shape
 from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil.privacy.claim import TrustModel
-from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil.privacy.guarantee import Guarantee
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError, check
-
-INTERVAL_ALPHA: Final = 0.05
-"""Exports carry bounds that hold for each cell with probability at least one minus this."""
-
-
-class Interval(NamedTuple):
-    """Bounds on every cell's true sum, users."""
-
-    lower: FloatArray
-    upper: FloatArray
-
-
-@dataclass(frozen=True, eq=False)
-class Measurement:
-    """Noisy sums over groups of cells.
-
-    Parameters
-    ----------
-    groups : ndarray of int64, shape (cells,)
-        Group of each cell, -1 for none.
-    noisy : ndarray of float64, shape (groups,)
-        Noisy sum of each group, users.
-    epsilon : Fraction
-        Epsilon of the discrete Laplace noise on each sum, at sensitivity ``sensitivity``.
-    unit : int
-        Lattice units per user.
-    terms : float
-        Number of discrete Laplace variables in the noise: more than one over several shards of devices.
-    sensitivity : int, optional
-        Units that one user changes all sums by; ``unit`` by default.
-    """
-
-    groups: IntArray
-    noisy: FloatArray
-    epsilon: Fraction
-    unit: int
-    terms: float = 1.0
-    sensitivity: int | None = None
-
-    def deviation(self) -> float:
-        """Standard deviation of the noise on each sum, users."""
-        sensitivity = self.unit if self.sensitivity is None else self.sensitivity
-        return math.sqrt(self.terms * laplace_variance(self.epsilon, sensitivity)) / self.unit
-
-    def half_width(self, alpha: float) -> float:
-        """Half the width of a two-sided interval of coverage 1 - alpha around a noisy sum, users."""
-        sensitivity = self.unit if self.sensitivity is None else self.sensitivity
-        if self.terms == 1:
-            return laplace_quantile(alpha, self.epsilon, sensitivity) / self.unit
-        from mapveil.privacy.laplace_sum import laplace_sum_quantile
-
-        return laplace_sum_quantile(alpha, self.terms, self.epsilon, sensitivity) / self.unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +97,10 @@ class DensityMap(ReleasedMap):
         """
         check(0 < alpha < 1, "alpha", "between 0 and 1", alpha)
         if not self.measurements:
-            raise ParameterError(f"a map of {self.method} carries no measurements, so it has no error bounds")
+            raise ParameterError(
+                f"a map of {self.method} carries no measurements, so it has no error bounds: its method has none, or "
+                "its file was written before files carried them"
+            )
         lower = np.zeros(self.tiling.size)
         upper = np.full(self.tiling.size, np.inf)
         for measurement in self.measurements:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from mapveil.inference.wilson import noisy_wilson, normal_quantile
-from mapveil.maps.density_map import INTERVAL_ALPHA, DensityMap, Interval, Measurement
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.measurement import INTERVAL_ALPHA, Interval, Measurement
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError, check_whole
@@ -21,7 +22,7 @@ class LabelMeasurement(Measurement):
     Parameters
     ----------
     groups, noisy, epsilon, unit, terms, sensitivity
-        As for :class:`~mapveil.maps.density_map.Measurement`: ``noisy`` is the sum over the labels, ``terms`` that of
+        As for :class:`~mapveil.maps.measurement.Measurement`: ``noisy`` is the sum over the labels, ``terms`` that of
         one label times the number of labels.
     by_label : ndarray of float64, shape (groups, labels)
         Noisy sum of each label, users, their noise independent and alike.

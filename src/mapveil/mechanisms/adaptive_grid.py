@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from mapveil.inference.two_rounds import block_inference
-from mapveil.maps.density_map import Measurement
+from mapveil.maps.measurement import Measurement
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.trust.queries import Estimate, Plan, Query, Setting
 from mapveil_client.arrays import FloatArray, IntArray

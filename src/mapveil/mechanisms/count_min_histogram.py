@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from mapveil.maps.density_map import Measurement
+from mapveil.maps.measurement import Measurement
 from mapveil.mechanisms.level_choice import LevelMechanism, LevelSums, show_levels
 from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Setting

@@ -23,7 +23,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from mapveil.maps.density_map import Measurement
+from mapveil.maps.measurement import Measurement
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.trust.queries import NoisySums, Query, Setting
 from mapveil_client.arrays import FloatArray, IntArray, quotient

@@ -12,7 +12,8 @@ import numpy as np
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.inference.wilson import noisy_wilson, normal_quantile
-from mapveil.maps.density_map import INTERVAL_ALPHA, DensityMap, Measurement
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.measurement import INTERVAL_ALPHA, Measurement
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.mechanisms.adaptive_histogram import AdaptiveHistogram, RoundState, Verdict
 from mapveil.trust.curator import Curator

@@ -14,7 +14,8 @@ import numpy as np
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.measurement import Measurement
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.mechanism import Mechanism, charged_to, held_for, tiling_of
 from mapveil.privacy.account import OWN, Account

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.density_map import Measurement
+from mapveil.maps.measurement import Measurement
 from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.claim import Share
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray

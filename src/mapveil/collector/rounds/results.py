@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import tempfile
-from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 from sqlalchemy import Column, insert, select, update
 from sqlalchemy.engine import Connection, Row
 
@@ -22,9 +18,9 @@ from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import reports, results
+from mapveil.formats.measurement_record import read_measurements, write_measurements
 from mapveil.formats.read_map import read_map
-from mapveil.local.estimators.measurement import EstimatedUsers
-from mapveil.maps.density_map import DensityMap, Measurement
+from mapveil.maps.density_map import DensityMap
 from mapveil.maps.provenance import Provenance
 from mapveil.privacy.claim import AccountReference, Assumes
 from mapveil.privacy.guarantee import Guarantee
@@ -35,7 +31,6 @@ from mapveil_client.random_features import report as feature_report
 from mapveil_client.terms import CollectionTerms
 
 _ROWS: Final = 1 << 14  # reports held at once
-_KINDS: Final[dict[str, type[Measurement]]] = {"sums": Measurement, "estimates": EstimatedUsers}
 
 
 class StoredMap(NamedTuple):
@@ -139,32 +134,3 @@ def _result(connection: Connection, identifier: str, *columns: Column[Any]) -> R
     if row is None:
         raise NotFound("this collection has no map")
     return row
-
-
-def write_measurements(measurements: Sequence[Measurement]) -> bytes:
-    """Encode measurements as one npz: arrays by ``number.field``, everything else as JSON."""
-    arrays: dict[str, Any] = {}
-    records: list[dict[str, Any]] = []
-    for number, measurement in enumerate(measurements):
-        values = {item.name: getattr(measurement, item.name) for item in dataclasses.fields(measurement)}
-        arrays |= {f"{number}.{name}": v for name, v in values.items() if isinstance(v, np.ndarray)}
-        kind = next(name for name, each in _KINDS.items() if type(measurement) is each)
-        fractions = {name: str(v) for name, v in values.items() if isinstance(v, Fraction)}
-        plain = {k: v for k, v in values.items() if not isinstance(v, (np.ndarray, Fraction))}
-        records.append({"kind": kind, "fractions": fractions, "plain": plain})
-    packed = io.BytesIO()
-    np.savez_compressed(packed, records=np.array(json.dumps(records)), **arrays)
-    return packed.getvalue()
-
-
-def read_measurements(data: bytes) -> tuple[Measurement, ...]:
-    """Decode what :func:`write_measurements` encoded."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as file:
-        made = []
-        for number, record in enumerate(json.loads(str(file["records"]))):
-            fractions = {name: Fraction(text) for name, text in record["fractions"].items()}
-            arrays = {
-                name.partition(".")[2]: file[name] for name in file.files if name.startswith(f"{number}.")
-            }
-            made.append(_KINDS[record["kind"]](**record["plain"] | fractions | arrays))
-    return tuple(made)
