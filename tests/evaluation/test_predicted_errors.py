@@ -58,7 +58,7 @@ def test_a_region_and_a_large_number_of_users_are_accepted() -> None:
     found = plan(1_000_000, Grid(REGION, rows=12, columns=8), [1], ["laplace"], trials=1)
     assert found.tiling == "grid:12x8"
     assert found.recommendations[0].rows >= 8
-    assert plan(50, REGION, [1], ["laplace"], trials=1).tiling == "quadtree:8"
+    assert plan(50, REGION, [1], ["laplace"], trials=1).tiling == "quadtree:4"
 
 
 @pytest.mark.parametrize(

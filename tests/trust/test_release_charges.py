@@ -13,7 +13,7 @@ import pytest
 import mapveil as mv
 from mapveil.engines import user_sums
 from mapveil.mechanisms.emd_heatmap import EmdHeatmap
-from mapveil.mechanisms.release import split_region
+from mapveil.mechanisms.release_after_search import split_region
 from mapveil.trust import curator
 from mapveil.trust.queries import Execution
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError

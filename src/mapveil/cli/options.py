@@ -95,6 +95,10 @@ def region_option(
     return click.option("--region", type=Parsed("region", _region), required=required, help=help)
 
 
+CHOSEN_TILING: Final = "a quadtree as deep as users and epsilon allow"
+"""Text of the default of commands whose cells follow from the number of users."""
+
+
 def tiling_option(default: str = "quadtree:8") -> Decorator:
     """Add ``--tiling``; the command fills in the default."""
     kinds = "quadtree:8, grid:300x300, h3:8, tiles:15, places:FILE or places:COLUMN."

@@ -8,6 +8,7 @@ import click
 
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import (
+    CHOSEN_TILING,
     epsilons_option,
     names_option,
     outputs,
@@ -17,6 +18,7 @@ from mapveil.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from fractions import Fraction
     from pathlib import Path
 
     from mapveil.geo.region import Region
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 @click.command("plan")
 @click.option("--users", type=int, required=True, help="Approximate number of users in the table; public.")
 @region_option(required=True)
-@tiling_option()
+@tiling_option(CHOSEN_TILING)
 @epsilons_option
 @names_option("--methods", "multiscale,emd,adaptive-grid,privtree,laplace", "Methods, separated by commas.")
 @click.option("--trials", default=3, show_default=True, help="Number of synthetic cities.")
@@ -37,6 +39,7 @@ def command(
     users: int,
     region: Region,
     tiling: str | None,
+    epsilons: list[Fraction],
     outputs: tuple[Path, ...],
     **parameters: Any,
 ) -> None:
@@ -49,11 +52,16 @@ def command(
     """
     from mapveil.evaluation.predicted_errors import plan
     from mapveil.formats.atomic import atomic_path
-    from mapveil.geo.parse_tiling import DEFAULT_TILING, parse_tiling
+    from mapveil.geo.parse_tiling import parse_tiling
+    from mapveil.mechanisms.default_tiling import declared_tiling
 
-    cells = parse_tiling(tiling or DEFAULT_TILING, region)
+    if tiling is None:
+        chosen = declared_tiling(users, max(epsilons))
+        console.note(f"{chosen.spec}: {chosen.reason}")
+        tiling = chosen.spec
+    cells = parse_tiling(tiling, region)
     with console.progress() as progress:
-        forecast = plan(users, cells, **parameters, progress=progress)
+        forecast = plan(users, cells, epsilons, **parameters, progress=progress)
     for path in outputs:
         with atomic_path(path) as scratch:
             scratch.write_text(forecast.to_csv(), encoding="utf-8")

@@ -12,6 +12,7 @@ import click
 
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
+    CHOSEN_TILING,
     epsilon_option,
     method_options,
     places_option,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 @click.command("release")
 @click.argument("source", metavar="INPUT")
 @region_option("W,S,E,N in degrees, or a polygon file. Without it, a tenth of epsilon finds one.")
-@tiling_option()
+@tiling_option(CHOSEN_TILING)
 @places_option
 @click.option("--method", help="Method, see 'mapveil methods'. [default: the best of the trust model]")
 @click.option(
@@ -108,7 +109,8 @@ def command(
     from mapveil.geo.points import Points
     from mapveil.geo.read_points import read_source
     from mapveil.inference.heatmap import check_smoothing, smooth
-    from mapveil.mechanisms.release import release, split_region
+    from mapveil.mechanisms.release import release
+    from mapveil.mechanisms.release_after_search import split_region
     from mapveil.privacy.account import writing
 
     if shard_size is not None:

@@ -182,8 +182,8 @@ def user_rows(points: Points, tiling: Tiling | None = None, *, chunk: int = CHUN
         yield from _whole_users(opened.sql(text).to_arrow_reader(chunk))
 
 
-def count_users(source: Points | Counts, tiling: Tiling) -> int:
-    """The number of users with a row in the region. Run by: a simulation.
+def count_users(source: Points | Counts, tiling: Tiling | None) -> int:
+    """The number of users with a row in the region of a tiling, or in the table. Run by: a simulation.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def count_users(source: Points | Counts, tiling: Tiling) -> int:
     """
     if isinstance(source, Counts):
         count = int(source.values.sum())
-    elif tiling.region.polygon is None:
+    elif tiling is None or tiling.region.polygon is None:
         source.check()
         with connection() as opened, reading(source.source):
             rows = _boxed_rows(source, opened, tiling)
@@ -204,7 +204,7 @@ def count_users(source: Points | Counts, tiling: Tiling) -> int:
         inside = tiling.region.contains
         parts = user_rows(source, tiling)
         count = sum(np.unique(part.user[inside(part.lon, part.lat)]).size for part in parts)
-    if count == 0:
+    if count == 0 and tiling is not None:
         raise nobody_inside(source, tiling)
     return count
 

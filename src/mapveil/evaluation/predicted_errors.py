@@ -13,9 +13,10 @@ from mapveil.evaluation.html_report import text_table
 from mapveil.evaluation.sampled_people import population
 from mapveil.evaluation.scoring import EMD_METRES, TITLES, Scoring, higher_is_better
 from mapveil.evaluation.trials import Progress, exact_epsilons, material, parse_methods
-from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.parse_tiling import parse_tiling
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
+from mapveil.mechanisms.default_tiling import declared_tiling
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.cells import Lattice
@@ -23,7 +24,6 @@ from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.randomness.random import Randomness
 
-DEFAULT_DEPTH: Final = 8
 MISPLACED: Final = 0.25
 """A resolution is useful while at most this fraction of the people is put into a wrong cell."""
 
@@ -121,7 +121,7 @@ def plan(
     users : int
         A public estimate of the number of users; declared to the mechanisms.
     where : Region or Tiling
-        The cells, or a region to divide into a quadtree of depth 8. Georeferenced.
+        The cells; or a region, with the default cells of the largest epsilon. Georeferenced.
     epsilons : sequence of int, float, str, Decimal or Fraction
         The budgets.
     methods : sequence of str
@@ -140,11 +140,13 @@ def plan(
     """
     if users < 1 or trials < 1:
         raise ParameterError(f"users and trials must be at least 1, got {users!r} and {trials!r}")
-    tiling: Tiling = Quadtree(where, DEFAULT_DEPTH) if isinstance(where, Region) else where
-    if not tiling.region.georeferenced:
-        raise ParameterError("the region must be georeferenced, such as a box in degrees")
     specs = parse_methods(methods)
     budgets = exact_epsilons(epsilons)
+    tiling = (
+        parse_tiling(declared_tiling(users, max(budgets)).spec, where) if isinstance(where, Region) else where
+    )
+    if not tiling.region.georeferenced:
+        raise ParameterError("the region must be georeferenced, such as a box in degrees")
     lattice = tiling.lattice()
     tell = progress or (lambda step, done: None)
     values: dict[tuple[float, str, str], list[float]] = {}

@@ -5,36 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 from mapveil.geo.counts import Counts
-from mapveil.geo.parse_tiling import DEFAULT_TILING, column_of_places, tiling_for
+from mapveil.geo.parse_tiling import column_of_places, tiling_for
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.provenance import Provenance
-from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, charged_to, check_tiling, held_for
+from mapveil.mechanisms.default_tiling import default_tiling
+from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, check_tiling
 from mapveil.mechanisms.methods import METHODS, find_method
+from mapveil.mechanisms.release_after_search import after_search, buys_users
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.claim import Assumes
-from mapveil.privacy.sampling import RELEASE, sampling_delta
-from mapveil.trust.queries import Execution, Progress
-from mapveil_client.epsilon import EpsilonLike, as_epsilon, split_epsilon
+from mapveil.trust.queries import Progress
+from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import ParameterError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
     from mapveil.secure_sum.drivers import SecureSum
-
-REGION_SHARE: Final = Fraction(1, 10)
-"""Fraction of epsilon that finds the region where none is given: of 10,000 users at epsilon 1 a tenth keeps 86 % of the
-rows, a twentieth 52 %, a fifth 95 % (docs/reference/mechanism-constants.md)."""
-
-_SMALL_BOX: Final = (45.366, -0.0204, 45.368, -0.0184)
-"""About 200 m around the centre of an H3 cell of resolution 0: every resolution has a cell there, and not too many."""
 
 SecureSumName = Literal["ideal", "protocol", "active"]
 SECURE_SUMS: Final[tuple[str, ...]] = get_args(SecureSumName)
@@ -69,8 +62,9 @@ def release(
     points : Points or Counts
         A table of visits, where all rows of a user count 1 together, or a raster of counts with each unit one user.
     tiling : Tiling or str, optional
-        The cells, or their specification in ``region`` such as ``"h3:8"``; ``"quadtree:8"`` by default. Counts bring
-        their own.
+        The cells, or their specification in ``region`` such as ``"h3:8"``; by default a quadtree whose depth follows
+        from the number of users, epsilon and the trust model (:mod:`mapveil.mechanisms.default_tiling`); the notes say
+        why. Counts bring their own.
     epsilon : int, float, str, Decimal or Fraction, optional
         The whole privacy budget of the map, above 0; needed by a method that has a budget and is named.
     method : str or mechanism, optional
@@ -135,11 +129,11 @@ def release(
     check(secure_sum is None or secure_sum in SECURE_SUMS, "secure_sum", " or ".join(SECURE_SUMS), secure_sum)
     check(dropout is None or 0 <= dropout < 1, "dropout", "in [0, 1)", dropout)
     spec = tiling if isinstance(tiling, str) else None
-    cells: Tiling | None = None
-    if region is not None or isinstance(points, Counts) or (tiling is not None and spec is None):
-        cells = tiling_for(points, tiling, region, places_are_public=places_are_public)
-        check_tiling(cells)
-    elif trust not in ("central", "distributed"):
+    chosen = tiling is None and not isinstance(
+        points, Counts
+    )  # whether the cells are for this function to choose
+    known = region is not None or not (chosen or spec)
+    if not known and trust not in ("central", "distributed"):
         raise ParameterError(
             f"region (--region) is required under trust {trust}: clients report about its cells, and nobody sees "
             "the locations that it could be found from"
@@ -148,12 +142,16 @@ def release(
     how: dict[str, Any] = {"rng": as_randomness(rng), "progress": tell}
     if trust == "distributed":
         how |= {"secure_sum": _transport(secure_sum or "ideal"), "dropout": dropout or 0.0}
-    if cells is None:
-        table, planned = cast("Points", points), cast("SumMechanism", mechanism)
-        _check_specification(table, spec, planned, places_are_public)
-        made = _with_region(table, spec, planned, account, how)
+    if not known or (chosen and buys_users(mechanism)):
+        made = after_search(cast("Points", points), spec, region, mechanism, account, how, places_are_public)
     else:
-        made = mechanism.release(points, cells, account=account, **how)
+        cells = default_tiling(mechanism, points, region) if chosen and region is not None else None
+        found = tiling_for(
+            points, cells.spec if cells else tiling, region, places_are_public=places_are_public
+        )
+        check_tiling(found)
+        made = mechanism.release(points, found, account=account, **how)
+        made = replace(made, notes=(*made.notes, cells.reason)) if cells else made
     provenance = Provenance.of("release", points, secure_sum=secure_sum, dropout=dropout)
     assumptions = (Assumes.PLACES_PUBLIC(),) if column_of_places(spec) else ()
     guarantee = replace(made.guarantee, assumptions=(*made.guarantee.assumptions, *assumptions))
@@ -197,63 +195,3 @@ def _transport(name: SecureSumName) -> SecureSum:
     from mapveil.secure_sum.protocol_sum import ProtocolSum
 
     return IdealSum() if name == "ideal" else ProtocolSum(os.cpu_count() or 1, active=name == "active")
-
-
-def _check_specification(
-    table: Points, spec: str | None, mechanism: SumMechanism, places_are_public: bool
-) -> None:
-    """Refuse a specification that cannot be read in any region, before a region is searched for."""
-    from mapveil.mechanisms.private_region import WORLD
-
-    if (spec or DEFAULT_TILING).startswith("places:"):
-        tiling_for(table, spec, Region.from_bbox(*WORLD), places_are_public=places_are_public)
-        return
-    cells = tiling_for(table, spec, Region.from_bbox(*_SMALL_BOX))
-    check_tiling(cells)
-    mechanism.check_cells(cells)
-    replace(mechanism, epsilon=split_region(mechanism.budget)[1]).rehearse(cells)
-
-
-def _with_region(
-    table: Points, spec: str | None, mechanism: SumMechanism, account: Account | None, how: dict[str, Any]
-) -> DensityMap:
-    """Find the region with a tenth of the budget, and release with the rest; each is charged when it is needed."""
-    from mapveil.mechanisms.private_region import NoRegion, find_region
-
-    part, rest = split_region(mechanism.budget)
-    tiling = spec or DEFAULT_TILING
-    with held_for(table, tiling, account) as held:
-        delta = sampling_delta(mechanism.budget, 2 * RELEASE)
-        charges = mechanism.charges(account, held, tiling, delta=delta, seeded=how["rng"].seeded)
-        search, measure = (mechanism.before_reveal(charges, each) for each in (part, rest))
-        with charges:
-            execution = Execution(before_reveal=search, keep=charges.keep, **how)
-            try:
-                found = find_region(held, mechanism.trust, part, execution)
-            except NoRegion as error:
-                charges.answered(error)
-                raise
-            cells = tiling_for(table, spec, found.region, places_are_public=True)  # or refused before
-            execution = execution._replace(before_reveal=measure)
-            made = replace(mechanism, epsilon=rest).execute(held, cells, execution)
-    guarantee = replace(
-        made.guarantee,
-        epsilon=part + rest,
-        delta=sampling_delta(part + rest, 2 * RELEASE),
-        shares=(*found.shares, *made.guarantee.shares),
-    )
-    if sum(share.epsilon for share in guarantee.shares) > mechanism.budget:
-        raise AssertionError("the shares of epsilon exceed the budget")
-    made = replace(
-        made,
-        rounds=(*found.rounds, *made.rounds),
-        guarantee=guarantee,
-        notes=(*made.notes, "the region was found privately"),
-    )
-    return charged_to(made, charges)
-
-
-def split_region(budget: Fraction) -> tuple[Fraction, Fraction]:
-    """The fraction of a budget that finds the region, and the rest."""
-    part, rest = split_epsilon(budget, [float(REGION_SHARE), float(1 - REGION_SHARE)])
-    return part, rest

@@ -1,0 +1,117 @@
+r"""The cells of a map where none are asked for: a quadtree as deep as users and epsilon allow.
+
+.. math:: D = \operatorname{round} \log_4 \frac{k\, n}{s}, \qquad D_{least} \le D \le D_{most}
+
+where: n is the number of users (public, declared, or bought under noise), s the deviation of the noise on one cell
+(users), and k the crowding of a cell over the average that the map should still show. At depth D a cell so crowded
+holds about one deviation. Deeper cells would show noise and smoothing, coarser ones hide what was measured.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from mapveil.engines.contributions import NobodyInside, count_users
+from mapveil.geo.parse_tiling import DEFAULT_TILING
+from mapveil.geo.quadtree import Quadtree
+from mapveil.mechanisms.mechanism import AnyMechanism
+from mapveil.mechanisms.sum_mechanism import SumMechanism
+from mapveil.trust.curator import Curator
+
+if TYPE_CHECKING:
+    from mapveil.geo.counts import Counts
+    from mapveil.geo.points import Points
+    from mapveil.geo.region import Region
+
+_CROWDING: Final = 4.0  # k of noisy sums
+_CROWDING_OF_REPORTS: Final = 16.0  # k of local reports, whose estimate borrows from neighbouring cells
+_LARGEST: Final = 60.0  # epsilon of odds in floating point
+_SHALLOWEST: Final = 3  # 64 cells: below, a map says less than its total
+_DEEPEST: Final = 10  # a million cells: what pages and pictures can hold
+
+
+class DefaultTiling(NamedTuple):
+    """The specification of a quadtree, and the reason for its depth."""
+
+    spec: str
+    reason: str
+
+
+def default_tiling(mechanism: AnyMechanism, points: Points | Counts, region: Region) -> DefaultTiling:
+    """The default cells of a release, from what is public. Run by: whoever releases.
+
+    Parameters
+    ----------
+    mechanism : mechanism
+        The mechanism, with its epsilon; a curator's declares the number of users, or nothing is known of it.
+    points : Points or Counts
+        The table. Of a curator's nothing is read. Under the other trust models who takes part is public, and counted.
+    region : Region
+        The region.
+    """
+    from mapveil.local.local_mechanism import LocalMechanism
+
+    if isinstance(mechanism, LocalMechanism):
+        users, epsilon = _reporting(points, region), float(mechanism.budget)
+        odds = math.exp(min(epsilon, _LARGEST))
+        deviation = 2 * math.sqrt(max(users, 1.0) * odds) / (odds - 1)
+        return quadtree_for(users, epsilon, deviation, _CROWDING_OF_REPORTS)
+    if not isinstance(mechanism, SumMechanism):
+        return DefaultTiling(DEFAULT_TILING, f"{DEFAULT_TILING}, since there is no epsilon")
+    epsilon = float(mechanism.budget)
+    if isinstance(mechanism.trust, Curator):
+        if mechanism.trust.users is None:
+            reason = f"{DEFAULT_TILING}, because no number of users was declared (--option users=N)"
+            return DefaultTiling(DEFAULT_TILING, reason)
+        return declared_tiling(mechanism.trust.users, mechanism.budget)
+    users = mechanism.trust.asked(float(count_users(points, None)))
+    deviation = math.sqrt(2 * mechanism.trust.noise_terms(users)) / epsilon
+    return quadtree_for(users, epsilon, deviation, _CROWDING)
+
+
+def declared_tiling(users: int, epsilon: Fraction) -> DefaultTiling:
+    """The default cells of a curator's map of a declared number of users."""
+    return quadtree_for(users, float(epsilon), math.sqrt(2) / float(epsilon))
+
+
+def _reporting(points: Points | Counts, region: Region) -> float:
+    """Clients that report: those in the region."""
+    try:
+        return float(count_users(points, Quadtree(region, depth=1)))
+    except NobodyInside:
+        return 0.0
+
+
+def quadtree_for(
+    users: float, epsilon: float, deviation: float, crowding: float = _CROWDING
+) -> DefaultTiling:
+    """The quadtree of the module's header, and why.
+
+    Parameters
+    ----------
+    users : float
+        n; at least 1 is taken.
+    epsilon : float
+        Budget of the map, for the reason.
+    deviation : float
+        s, users.
+    crowding : float
+        k.
+
+    Examples
+    --------
+    >>> quadtree_for(767, 2, 0.7).reason
+    'depth 6, because of 767 users at epsilon 2: a cell 4 times as crowded as the average holds 0.75 of them, where \
+the noise has a deviation of 0.7'
+    """
+    users = max(users, 1.0)
+    depth = round(math.log(max(crowding * users / deviation, 1.0), 4))
+    depth = min(max(depth, _SHALLOWEST), _DEEPEST)
+    held = crowding * users / 4**depth
+    return DefaultTiling(
+        f"quadtree:{depth}",
+        f"depth {depth}, because of {users:,.0f} users at epsilon {epsilon:g}: a cell {crowding:g} times as crowded as "
+        f"the average holds {held:.2g} of them, where the noise has a deviation of {deviation:.2g}",
+    )

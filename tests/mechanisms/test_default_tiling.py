@@ -1,0 +1,82 @@
+"""The default cells follow from public or bought numbers only, and get finer with users and epsilon."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mapveil as mv
+from mapveil.mechanisms.default_tiling import declared_tiling, default_tiling, quadtree_for
+from mapveil.mechanisms.methods import find_method
+
+CITY = mv.synthetic.city(users=767, seed=3)
+REGION = cast("mv.Region", CITY.region)
+
+
+def depth(spec: str) -> int:
+    return int(spec.removeprefix("quadtree:"))
+
+
+@given(
+    users=st.floats(0, 1e9), more=st.floats(1, 1e3), deviation=st.floats(1e-3, 1e3), crowding=st.floats(1, 64)
+)
+def test_more_users_or_less_noise_never_make_coarser_cells(
+    users: float, more: float, deviation: float, crowding: float
+) -> None:
+    least = depth(quadtree_for(users, 1, deviation, crowding).spec)
+    assert 3 <= least <= depth(quadtree_for(users * more, 1, deviation, crowding).spec) <= 10
+    assert least <= depth(quadtree_for(users, 1, deviation / more, crowding).spec)
+
+
+def test_the_reason_names_the_depth_the_users_and_epsilon() -> None:
+    chosen = declared_tiling(767, Fraction(2))
+    assert (chosen.spec, chosen.reason[:51]) == (
+        "quadtree:6",
+        "depth 6, because of 767 users at epsilon 2: a cell ",
+    )
+
+
+@pytest.mark.parametrize("options", [{"users": 767}, {}])
+def test_a_curator_s_table_is_not_looked_at_for_the_cells(options: dict[str, Any]) -> None:
+    mechanism = find_method("laplace", "central").make(1, options)
+    assert default_tiling(mechanism, cast("mv.Points", None), REGION).spec == (
+        "quadtree:6" if options else "quadtree:8"
+    )
+
+
+def test_a_curator_s_number_of_users_is_bought_once_and_decides() -> None:
+    made = mv.release(CITY, region=REGION, epsilon=2, account=None, rng=1)
+    noisy = float(made.measurements[0].noisy[0])
+    assert made.tiling.spec == declared_tiling(round(noisy), Fraction(2)).spec
+    assert noisy != 767
+    assert [share.purpose for share in made.guarantee.shares].count("number of users") == 1
+    assert sum(share.epsilon for share in made.guarantee.shares) == made.guarantee.epsilon == 2
+    assert f"because of {noisy:,.0f} users" in made.notes[-1]
+
+
+@pytest.mark.parametrize("trust", ["distributed", "local"])
+def test_clients_are_counted_because_who_takes_part_is_public(trust: str) -> None:
+    made = mv.release(CITY, region=REGION, epsilon=2, trust=trust, account=None, rng=1)
+    assert "because of 767 users at epsilon 2" in made.notes[-1]
+    assert depth(made.tiling.spec) < 8
+
+
+def test_the_account_is_charged_the_whole_epsilon_once(tmp_path: Path) -> None:
+    ledger = mv.Ledger(tmp_path / "ledger.sqlite")
+    made = mv.release(CITY, region=REGION, epsilon=1, account=mv.Account(ledger=ledger))
+    assert [entry.epsilon for entry in ledger.entries()] == [1]
+    assert made.guarantee.epsilon == 1
+    assert [entry.tiling for entry in ledger.entries()] == ["quadtree"]
+
+
+def test_a_region_that_is_found_has_cells_of_the_rest_of_epsilon() -> None:
+    many = mv.synthetic.city(users=20_000, seed=5)
+    made = mv.release(many, epsilon=2, account=None, rng=2)
+    noisy = float(made.measurements[0].noisy[0])
+    assert made.tiling.spec == declared_tiling(round(noisy), Fraction(9, 5)).spec
+    assert made.guarantee.epsilon <= 2
