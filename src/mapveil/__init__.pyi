@@ -43,6 +43,7 @@ from mapveil.obfuscation.export.privatizer_file import write_privatizer as write
 from mapveil.obfuscation.privatize import fit_privatizer as fit_privatizer
 from mapveil.obfuscation.privatize import privatize as privatize
 from mapveil.obfuscation.privatize import read_privatized as read_privatized
+from mapveil.pictures.release_sheet import inspect as inspect
 from mapveil.privacy.account import Account as Account
 from mapveil.privacy.guarantee import Guarantee as Guarantee
 from mapveil.privacy.ledger import Ledger as Ledger
