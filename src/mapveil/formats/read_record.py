@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Final
 from mapveil.formats.csv import CSV_METADATA_SUFFIX
 from mapveil.formats.geoparquet import METADATA_KEY
 from mapveil.formats.geotiff import METADATA_TAG
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY
 from mapveil.formats.read_map import NotAMap
 from mapveil_client.errors import InputError, require
 
@@ -64,6 +65,7 @@ def read_record(path: str | PathLike[str]) -> dict[str, Any]:
         ) from error
     if not isinstance(record, dict) or record.get("software") != "mapveil":
         raise NotAMap(f"{file}: not a map that Mapveil wrote: its metadata are missing")
+    record.pop(MEASUREMENTS_KEY, None)  # a CSV's lie beside its metadata
     return record
 
 
