@@ -36,13 +36,18 @@ def flows_of(count: int = 144, seed: int = 0) -> FlowMap:
     )
 
 
+def arcs_of(axes):
+    """The lines over the ground's."""
+    return next(each for each in axes.collections if hasattr(each, "get_segments") and each.get_zorder() == 2)
+
+
 def words(axes) -> str:
     return " ".join(text.get_text() for text in axes.figure.findobj(lambda part: hasattr(part, "get_text")))
 
 
 def test_the_largest_arcs_are_drawn_thicker_towards_their_end() -> None:
     axes = plot(flows_of(), arcs=20)
-    lines = next(each for each in axes.collections if hasattr(each, "get_segments"))
+    lines = arcs_of(axes)
     dots = int(sum(a == b for a, b in zip(flows_of().origin[:20], flows_of().destination[:20], strict=True)))
     widths = np.asarray(lines.get_linewidths()).reshape(20 - dots, POINTS - 1)
     assert (np.diff(widths, axis=1) > 0).all()
@@ -60,7 +65,7 @@ def test_words_tell_the_promise_the_notes_and_what_is_left_out() -> None:
 
 def test_arcs_at_the_border_are_not_cut() -> None:
     axes = plot(flows_of(), arcs=144)
-    lines = next(each for each in axes.collections if hasattr(each, "get_segments"))
+    lines = arcs_of(axes)
     corners = np.concatenate(lines.get_segments())
     for part, limits in zip(corners.T, (axes.get_xlim(), axes.get_ylim()), strict=True):
         assert limits[0] <= part.min() + 1e-9

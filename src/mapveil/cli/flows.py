@@ -11,6 +11,7 @@ import click
 from mapveil.cli.arguments import name_list
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
+    context_option,
     epsilon_option,
     evaluate_option,
     method_options,
@@ -26,6 +27,7 @@ from mapveil_client.errors import InputError
 if TYPE_CHECKING:
     from mapveil.analysis.origin_destination import FlowUnit
     from mapveil.analysis.trips import Trips
+    from mapveil.geo.context import Context
     from mapveil.maps.flow_map import FlowMap
     from mapveil.privacy.account import Account
 
@@ -103,6 +105,7 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
 @click.option("--trip", help="Column of trip ids, where rows are positions with a time.")
 @evaluate_option
 @title_option
+@context_option
 @release_options(LINE_SUFFIXES, ".parquet .geojson .csv .png .html")
 @console_options
 def command(
@@ -116,6 +119,7 @@ def command(
     trip: str | None,
     evaluate: bool,
     title: str,
+    context: Context | None,
     outputs: tuple[Path, ...],
     account: Account | None,
     seed: int | None,
@@ -146,7 +150,7 @@ def command(
             trips, unit=unit, options=options, account=account, rng=seed, progress=progress, **parameters
         )
         with writing(account, released.guarantee):
-            save_all(outputs, replace(released, title=title).save, progress)
+            save_all(outputs, replace(released, title=title, context=context).save, progress)
     if unit == "trip":
         console.warn("the guarantee is about one trip: a user of ten trips has ten times the epsilon")
     lines = [f"{released.size} flows of {released.total:g} trips, {released.unlisted:g} of them unlisted"]

@@ -13,6 +13,7 @@ from mapveil.cli.arguments import parse_location
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
     Parsed,
+    context_option,
     epsilon_option,
     evaluate_option,
     method_options,
@@ -28,6 +29,7 @@ from mapveil_client.errors import InputError, ParameterError, check
 
 if TYPE_CHECKING:
     from mapveil.analysis.neighbour_map import NeighbourMap
+    from mapveil.geo.context import Context
     from mapveil.geo.points import Points
     from mapveil.geo.region import Region
     from mapveil.local.local_mechanism import LocalMechanism
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 @table_source("user", "lon", "lat")
 @evaluate_option
 @title_option
+@context_option
 @release_options(SUFFIXES, ".csv (the lists) .parquet .geojson .tif .png .html", required=False)
 @console_options
 def command(
@@ -72,6 +75,7 @@ def command(
     columns: dict[str, Any],
     evaluate: bool,
     title: str,
+    context: Context | None,
     accept_large_epsilon: bool,
     outputs: tuple[Path, ...],
     account: Account | None,
@@ -127,7 +131,7 @@ def command(
                 rng=seed,
                 progress=progress,
             )
-        near = replace(near, title=title)
+        near = replace(near, title=title, context=context)
         with writing(None if epsilon is None else account, near.guarantee):
             save_all(outputs, lambda path: _save(near, path), progress)
         if evaluate:

@@ -18,6 +18,7 @@ from mapveil_client.epsilon import as_epsilon
 from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
+    from mapveil.geo.context import Context
     from mapveil.geo.region import Region
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -239,6 +240,21 @@ title_option = click.option(
     help="Title of pictures and pages, also in every file's metadata.",
 )
 """Add ``--title``."""
+
+
+def _context(text: str) -> Context:
+    from mapveil.geo.context import read_context
+
+    return read_context(text)
+
+
+context_option = click.option(
+    "--context",
+    type=Parsed("context", _context),
+    metavar="FILE",
+    help="Draw the lines, polygons and names (column 'name') of a GeoPackage or GeoJSON file in pictures and pages.",
+)
+"""Add ``--context``."""
 
 evaluate_option = click.option(
     "--evaluate", is_flag=True, help="Compare with the true data too. These figures are NOT private."

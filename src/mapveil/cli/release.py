@@ -13,6 +13,7 @@ import click
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
     CHOSEN_TILING,
+    context_option,
     epsilon_option,
     method_options,
     places_option,
@@ -27,6 +28,7 @@ from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 from mapveil_client.errors import check
 
 if TYPE_CHECKING:
+    from mapveil.geo.context import Context
     from mapveil.geo.region import Region
     from mapveil.privacy.account import Account
 
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     help="Smooth the map by a Gaussian of this standard deviation, metres.",
 )
 @title_option
+@context_option
 @release_options(SUFFIXES, ".tif .parquet .geojson .csv .png .html")
 @console_options
 def command(
@@ -85,6 +88,7 @@ def command(
     merge_below: float | None,
     smooth_m: float | None,
     title: str,
+    context: Context | None,
     outputs: tuple[Path, ...],
     account: Account | None,
     seed: int | None,
@@ -146,7 +150,7 @@ def command(
                 heat = smooth(heat, sigma_m=smooth_m)
             if merge_below is not None:
                 heat = heat.merge_below(merge_below)
-            heat = replace(heat, title=title)
+            heat = replace(heat, title=title, context=context)
             save_all(outputs, heat.save, progress)
     if heat.guarantee.epsilon is None:
         console.warn("not differential privacy: see what was measured of it below")

@@ -11,6 +11,7 @@ import click
 from mapveil.cli import signal_privacy
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
+    context_option,
     method_options,
     outputs,
     region_option,
@@ -23,6 +24,7 @@ from mapveil.cli.signal_privacy import read_signal, signal_columns
 from mapveil.maps.released import SUFFIXES
 
 if TYPE_CHECKING:
+    from mapveil.geo.context import Context
     from mapveil.geo.region import Region
 
 
@@ -199,6 +201,7 @@ def privatize(
 @click.option("--truth", help="Measurements as they were: also report the error there. It is NOT private.")
 @outputs(SUFFIXES, ".tif .parquet .geojson .csv .png .html")
 @title_option
+@context_option
 @seed_option("map", name="rng")
 @table_source("rss", "lon", "lat")
 @console_options
@@ -212,6 +215,7 @@ def map_(
     truth: str | None,
     outputs: tuple[Path, ...],
     title: str,
+    context: Context | None,
     columns: dict[str, str | None],
     **parameters: Any,
 ) -> None:
@@ -246,7 +250,7 @@ def map_(
             **parameters,
         )
         error = None if true is None else coverage.rmse_dbm(true)
-        save_all(outputs, replace(coverage, title=title).save, progress)
+        save_all(outputs, replace(coverage, title=title, context=context).save, progress)
     counted = coverage.coverage()
     lines = [
         f"{counted.covered} cells covered, {counted.holes} holes below {hole_dbm:g} dBm, {counted.unknown} unknown"

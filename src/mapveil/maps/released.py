@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
+    from mapveil.geo.context import Context
     from mapveil.geo.tiling import Tiling
     from mapveil.privacy.guarantee import Guarantee
 
@@ -50,7 +51,8 @@ class ReleasedMap(ABC):
     The functions are looked up by name when they are called: a value imports neither its writers nor its pictures.
     Every map has the cells (``tiling``), the ``guarantee``, the name of the ``method`` with its JSON-ready
     ``parameters``, ``notes`` for readers, such as an estimate that came out empty, the ``version`` of Mapveil, the
-    ``provenance``, and a ``title``: the head of pictures and pages instead of the kind of map.
+    ``provenance``, and a ``title``: the head of pictures and pages instead of the kind of map. Pictures and pages draw
+    the layers of a ``context`` (:func:`mapveil.geo.context.read_context`) over the ground; no other file has them.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = SUFFIXES
@@ -61,6 +63,7 @@ class ReleasedMap(ABC):
     version: str = field(default=__version__, kw_only=True)
     provenance: Provenance = field(default_factory=Provenance, kw_only=True)
     title: str = field(default="", kw_only=True)
+    context: Context | None = field(default=None, kw_only=True, repr=False)
 
     if TYPE_CHECKING:  # fields of the maps, properties of a map that is made of another
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _MODULES: Final = (
-    "dom", "theme", "scale", "packed", "degrees", "graticule", "legend", "cell_scene", "line_scene",
+    "dom", "theme", "scale", "packed", "degrees", "graticule", "ground", "legend", "cell_scene", "line_scene",
     "plane_view", "viewer",
 )  # fmt: skip
 """Modules that pages share with the console, each after those it imports."""

@@ -29,6 +29,7 @@ from mapveil.pictures.picture_frame import (
     write_words,
 )
 from mapveil.pictures.picture_plane import POINTS, Courses, MapPlane, map_plane, planar
+from mapveil.pictures.plane_ground import draw_ground, draw_names, plane_ground
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import MissingExtra, require
 
@@ -87,6 +88,9 @@ def plot(released: ReleasedMap, ax: Axes | None = None, **shown: Any) -> Axes:
     scale = layer_scale(layer)
     axes = new_axes(plane) if ax is None else ax
     axes.set_facecolor(_UNKNOWN if layer.shading.blank else PAPER)
+    ground = plane_ground(plane, released.tiling.region, released.context)
+    if ground is not None:
+        draw_ground(ground, axes)
     if scene.lines is None:
         mappable = _draw_cells(plane, axes, *_coloured(layer, scale))
     else:
@@ -100,12 +104,16 @@ def plot(released: ReleasedMap, ax: Axes | None = None, **shown: Any) -> Axes:
     draw_outline(released, plane, axes)
     draw_bar(released, axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
     style_frame(released, plane, axes)
+    if ground is not None:
+        stamps = len(released.guarantee.promise.stamps)
+        draw_names(ground, axes, reserved=[(0, 0, 0.3, 0.1), (0, 1 - 0.06 * stamps, 0.6 * bool(stamps), 1)])
     lead = scene.reading
     if scene.bounds is not None and layer.derived:
         half = half_widths(layer, scene.bounds, cell_areas(released.tiling, scene.layers))
         if np.isfinite(half).any():
             lead += f" Uncertainty of the median cell: ± {number_text(np.nanmedian(half))} {layer.unit}."
-    write_words(released, axes, released.title or scene.title, lead=lead.lstrip())
+    credit = f"{ground.attribution}." if ground is not None else ""
+    write_words(released, axes, released.title or scene.title, lead=lead.lstrip(), credit=credit)
     return axes
 
 

@@ -147,8 +147,8 @@ def _draw_scale_bar(plane: MapPlane, axes: Axes) -> None:
     axes.text(x + part / 2, y + 0.018, name, ha="center", va="bottom", size=8.5, **style)
 
 
-def write_words(drawn: ReleasedMap, axes: Axes, title: str, *, lead: str = "") -> None:
-    """Write warnings and title above, ``lead``, promise and notes below, and marks on the map."""
+def write_words(drawn: ReleasedMap, axes: Axes, title: str, *, lead: str = "", credit: str = "") -> None:
+    """Write warnings and title above, ``lead``, promise, notes and ``credit`` below, and marks on the map."""
     promise = drawn.guarantee.promise
     head = "\n".join(textwrap.wrap(title, _HEAD) + textwrap.wrap(f"{drawn.method}, {promise.label}", _HEAD))
     axes.set_title(head, loc="left", color=INK, size=12, pad=8, parse_math=False)
@@ -170,9 +170,10 @@ def write_words(drawn: ReleasedMap, axes: Axes, title: str, *, lead: str = "") -
     )
     for note in drawn.notes:
         lines += textwrap.wrap(f"Note: {note}.", _LINE)
-    lines.append(
+    made = (
         f"{drawn.tiling.spec}, {drawn.tiling.size} cells. Mapveil {drawn.version}, {drawn.provenance.date}."
     )
+    lines += textwrap.wrap(f"{made} {credit}", _LINE)
     axes.annotate(
         "\n".join(lines),
         (0.0, 0.0),

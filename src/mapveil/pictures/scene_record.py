@@ -13,7 +13,8 @@ import numpy.typing as npt
 from mapveil.maps.scene import Layer, Shading
 from mapveil.pictures.colours import layer_scale, ramp
 from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST, cell_areas, half_widths
-from mapveil.pictures.picture_plane import MapPlane, Rings, map_plane, planar, region_rings
+from mapveil.pictures.picture_plane import Courses, MapPlane, Rings, map_plane, planar, region_rings
+from mapveil.pictures.plane_ground import plane_ground
 from mapveil_client.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _MESH: Final = 64
 _DEGREE_DECIMALS: Final = 7
 _STRAIGHT: Final = 1e-9  # degrees
 _MOST_DOTS: Final = 20_000  # cells whose centres are all shown
+_AROUND: Final = 0.5  # of the map's sides: ground around it, which the page shows when zoomed out
 _KEPT_BITS: Final = 13  # of a float's 23: four digits are shown and kept, and the record stays small
 
 
@@ -66,14 +68,14 @@ def scene_record(released: ReleasedMap) -> dict[str, Any]:
         "notes": list(scene.notes),
         "reading": scene.reading,
         "left_out": scene.left_out,
-        "scene": {**_ground(tiling), **shown},
+        "scene": {**_plane(tiling), **shown, "ground": _ground(released)},
     }
     # JSON knows no infinity and no NaN: such numbers are null.
     finite: dict[str, Any] = json.loads(json.dumps(record), parse_constant=lambda _: None)
     return finite
 
 
-def _ground(tiling: Tiling) -> dict[str, Any]:
+def _plane(tiling: Tiling) -> dict[str, Any]:
     """The plane that a scene is drawn in."""
     plane = map_plane(tiling)
     x0, y0, x1, y1 = plane.bounds
@@ -85,6 +87,30 @@ def _ground(tiling: Tiling) -> dict[str, Any]:
         "metres": [plane.metres_per_x, plane.metres_per_y],
         "degrees": _degrees(plane) if tiling.region.georeferenced else None,
         "outline": None if box else _packed_rings(rings, plane),
+    }
+
+
+def _ground(released: ReleasedMap) -> dict[str, Any] | None:
+    """Land, water, borders and names around the map, as far as the page lets one look; None without georeference."""
+    plane = map_plane(released.tiling)
+    ground = plane_ground(plane, released.tiling.region, released.context, margin=_AROUND)
+    if ground is None:
+        return None
+    x0, _, _, y1 = plane.bounds
+    west, south, east, north = ground.bounds
+
+    def packed(courses: Courses) -> dict[str, Any]:
+        return {**_packed_xy(plane, *courses.corners.T), "start": _packed(courses.start)}
+
+    return {
+        "box": [west - x0, y1 - north, east - x0, y1 - south],
+        "land": packed(ground.land),
+        "lakes": packed(ground.lakes),
+        "shores": packed(ground.shores),
+        "borders": packed(ground.borders),
+        "own": packed(ground.own),
+        "places": {**_packed_xy(plane, *ground.places.T), "name": list(ground.names)},
+        "attribution": ground.attribution,
     }
 
 

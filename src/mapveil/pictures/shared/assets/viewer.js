@@ -3,6 +3,7 @@
 import { cellScene } from "./cell_scene.js";
 import { degreesOf } from "./degrees.js";
 import { announce, card, el, factRows, freshId } from "./dom.js";
+import { groundOf } from "./ground.js";
 import { drawLegend } from "./legend.js";
 import { lineScene } from "./line_scene.js";
 import { unpackAll } from "./packed.js";
@@ -84,10 +85,16 @@ export async function mountScene(record, { signal } = {}) {
     pinned = how === "tap" && found >= 0 && !(pinned && found === selected);
     if (found !== selected || how !== "hover") tell(found, how);
   };
+  const ground = groundOf(scene.ground);
   const view = planeView({
     plane: planeOf(scene),
     label: `${record.title}. ${KEYS}, Enter reads the ${thing} in the middle.`,
-    paint: (pen, view) => drawn.paint(pen, view, selected ?? -1),
+    paint(pen, view) {
+      ground.under(pen);
+      drawn.paint(pen, view, selected ?? -1);
+      ground.over(pen, view);
+    },
+    over: ground.names,
     read,
     resized: () => colour(),
     stamps,
@@ -124,7 +131,7 @@ export async function mountScene(record, { signal } = {}) {
   if (record.reading) colours.append(el("p", { class: "hint" }, record.reading));
   onTheme(() => show(), signal);
 
-  const foot = `Drag or arrow keys: move. Wheel, pinch or + and −: zoom. Point or tap: read a ${thing}; click to hold it, Escape to let go.`;
+  const foot = `Drag or arrow keys: move. Wheel, pinch or + and −: zoom. Point or tap: read a ${thing}; click to hold it, Escape to let go. ${ground.attribution}`;
   const side = el("div", { class: "stack side" }, card(`This ${thing}`, reading), colours);
   const picture = el("section", { class: "card flush", "aria-label": "Map" }, view.frame, el("p", { class: "foot" }, foot));
   return { element: el("div", { class: "viewer" }, picture, side), side, drawn };

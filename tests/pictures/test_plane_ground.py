@@ -1,0 +1,83 @@
+"""The ground in a picture's plane: where it lies, which lines are a coast, and names that do not meet."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import shapely
+
+from mapveil.geo.context import read_context
+from mapveil.pictures.picture import plot
+from mapveil.pictures.picture_plane import map_plane
+from mapveil.pictures.plane_ground import plane_ground
+from mapveil.pictures.scene_record import scene_record
+
+
+@pytest.mark.parametrize("kind", ["grid", "utm", "degrees", "tiles", "hexagons", "places"])
+def test_the_ground_lies_under_the_map(make_map, kind):
+    tiling = make_map(kind).tiling
+    plane = map_plane(tiling)
+    ground = plane_ground(plane, tiling.region, margin=0.5)
+    x0, y0, x1, y1 = plane.bounds
+    assert ground.bounds == pytest.approx(
+        (x0 - (x1 - x0) / 2, y0 - (y1 - y0) / 2, x1 + (x1 - x0) / 2, y1 + (y1 - y0) / 2)
+    )
+    named = dict(zip(ground.names, ground.places.tolist(), strict=True))
+    place, lon, lat = ("Singapore", 103.85, 1.29) if kind == "degrees" else ("Manhattan", -73.966, 40.783)
+    x, y = plane.projection.project(np.array([lon]), np.array([lat]))
+    assert named[place] == pytest.approx([x[0], y[0]], abs=0.01 * (x1 - x0) + 0.01)
+    assert ground.land.corners.size > 0
+
+
+def test_a_map_without_georeference_has_no_ground(make_map):
+    heat = make_map("no georeference")
+    assert plane_ground(map_plane(heat.tiling), heat.tiling.region) is None
+    assert scene_record(heat)["scene"]["ground"] is None
+
+
+def test_where_the_ground_was_cut_is_no_shore(make_map):
+    tiling = make_map("grid").tiling
+    ground = plane_ground(map_plane(tiling), tiling.region, margin=0.5)
+    x0, y0, x1, y1 = ground.bounds
+    frame = shapely.box(x0, y0, x1, y1).exterior
+    shores = [
+        shapely.LineString(part)
+        for part in np.split(ground.shores.corners, ground.shores.start[1:-1])
+        if len(part) > 1
+    ]
+    assert shores
+    along = shapely.length(shapely.intersection(shores, shapely.buffer(frame, 1.0)))
+    assert along.sum() < 0.02 * frame.length
+    outlines = shapely.length(shapely.linestrings(ground.land.corners[: ground.land.start[1]]))
+    assert outlines > 0
+
+
+def test_a_picture_names_places_that_do_not_meet_and_says_whose_the_names_are(make_map):
+    axes = plot(make_map("grid"))
+    figure = axes.get_figure(root=True)
+    figure.draw_without_rendering()
+    names = {text.get_text(): text.get_window_extent() for text in axes.texts if text.get_size() == 7.5}
+    assert {"Manhattan", "Hoboken"} & names.keys()
+    boxes = list(names.values())
+    assert all(not one.overlaps(other) for at, one in enumerate(boxes) for other in boxes[:at])
+    frame = axes.get_window_extent()
+    assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in boxes)
+    assert any("GeoNames, CC BY 4.0" in text.get_text() for text in axes.texts)
+
+
+def test_ones_own_layers_are_drawn_and_named_first(make_map, tmp_path):
+    path = tmp_path / "streets.geojson"
+    line = {"type": "LineString", "coordinates": [[-74.5, 40.75], [-73.95, 40.76]]}
+    feature = {"type": "Feature", "properties": {"name": "Long Street"}, "geometry": line}
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [feature]}), encoding="utf-8")
+    heat = replace(make_map("grid"), context=read_context(path))
+    plane = map_plane(heat.tiling)
+    ground = plane_ground(plane, heat.tiling.region, heat.context)
+    assert ground.names[0] == "Long Street"
+    assert ground.own.start.tolist() == [0, 2]
+    assert ground.own.corners[:, 0].min() == pytest.approx(plane.bounds[0])
+    assert scene_record(heat)["scene"]["ground"]["places"]["name"][0] == "Long Street"
+    assert "Long Street" not in heat.metadata_json()
