@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies
 
 from mapveil_client.errors import InputError, MapveilError, PromiseError, one_line, require
-from mapveil_client.secure_sum.certificate import Certificate
+from mapveil_client.secure_sum.certificate import Certificate, RevocationList
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
 
 _AGAIN: Final = (429, 500, 502, 503, 504)
@@ -309,23 +309,31 @@ class Connection:
                 int(record["present"] or 0),
             )
 
-    async def enrol(self, token: str, identity: Identity) -> int:
-        """Make a device known: the same identity gets the same number again."""
-        record = {
+    async def enrol(self, token: str, identity: Identity, *, simulated: bool = False) -> int:
+        """Make a device known, one of a fleet where it is ``simulated``; the same identity gets the same number."""
+        record: dict[str, str | bool] = {
             "token": token,
             "public_key": identity.public.hex(),
             "signature": identity.sign(enrolment_statement(token, identity.public)).hex(),
         }
+        if simulated:
+            record["simulated"] = True
         body = json.dumps(record).encode()
         answer = await self.request("POST", "/v1/devices", body, media="application/json")
         with reading("the answer to an enrolment"):
             return _number(json.loads(answer.content)["device"])
 
     async def certificate(self, **signed: Any) -> Certificate:
-        """A new certificate of this device's key, where the collector hosts the enrolment authority."""
+        """A certificate of this device's key, where the server hosts the enrolment authority."""
         content = await self.document("/v1/devices/me/certificate", **signed)
         with reading("the certificate of a device"):
             return Certificate.decode(content)
+
+    async def revocation_list(self) -> RevocationList:
+        """The newest revocation list that the server has."""
+        content = await self.document("/v1/revocation-list")
+        with reading("the revocation list"):
+            return RevocationList.decode(content)
 
     async def assignment(self, collection: str, number: int, **signed: Any) -> Assignment:
         """The shard of this device in a round, and its number there."""

@@ -143,6 +143,10 @@ class Account:
         """The sum of a collection's charges."""
         return self.entries[collection].spent if collection in self.entries else Fraction(0)
 
+    def spent_of(self, budget: Budget) -> Fraction:
+        """The sum of the charges that count against a budget now."""
+        return sum((entry.spent for entry in self._counting(budget)), Fraction(0))
+
     def left(self, budget: Budget) -> Fraction:
         """The budget that may still be granted, with every running grant set aside."""
         return budget.epsilon - sum((entry.held for entry in self._counting(budget)), Fraction(0))
@@ -184,8 +188,7 @@ class Account:
                 f"epsilon of round {number} must be at most {plain(entry.granted - entry.spent)} "
                 f"(left of what the terms promised), got {plain(epsilon)}"
             )
-        spent = sum((each.spent for each in self._counting(budget)), Fraction(0))
-        _check_left(epsilon, budget.epsilon - spent, budget)
+        _check_left(epsilon, budget.epsilon - self.spent_of(budget), budget)
 
     def charge(self, collection: str, number: int, epsilon: Fraction, *, budget: Budget) -> None:
         """Charge a round that passes :meth:`check`, once. Save the account before anything is sent."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.certification import renew_certificate, renew_list
 from mapveil_client.connection import (
     Connection,
     FinalRefusal,
@@ -32,6 +33,10 @@ Work = Callable[[Callable[[], Any]], Awaitable[Any]]
 _OVER: Final = ("done", "aborted")
 _CBOR: Final = "application/cbor"
 _PAUSE_S: Final = 1.0
+_NOT_FOUND: Final = 404
+GONE_S: Final = 3600.0
+"""Seconds for which a collection may be unknown to its server before a device leaves it. Chosen so that a server that
+is restored from a backup, or a proxy that points elsewhere, within an hour costs no device its part."""
 _MOST_OPEN: Final = 100  # each is asked about once
 _MOST_KEPT: Final = 200  # documents: a server may publish without end
 
@@ -108,6 +113,8 @@ class DeviceClient:
         For simulations; the operating system's by default.
     now : callable
         Clock by which certificates are judged: seconds since 1970.
+    gone_s : float
+        Seconds after which a collection that the server no longer knows (404) is over.
     """
 
     def __init__(
@@ -121,48 +128,46 @@ class DeviceClient:
         work: Work = asyncio.to_thread,
         rng: Randomness | None = None,
         now: Callable[[], float] = time.time,
+        gone_s: float = GONE_S,
     ) -> None:
         self.memory, self.policy, self.traffic = memory, policy, Traffic()
         self._connection, self._whereabouts = connection, whereabouts
         self._documents = documents or Documents(connection)
         self._work, self._rng, self._now = work, rng, now
         self._parts: dict[str, Participation] = {}
+        self._missing: dict[
+            str, float
+        ] = {}  # since when the server knows no such collection, monotonic seconds
+        self._gone_s = gone_s
 
-    async def enrol(self, token: str) -> int:
-        """Make this device known to the collector, once; its number there."""
+    async def enrol(self, token: str, *, simulated: bool = False) -> int:
+        """Make this device known to the collector, once; its number there. ``simulated``: one of a fleet."""
         if self.memory.device is None:
-            self.memory.device = await self._connection.enrol(token, self.memory.identity)
+            made = await self._connection.enrol(token, self.memory.identity, simulated=simulated)
+            self.memory.device = made
             self.memory.log.add("enrolled", f"as device {self.memory.device}")
             await self._work(self.memory.save)
         return self.memory.device
 
-    async def renew(self) -> None:
-        """Fetch a certificate from the collector that hosts the authority, where less than a third of the last is left.
+    async def renew(self, *, hosted: bool = True) -> None:
+        """Fetch certificate and revocation list from the collector, where less than a third of their time is left.
 
-        An authority apart from the collector gives its certificates in its own way: they are put into
-        ``memory.certificate``. A certificate that the policy's authority did not sign is not kept.
+        Parameters
+        ----------
+        hosted : bool
+            Whether the collector hosts the authority; certificates of one apart come by
+            :func:`mapveil_client.certification.certify`, or in the app's own way.
         """
-        authority, held, now = self.policy.authority, self.memory.certificate, self._now()
+        authority = self.policy.authority
         if authority is None:
             return
-        key = self.memory.identity.public
-        lasts = held is not None and now < held.expires - (held.expires - held.not_before) / 3
-        lasts = lasts or any(
-            part.running and part.phase == "keys" for part in self.memory.parts.values()
-        )  # advertised
-        if held is not None and lasts and held.fault(authority, key, now) is None:
-            return
-        try:
-            made = await self._connection.certificate(**self._signed())
-        except FinalRefusal as error:
-            self.memory.log.add("waiting", str(error))
-            return
-        if fault := made.fault(authority, key, now):
-            self.memory.log.add("waiting", f"the collector gave no certificate for this device: {fault}")
-            return
-        self.memory.certificate = made
-        self.memory.log.add("enrolled", f"with certificate {made.serial} of {authority.population}")
-        await self._work(self.memory.save)
+        changed = False
+        if hosted:
+            number = self._signed()["signer"][1]
+            changed = await renew_certificate(self._connection, self.memory, authority, number, self._now())
+        changed |= await renew_list(self._connection, self.memory, authority, self._now())
+        if changed:
+            await self._work(self.memory.save)
 
     async def consider(self, collection: str) -> bool:
         """Read the terms of a collection and take part, or not; whether it does.
@@ -176,8 +181,9 @@ class DeviceClient:
             return False
         try:
             part = await self._participation(collection)
-            if part.terms.authority is not None and not part.terms.authority_apart:
-                await self.renew()
+            refusal = await self._work(partial(self.policy.refusal, part.terms))
+            if refusal is None and part.terms.authority is not None:
+                await self.renew(hosted=not part.terms.authority_apart)
             await self._work(part.join)
         except (DeviceRefusal, InputError, FinalRefusal) as error:  # the last: it lists what it does not show
             self._refuse(collection, str(error))
@@ -250,6 +256,8 @@ class DeviceClient:
                 await self._work(partial(part.refused, f"round {progress.round} went on without this device"))
                 return False
             announcement = await self._documents.announcement(*round_of)
+            if announcement.active:
+                await self.renew(hosted=False)  # a list may expire between two rounds
             assigned = await self._connection.assignment(*round_of, **self._signed())
             body = await self._work(partial(part.begin, announcement, assigned.shard, assigned.client))
         elif phase == stands.phase:
@@ -296,6 +304,22 @@ class DeviceClient:
             await asking
         except ServerRefusal as error:
             self.memory.log.add("waiting", str(error), collection)
+            if error.status == _NOT_FOUND:
+                await self._gone(collection)
+        else:
+            self._missing.pop(collection, None)
+
+    async def _gone(self, collection: str) -> None:
+        """Leave a collection that the server has not known for a while: what was not charged is free again.
+
+        Nothing of an uncharged round was sent, and nothing will be: this device answers the collection no more.
+        """
+        since = self._missing.setdefault(collection, time.monotonic())
+        part = self.memory.parts.get(collection)
+        if part is not None and part.running and time.monotonic() - since >= self._gone_s:
+            reason = f"the server has not known it for {self._gone_s:g} s"
+            self._parts.pop(collection, None)
+            await self._work(partial(self.memory.leave, collection, "ended", reason))
 
     async def run(self, *, pause_s: float = _PAUSE_S) -> None:
         """Poll until it is cancelled; a server that does not answer, or not as it should, is asked again."""

@@ -22,7 +22,7 @@ from mapveil_client.device_account import Account
 from mapveil_client.errors import InputError, Secret, one_line
 from mapveil_client.random_features.frequencies import KeptFrequencies
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.certificate import Certificate
+from mapveil_client.secure_sum.certificate import Certificate, RevocationList
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.vault import Vault
 
@@ -148,6 +148,7 @@ class DeviceMemory(Secret):
         self.identity = Identity(seed)  # signs its requests, keys and consents
         self.device: int | None = None  # number at the collector, once enrolled
         self.certificate: Certificate | None = None  # of its identity, by an enrolment authority
+        self.revoked: RevocationList | None = None  # the newest of that authority
         self.account = Account(clock=clock)
         self.parts: dict[str, Part] = {}  # by collection
         self.frequencies: KeptFrequencies | None = None  # of its random Fourier features
@@ -201,12 +202,22 @@ class DeviceMemory(Secret):
             del self.refused[next(iter(self.refused))]
         self.log.add("refused", reason, collection)
 
+    def leave(self, collection: str, state: str, reason: str, event: str | None = None) -> None:
+        """Take no further part in a collection: what was set aside and not charged is free again."""
+        part = self.parts.get(collection)
+        if part is not None:
+            part.forget(state, reason)
+        self.account.end(collection)
+        self.log.add(event or state, reason, collection)
+        self.save()
+
     def _content(self) -> bytes:
         record = {
             "version": _VERSION,
             "seed": self._seed.hex(),
             "device": self.device,
             "certificate": None if self.certificate is None else self.certificate.encode().hex(),
+            "revoked": None if self.revoked is None else self.revoked.encode().hex(),
             "account": self.account.to_record(),
             "parts": {name: part.to_record() for name, part in self.parts.items()},
             "frequencies": None if self.frequencies is None else self.frequencies.to_record(),
@@ -241,6 +252,8 @@ class DeviceMemory(Secret):
         made.device = record["device"]
         held = record["certificate"]
         made.certificate = None if held is None else Certificate.decode(bytes.fromhex(held))
+        listed = record.get("revoked")  # a device of a version before has none yet
+        made.revoked = None if listed is None else RevocationList.decode(bytes.fromhex(listed))
         made.account = Account.from_record(record["account"], clock)
         made.parts = {name: Part.from_record(part) for name, part in record["parts"].items()}
         kept = record["frequencies"]

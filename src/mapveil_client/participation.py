@@ -259,19 +259,26 @@ class Participation:
         return Client.from_state(parameters, part.machine, self._rng, credentials=credentials)
 
     def _credentials(self, parameters: RoundParameters) -> Credentials | None:
-        """Its own key and certificate, and the authority of its policy; None in a round that is not signed."""
+        """Its own key and certificate, and whom it goes by for the others'; None in a round that is not signed."""
         certificate, authority = self.memory.certificate, self.policy.authority
         if not parameters.signed or certificate is None or authority is None:
             return None
-        return Credentials(self.memory.identity, certificate, authority, self._now)
+        return Credentials(self.memory.identity, certificate, authority, self._now, self.memory.revoked)
 
     def _fault_of_credentials(self) -> str | None:
         """Why this device cannot take part in signed rounds; None where it can."""
         certificate, authority = self.memory.certificate, self.policy.authority
         if certificate is None or authority is None:
             return "this device has no certificate of the enrolment authority that its policy names"
-        fault = certificate.fault(authority, self.memory.identity.public, self._now())
-        return fault and f"this device: {fault}"
+        public, now, revoked = self.memory.identity.public, self._now(), self.memory.revoked
+        fault = certificate.fault(authority, public, now)
+        if fault is not None:
+            return f"this device: {fault}"
+        if revoked is None:
+            return "this device has no revocation list of the enrolment authority that its policy names"
+        if public in revoked.keys:
+            return f"this device was revoked by the enrolment authority of {authority.population}"
+        return revoked.fault(authority, now)
 
     def _answered(self, before: Part, machine: Client, phase: str, body: bytes) -> bytes:
         part = self._running()
@@ -346,13 +353,8 @@ class Participation:
         return DeviceRefusal(reason)
 
     def _end(self, state: str, reason: str, event: str | None = None) -> None:
-        part = self.part
-        if part is not None:
-            part.forget(state, reason)
         self._client = None
-        self.memory.account.end(self.collection)
-        self.memory.log.add(event or state, reason, self.collection)
-        self.memory.save()
+        self.memory.leave(self.collection, state, reason, event)
 
     def _save(self, before: Part | None) -> None:
         """Save, or go back: nothing unsaved may leave. A charge stays, it is made once only."""

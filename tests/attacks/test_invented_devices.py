@@ -20,7 +20,7 @@ from mapveil_client.secure_sum.certificate import CLOCKS_S, Authority, Certifica
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.states import ServerState, phase_name
-from tests.authority import AUTHORITY, NAMED, certificate_of
+from tests.authority import AUTHORITY, NAMED, certificate_of, certified
 
 from ..client.conftest import make_announcement, make_terms, somewhere
 
@@ -32,7 +32,7 @@ def play(devices: int, seed: int, certifies: EnrolmentAuthority, memory: DeviceM
     terms = make_terms(devices=devices, minimum=devices * 5 // 6)
     announced = make_announcement(terms)
     parameters = announced.parameters(0)
-    memory.certificate = certificate_of(memory.identity)
+    certified(memory)
     place = somewhere(seed)
     victim = Participation(memory, DevicePolicy(authority=NAMED), terms, place, Randomness(seed), lambda: NOW)
     victim.join()
@@ -96,7 +96,7 @@ def test_whoever_holds_the_authoritys_key_can_still_invent_devices() -> None:
 )
 def test_a_device_joins_no_active_sum_of_another_authority(authority: Authority | None, says: str) -> None:
     memory = DeviceMemory.open(rng=Randomness(1))
-    memory.certificate = certificate_of(memory.identity)
+    certified(memory)
     device = Participation(memory, DevicePolicy(authority=authority), make_terms(), somewhere(1))
     with pytest.raises(DeviceRefusal, match=says):
         device.join()
@@ -120,7 +120,7 @@ def test_a_device_joins_no_active_sum_of_another_authority(authority: Authority 
 def test_a_device_without_a_certificate_of_its_own_does_not_join(certificate, says: str) -> None:
     memory = DeviceMemory.open(rng=Randomness(1))
     made: Certificate | None = certificate(memory.identity)
-    memory.certificate = made
+    certified(memory).certificate = made
     policy = DevicePolicy(authority=NAMED)
     device = Participation(memory, policy, make_terms(), somewhere(1), now=lambda: NOW)
     with pytest.raises(DeviceRefusal, match=says):

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from mapveil.collector.fleet.fleet import Fleet
+from mapveil_client.device_locations import Whereabouts
+from mapveil_client.policy import DevicePolicy
 from mapveil_client.secure_sum.certificate import Authority, Certificate
 from mapveil_client.secure_sum.keys import Identity
+from tests.authority import NAMED
+
+from ..client.live import Live
+
+DEVICES = 24
 
 
 def test_an_authority_is_made_shown_and_certifies(mapveil, tmp_path: Path) -> None:
@@ -40,3 +52,42 @@ def test_an_authority_is_made_shown_and_certifies(mapveil, tmp_path: Path) -> No
         done = mapveil("enrol-authority", key, *asked)
         assert (done.code, done.out) == (2, "")
         assert says in done.err
+
+
+def test_files_are_enough_requests_certificates_and_list(
+    mapveil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """The exchange without a service: keys out, certificates back, the list to the collector."""
+    listed = tmp_path / "list.hex"
+    beside = Live(tmp_path, authority=NAMED, revocation_list=str(listed))
+    beside.start()
+    request.addfinalizer(lambda: (beside.stop(), beside.store.close()))
+    key, keys, revoked = tmp_path / "authority.key", tmp_path / "keys.txt", tmp_path / "revoked.txt"
+    key.write_text(bytes(range(32)).hex())
+    key.chmod(0o600)
+    rng = np.random.default_rng(3)
+    people = [
+        Whereabouts(rng.uniform(-74.03, -73.9, 1), rng.uniform(40.69, 40.83, 1)) for _ in range(DEVICES)
+    ]
+    fleet = Fleet(beside.url, people, DevicePolicy(authority=NAMED), look_s=0.05)
+    memories = fleet._open()
+    thief = memories[3].identity.public
+    keys.write_text("\n".join(each.identity.public.hex() for each in memories))
+    done = mapveil("enrol-authority", key, "--population", "tests", "--certify", keys)
+    assert done.code == 0, done.err
+    for memory, line in zip(memories, done.out.split(), strict=True):
+        memory.certificate = Certificate.decode(bytes.fromhex(line))
+    log = [json.loads(line) for line in (tmp_path / "authority.key.log").read_text().splitlines()]
+    assert [each["serial"] for each in log] == [f"{each.certificate.serial:016x}" for each in memories]
+    revoked.write_text(thief.hex() + "\n")
+    done = mapveil("enrol-authority", key, "--population", "tests", "--revoke", revoked)
+    assert done.code == 0, done.err
+    listed.write_text(done.out)
+    monkeypatch.setattr(fleet, "_open", lambda: memories)
+    collection = beside.open(devices=DEVICES - 1, minimum=20, method="uniform")
+    made = asyncio.run(fleet.run(beside.token, [collection]))
+    assert made.good, made.lines()
+    assert made.refused == {"this device was revoked by the enrolment authority of tests": 1}
+    assert made.joined == DEVICES - 1
+    done = mapveil("enrol-authority", key, "--revoke", revoked, "--certify", keys)
+    assert (done.code, done.out) == (2, "")

@@ -18,7 +18,7 @@ from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
 from mapveil.collector.store.watched_devices import barred_devices
 from mapveil_client.secure_sum.keys import Identity, enrolment_statement
-from tests.authority import NAMED
+from tests.authority import NAMED, revocations_of
 
 Call = Callable[..., Any]
 
@@ -90,7 +90,8 @@ def test_a_device_is_barred_and_released_at_the_terminal(mapveil: Call, store: P
     with opened.read() as connection:
         told = [(line.actor, line.action) for line in audit_log.lines(connection)]
     opened.close()
-    assert told[-3:] == [("command line", f"device.{each}") for each in ("quarantine", "release", "revoke")]
+    acts = ("device.quarantine", "device.release", "device.revoke", "enrolment.revoke")
+    assert told[-4:] == [("command line", each) for each in acts]
 
 
 @pytest.mark.parametrize(
@@ -197,9 +198,19 @@ def test_a_check_reads_the_authority(mapveil: Call, store: Path) -> None:
     assert checked.code == 1
     findings = {each["what"]: each for each in json.loads(checked.out)}
     assert [name for name, each in findings.items() if each["state"] == "failed"] == ["authority"]
-    checked = mapveil(*given, "--check", "--authority", str(NAMED))
-    assert checked.code == 0
-    assert re.search(rf"^authority +ok +{re.escape(str(NAMED))}$", checked.out, re.MULTILINE)
+    apart = ("--check", "--authority", str(NAMED))
+    checked = mapveil(*given, *apart)
+    assert (checked.code, "no revocation list" in checked.out) == (1, True)
+    listed = store.with_name("list.hex")
+    for made, code in ((revocations_of(expires=1), 1), (revocations_of(), 0)):
+        listed.write_text(made.encode().hex())
+        checked = mapveil(*given, *apart, "--revocation-list", listed)
+        assert checked.code == code
+    assert re.search(
+        rf"^authority +ok +{re.escape(str(NAMED))}, revocation list 0 for [0-9.]+ days more$",
+        checked.out,
+        re.MULTILINE,
+    )
     assert not store.with_name("store.sqlite.authority").exists()
 
 

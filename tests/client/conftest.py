@@ -30,7 +30,7 @@ from mapveil_client.randomness.noise_shares import share_shape
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms
-from tests.authority import NAMED, certificate_of
+from tests.authority import NAMED, certified
 
 REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 DEPTH = 3
@@ -164,7 +164,7 @@ def new_device() -> Callable[..., Participation]:
 
     def make(terms: CollectionTerms, index: int = 0, *, joined: bool = True, **given: Any) -> Participation:
         memory = given.get("memory") or DeviceMemory.open(rng=Randomness(1000 + index))
-        memory.certificate = certificate_of(memory.identity)
+        certified(memory)
         device = Participation(
             memory,
             given.get("policy", DevicePolicy(authority=NAMED)),

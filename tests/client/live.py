@@ -24,21 +24,22 @@ BOX = [-74.03, 40.69, -73.90, 40.83]
 
 
 class Live:
-    """A served collector, and an operator's hands."""
+    """A served collector, with an authority of its own or another, and an operator's hands."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, authority: Any = AUTHORITY, **settings: Any) -> None:
         clock = SystemClock()
         url = f"sqlite:///{folder / 'collector.sqlite'}"
         self.store = Store(url, clock=clock)
         self.store.create_tables()
-        self.engine = Engine(self.store, clock, authority=AUTHORITY)
+        self.engine = Engine(self.store, clock, authority=authority)
         accounts = Accounts(self.store)
         operator = accounts.create_operator("tests", "admin", timedelta(days=1), "command line")
         self.actor = f"operator {operator.id}"
         self.token = accounts.create_enrolment(
             "tests", 10_000, timedelta(days=1), operator.id, self.actor
         ).token
-        self._app = create_app(self.engine, self.store, Settings(store=url, enrol_minute=0, enrol_day=0))
+        self.settings = Settings(store=url, enrol_minute=0, enrol_day=0, **settings)
+        self._app = create_app(self.engine, self.store, self.settings)
         self.port = 0
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None

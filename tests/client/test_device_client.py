@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import Callable
 from fractions import Fraction
 
+import pytest
+
 from mapveil_client.connection import Connection, FinalRefusal, Progress, ServerRefusal
 from mapveil_client.device_client import DeviceClient
 from mapveil_client.memory import DeviceMemory
+from mapveil_client.participation import DeviceRefusal
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.terms import CollectionTerms
-from tests.authority import NAMED, certificate_of
+from tests.authority import NAMED, certified
 
-from .conftest import Shard, somewhere
+from .conftest import Shard, make_announcement, somewhere
 
 
 class Scripted(Connection):
@@ -69,7 +72,7 @@ def test_a_refusal_of_one_collection_does_not_stop_the_others(new_terms) -> None
         return over
 
     memory = DeviceMemory.open(rng=Randomness(1))
-    memory.certificate, memory.device = certificate_of(memory.identity), 1
+    certified(memory).device = 1
     connection = Scripted([new_terms(identifier=each) for each in names], progress)
     policy = DevicePolicy(authority=NAMED, most_per_collection=Fraction(1))
     client = DeviceClient(connection, memory, policy, somewhere(1))
@@ -79,3 +82,44 @@ def test_a_refusal_of_one_collection_does_not_stop_the_others(new_terms) -> None
     said = [(line.collection, line.text) for line in memory.log.lines if line.event == "waiting"]
     assert [each for each, _ in said] == names[:2]
     assert "404 not-found" in said[0][1]
+
+
+def gone(collection: str) -> Progress:
+    raise FinalRefusal(404, "not-found", "there is no such collection")
+
+
+def looking(terms: CollectionTerms, memory: DeviceMemory, progress, gone_s: float) -> DeviceClient:
+    memory.device = 1
+    policy = DevicePolicy(authority=NAMED)
+    return DeviceClient(Scripted([terms], progress), memory, policy, somewhere(0), gone_s=gone_s)
+
+
+def test_a_collection_that_is_gone_holds_no_budget_and_is_answered_no_more(new_terms, new_device) -> None:
+    """A server could drain every budget by forgetting collections: nothing was charged, so nothing was sent."""
+    device = new_device(new_terms())
+    client = looking(device.terms, device.memory, gone, 0.0)
+    assert device.memory.account.left(device.policy.budget) == 3
+    assert not asyncio.run(client.poll())
+    assert device.memory.account.left(device.policy.budget) == 4
+    assert "has not known it" in device.part.reason
+    back = Progress("running", 1, "keys", True, None, 24, 24)
+    client = looking(device.terms, device.memory, lambda collection: back, 0.0)
+    assert not asyncio.run(client.poll())
+    assert client._connection.sent == []
+    with pytest.raises(DeviceRefusal, match="has not known it"):
+        device.begin(make_announcement(device.terms), 0, 0)
+
+
+def test_what_was_charged_stays_charged_when_the_collection_is_gone(new_terms, new_shard) -> None:
+    shard = new_shard(new_terms(), epsilon=Fraction(1, 2)).until("consents")
+    device = shard.devices[0]
+    asyncio.run(looking(device.terms, device.memory, gone, 0.0).poll())
+    assert not device.running
+    assert device.memory.account.left(device.policy.budget) == Fraction(7, 2)
+
+
+def test_a_collection_that_is_gone_for_a_moment_is_not_left(new_terms, new_device) -> None:
+    device = new_device(new_terms())
+    asyncio.run(looking(device.terms, device.memory, gone, 3600.0).poll())
+    assert device.running
+    assert device.memory.account.left(device.policy.budget) == 3

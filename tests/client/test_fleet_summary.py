@@ -13,6 +13,7 @@ from mapveil_client.memory import DeviceMemory, Part
 from mapveil_client.randomness.random import Randomness
 
 HERE, ELSEWHERE = "a" * 32, "b" * 32
+REVOKED = "the server refuses (401 unauthorized): no such device, or one that was revoked or is in quarantine"
 
 
 def device(index: int, state: str | None, reason: str = "", epsilon: int = 0) -> SimpleNamespace:
@@ -20,12 +21,13 @@ def device(index: int, state: str | None, reason: str = "", epsilon: int = 0) ->
     if state is None:
         memory.refused[HERE] = reason
     else:
-        memory.parts[HERE] = Part("c" * 64, state=state, reason=reason)
+        memory.parts[HERE] = Part("c" * 64, state=state, reason=reason, round=int(reason != REVOKED))
     memory.refused[ELSEWHERE] = "not asked about"
     if epsilon:
         memory.account.grant(HERE, Fraction(epsilon), budget=Budget(Fraction(9)))
         memory.account.charge(HERE, 1, Fraction(epsilon), budget=Budget(Fraction(9)))
-    return SimpleNamespace(memory=memory, traffic=Traffic(up=10 * index, down=index))
+    policy = SimpleNamespace(budget=Budget(Fraction(9)))
+    return SimpleNamespace(memory=memory, policy=policy, traffic=Traffic(up=10 * index, down=index))
 
 
 def test_devices_are_counted_by_what_became_of_them() -> None:
@@ -34,23 +36,25 @@ def test_devices_are_counted_by_what_became_of_them() -> None:
         device(2, "left", "3 neighbours of client 17 are in the sum; 5 are needed", 1),
         device(3, "left", "3 neighbours of client 4 are in the sum; 5 are needed"),
         device(4, None, "too dear"),
+        device(5, "left", REVOKED),
     ]
     made = FleetSummary.of(devices, {HERE: "done"}, sent=9, dropped=1, unreachable=2, seconds=1.234)
-    assert (made.devices, made.joined, made.epsilon) == (4, 3, 2)
+    assert (made.devices, made.joined, made.epsilon, made.least_left) == (5, 3, 2, 7)
     assert made.refused == {"too dear": 1}
-    assert made.left == {"3 neighbours of a client are in the sum; 5 are needed": 2}
-    assert (made.bytes_up, made.bytes_down) == ((25.0, 40), (2.5, 4))
+    assert made.left == {"3 neighbours of a client are in the sum; 5 are needed": 2, REVOKED: 1}
+    assert (made.bytes_up, made.bytes_down) == ((30.0, 50), (3.0, 5))
     assert made.good
     record = json.loads(json.dumps(made.to_record()))
     assert (record["epsilon"], record["seconds"], record["bytes_up"]) == (
         "2",
         1.23,
-        {"mean": 25.0, "most": 40},
+        {"mean": 30.0, "most": 50},
     )
     text = "\n".join(made.lines())
     for part in (
         f"{HERE}: done",
-        "4 devices, 3 took part, 9 messages",
+        "5 devices, 3 took part, 9 messages",
+        "the least that a device has left now: epsilon 7 of 9 for this device's lifetime",
         "1 refused: too dear",
         "1 made to drop out",
     ):

@@ -49,7 +49,7 @@ from mapveil_client.policy import DevicePolicy
 from mapveil_client.terms import CollectionTerms
 from mapveil_client.random_features.feature_policy import Policy
 from dataclasses import replace
-from mapveil_client.secure_sum.certificate import Authority, Certificate
+from mapveil_client.secure_sum.certificate import Authority, Certificate, RevocationList
 from mapveil_client.secure_sum.keys import Identity
 
 for module in pkgutil.walk_packages(mapveil_client.__path__, "mapveil_client."):
@@ -66,6 +66,8 @@ for line in sys.stdin:
     memory = DeviceMemory.open()
     blank = Certificate("tests", memory.identity.public, 1, 0, 1 << 40)
     memory.certificate = replace(blank, signature=known.sign(blank.statement))
+    listed = RevocationList("tests", 0, 0, 1 << 40)
+    memory.revoked = replace(listed, signature=known.sign(listed.statement))
     part = Participation(memory, policy, CollectionTerms.decode(terms), place)
     part.join()
     if announcement is None:

@@ -79,6 +79,10 @@ def _epsilon_of(flag: str) -> Parsed:
               help="Enrolment authority of the devices' policy; no active sum is answered without.")  # fmt: skip
 @click.option("--authority-key", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Key of that authority: certify the devices here, not by the collector.")  # fmt: skip
+@click.option("--authority-server", metavar="URL",
+              help="Address of that authority, where 'mapveil enrol-authority --serve' runs.")  # fmt: skip
+@click.option("--authority-enrol", envvar="MAPVEIL_AUTHORITY_ENROL", metavar="TOKEN",
+              help="A token for enrolment at that address. [$MAPVEIL_AUTHORITY_ENROL]")  # fmt: skip
 @click.option("--passive-too", is_flag=True,
               help="Answer sums too that are not safe against a malicious server.")  # fmt: skip
 @table_source("user", "lon", "lat")
@@ -116,6 +120,8 @@ def command(
     passive_too: bool,
     named: Authority | None,
     authority_key: Path | None,
+    authority_server: str | None,
+    authority_enrol: str | None,
     **connected: Any,
 ) -> int:
     """Answer a collector with a fleet of devices, one for each user of a table.
@@ -142,10 +148,12 @@ def command(
 
     if (folder is None) != (key_file is None):
         raise InputError("--state and --key-file go together")
+    if (authority_server is None) != (authority_enrol is None):
+        raise InputError("--authority-server and --authority-enrol go together")
+    if named is None and (authority_server or authority_key):
+        raise InputError("--authority-key and --authority-server need --authority")
     apart = None
-    if authority_key is not None:
-        if named is None:
-            raise InputError("--authority-key needs --authority")
+    if authority_key is not None and named is not None:
         apart = EnrolmentAuthority.open(authority_key, named.population)
         if apart.named != named:
             raise InputError(f"{authority_key}: the key is of {apart.named}, not of --authority")
@@ -167,6 +175,7 @@ def command(
             folder=folder,
             key=key,
             authority_apart=apart,
+            authority_server=None if authority_server is None else (authority_server, authority_enrol or ""),
             progress=progress,
             note=console.note,
             **connected,

@@ -301,7 +301,7 @@ def _account(claim: Claim) -> str:
     entries, name, before, after, budget = claim.account
     ids = ", ".join(entries)
     if before is None or after is None or budget is None:
-        return f"{six_digits(claim.epsilon)} charged on each client, to its own account, as {ids}"
+        return f"{six_digits(claim.epsilon)} on each client, charged to its own account, as {ids}"
     of = f" of account {name}" if name else ""
     return f"ledger: {ids}{of}; {six_digits(before)} spent before, {six_digits(after)} after, of {six_digits(budget)}"
 

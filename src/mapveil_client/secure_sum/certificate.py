@@ -1,4 +1,4 @@
-r"""Certificates of device keys: who may be a client of a signed round, by the word of an enrolment authority.
+r"""Certificates of device keys, and the list of revoked keys: who may be a client of a signed round.
 
 .. math:: s = \operatorname{Ed25519}_k(\text{"mapveil certificate 1"} \,\|\, 0 \,\|\,
     \operatorname{CBOR}[1, \text{population}, \text{device key}, \text{serial}, \text{not before}, \text{expires}])
@@ -7,8 +7,11 @@ where: k is the authority's key, and the array is in its one encoding. Times are
 judges by the authority that its own policy names, never by one that the server names, and by its own clock: from two
 days before ``not before``, as two clocks differ that are each up to a day off, and until it expires. A device judges
 *others* until two days after that: one that expires on the way from the collector, which admits none that is over,
-would make all its neighbours leave. There is no list of revoked certificates: an authority revokes by not renewing, so
-its certificates must be short-lived.
+would make all its neighbours leave.
+
+A :class:`RevocationList` is signed the same way and lasts for days. A device takes part in no signed round without one
+that is valid, and takes none that is older than the one it has: a server that withholds the newest gains the time until
+the one before expires.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from mapveil_client import canonical_cbor
@@ -29,11 +33,18 @@ VERSION: Final = 1
 CLOCKS_S: Final = 2 * 86_400
 """Seconds that two clocks may be apart: a certificate is believed so long before its time, and another's after."""
 
+MOST_REVOKED: Final = 1 << 16
+"""Maximum number of keys of a revocation list. Chosen so that a list has at most 2 MiB."""
+
 _PURPOSE: Final = b"mapveil certificate 1\0"
+_LIST_PURPOSE: Final = b"mapveil revocation list 1\0"
 _POPULATION: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _NUMBERS: Final = struct.Struct(">QQQ")
 _MOST: Final = (1 << 63) - 1
 _PARTS: Final = 7
+_LIST_PARTS: Final = 7
+_KEY_BYTES: Final = 32
+_SIGNATURE_BYTES: Final = 64
 
 
 @dataclass(frozen=True)
@@ -151,6 +162,18 @@ class Certificate:
         """The part that a roster lacks, 88 bytes: the population and the key are known there."""
         return _NUMBERS.pack(self.serial, self.not_before, self.expires) + self.signature
 
+    @property
+    def summary(self) -> dict[str, str | int]:
+        """The certificate as logs name it: serial (hexadecimal), SHA-256 of the key, population, expiry."""
+        digest = hashlib.sha256(self.key).hexdigest()
+        serial = f"{self.serial:016x}"  # pages would round a number
+        return {
+            "serial": serial,
+            "key_sha256": digest,
+            "population": self.population,
+            "expires": self.expires,
+        }
+
     def encode(self) -> bytes:
         """The one encoding: a CBOR array of version, population, key, serial, not before, expires, signature."""
         return canonical_cbor.encode([*self._values(), self.signature])
@@ -203,6 +226,107 @@ class Certificate:
         return None
 
 
+@dataclass(frozen=True)
+class RevocationList:
+    """The keys of a population that an authority has revoked, for good, with every certificate of them.
+
+    Parameters
+    ----------
+    population : str
+        Name of the population.
+    number : int
+        Sequence number: never below that of an earlier list. Here it is the number of keys ever revoked.
+    issued, expires : int
+        Seconds since 1970 between which it is valid; it is believed ``CLOCKS_S`` before, too.
+    keys : frozenset of bytes
+        Public identity keys of the revoked devices, 32 bytes each.
+    signature : bytes
+        Of :meth:`statement`, 64 bytes.
+    """
+
+    population: str
+    number: int
+    issued: int
+    expires: int
+    keys: frozenset[bytes] = frozenset()
+    signature: bytes = b""
+
+    def _values(self) -> list[int | bytes]:
+        keys = b"".join(sorted(self.keys))
+        return [VERSION, self.population.encode(), self.number, self.issued, self.expires, keys]
+
+    @property
+    def statement(self) -> bytes:
+        """The bytes that the authority signs."""
+        return _LIST_PURPOSE + canonical_cbor.encode(self._values())
+
+    def encode(self) -> bytes:
+        """The one encoding: a CBOR array of version, population, number, issued, expires, keys in order, signature."""
+        return canonical_cbor.encode([*self._values(), self.signature])
+
+    @classmethod
+    def decode(cls, data: bytes) -> RevocationList:
+        """Read what :meth:`encode` wrote; the signature is for :meth:`fault` to verify.
+
+        Raises
+        ------
+        InputError
+            It is no revocation list of this version.
+        """
+        try:
+            values = canonical_cbor.decode(data)
+        except canonical_cbor.NotCanonical as error:
+            raise InputError(f"a revocation list that is no canonical CBOR: {error}") from None
+        kinds = (int, bytes, int, int, int, bytes, bytes)
+        if [type(each) for each in values] != [*kinds] or values[0] != VERSION:
+            raise InputError(
+                f"a revocation list of version {VERSION} must have {_LIST_PARTS} parts of its kinds"
+            )
+        _, population, *numbers, joined, signature = values
+        assert isinstance(population, bytes)
+        assert isinstance(joined, bytes)
+        assert isinstance(signature, bytes)
+        name = population.decode("ascii", "replace")
+        keys = [joined[at : at + _KEY_BYTES] for at in range(0, len(joined), _KEY_BYTES)]
+        whole = len(joined) == _KEY_BYTES * len(keys) and len(keys) <= MOST_REVOKED
+        if not (whole and all(a < b for a, b in pairwise(keys)) and len(signature) == _SIGNATURE_BYTES):
+            raise InputError(
+                f"a revocation list must have at most {MOST_REVOKED} keys of 32 bytes in order, and a signature of 64"
+            )
+        if not (_POPULATION.fullmatch(name) and all(is_whole(each, 0, _MOST) for each in numbers)):
+            raise InputError("a revocation list must have a population's name, and numbers below 2^63")
+        number, issued, expires = map(int, numbers)
+        return cls(name, number, issued, expires, frozenset(keys), signature)
+
+    def fault(self, authority: Authority, now: float, held: RevocationList | None = None) -> str | None:
+        """Why a device does not go by it; None where it does.
+
+        Parameters
+        ----------
+        authority : Authority
+            Of the device's policy.
+        now : float
+            Seconds since 1970.
+        held : RevocationList, optional
+            The list that the device has: an older one is refused, and so is the same with fewer keys.
+        """
+        if self.population != authority.population:
+            return f"the revocation list must be of population {authority.population}, got {self.population}"
+        if not signed_by(authority.key, self.signature, self.statement):
+            return f"the revocation list is not by the enrolment authority of {authority.population}"
+        if not self.issued - CLOCKS_S <= now < self.expires:
+            valid = f"{_time(self.issued)} to {_time(self.expires)}"
+            return f"the revocation list must be valid at {_time(now)}, got {valid}"
+        if held is None or not signed_by(authority.key, held.signature, held.statement):
+            return None  # none, or of an authority that the policy no longer names
+        if (self.number, self.issued) < (held.number, held.issued):
+            earlier = f"number {held.number} of {_time(held.issued)}"
+            return f"the revocation list must not be older than {earlier}, got {self.number} of {_time(self.issued)}"
+        if not held.keys <= self.keys:
+            return f"the revocation list must hold every key of number {held.number}, got one that lacks some"
+        return None
+
+
 def _time(seconds: float) -> str:
     try:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
@@ -217,3 +341,14 @@ class Credentials(NamedTuple):
     certificate: Certificate
     authority: Authority
     now: Callable[[], float] = time.time  # seconds since 1970
+    revoked: RevocationList | None = None  # by that authority; none in a simulation
+
+    def fault(self, key: bytes, entry: bytes) -> str | None:
+        """Why another device's key and :attr:`Certificate.entry` are not accepted; None where they are."""
+        now = self.now()
+        fault = self.authority.fault(key, entry, now, after=CLOCKS_S)
+        if fault or self.revoked is None:
+            return fault
+        if key in self.revoked.keys:
+            return f"its key was revoked by the enrolment authority of {self.authority.population}"
+        return self.revoked.fault(self.authority, now)

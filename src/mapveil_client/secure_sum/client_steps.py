@@ -16,7 +16,7 @@ from mapveil_client import canonical_cbor
 from mapveil_client.arrays import BoolArray
 from mapveil_client.errors import InputError, Secret
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.certificate import CLOCKS_S, Credentials
+from mapveil_client.secure_sum.certificate import Credentials
 from mapveil_client.secure_sum.graph import make_ring
 from mapveil_client.secure_sum.keys import (
     draw_graph_seed,
@@ -265,8 +265,7 @@ class ClientSteps:
         statement = key_statement(self.parameters, peer, entry[: SEAL_KEY.stop])
         if not signed_by(public, signature, statement):
             raise PeerFault(f"the server gave keys of client {peer} that are not signed by its identity")
-        now = self._signer.now()
-        if fault := self._signer.authority.fault(public, entry[CERTIFICATE], now, after=CLOCKS_S):
+        if fault := self._signer.fault(public, entry[CERTIFICATE]):
             raise PeerFault(f"the server gave keys of client {peer}: {fault}")
 
     def mask(self, memory: Memory, vector: Words, senders: bytes, boxes: bytes) -> Outcome:

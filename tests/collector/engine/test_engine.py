@@ -34,7 +34,9 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
     assert engine.collection(id)["state"] == "open"
     progress = engine.devices.progress(id)
     assert (progress.wanted, progress.present) == (24, 23)
-    assert engine.collection(id)["guarantee"]["account"] is None  # nothing is charged yet
+    promised = engine.collection(id)["guarantee"]  # nothing is charged yet; it will be
+    assert promised["account"]["entries"] == [id]
+    assert "NOT ACCOUNTED" not in promised["promise"]["stamps"]
     send_reports(engine, id, bodies[23:], first=24)
     engine.tick()
     record = engine.collection(id)
@@ -53,9 +55,9 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
     assert heat.title == terms.title
     assert (
         "account",
-        f"2 charged on each client, to its own account, as {id}",
+        f"2 on each client, charged to its own account, as {id}",
     ) in heat.guarantee.promise.rows
-    assert guarantee_of(terms, charged=False) == replace(plain.guarantee, account=None, shares=())
+    assert guarantee_of(terms) == replace(heat.guarantee, shares=())
     assert np.array_equal(heat.error().upper, plain.error().upper)
 
 

@@ -26,7 +26,7 @@ from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.messages import read_set, write_set
 from mapveil_client.terms import canonical_json
-from tests.authority import NAMED, certificate_of
+from tests.authority import NAMED, certified
 
 from .between import Answer, Between, Tampering, in_json
 
@@ -214,7 +214,7 @@ class Victims:
     async def open(self, token: str) -> None:
         for index, address in enumerate(self.between.addresses):
             memory = DeviceMemory.open(rng=Randomness(900 + index))
-            memory.certificate = certificate_of(memory.identity)
+            certified(memory)
             place = Whereabouts(np.array([LON]), np.array([LAT]))
             connection = Connection(address, patience_s=2.0)
             client = DeviceClient(

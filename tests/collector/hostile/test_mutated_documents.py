@@ -25,7 +25,7 @@ from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.randomness.noise_shares import share_shape
 from mapveil_client.terms import CollectionTerms
-from tests.authority import AUTHORITY, NAMED, certificate_of
+from tests.authority import AUTHORITY, NAMED, certified
 
 ALTERED: Final = 7000
 SECONDS: Final = 60.0  # of processor time that one document may take on a slow machine
@@ -244,7 +244,7 @@ def test_altered_announcements_end_in_a_message_or_a_refusal_and_cost_nothing() 
         except InputError:
             continue
         memory = DeviceMemory.open(rng=Randomness(each))
-        memory.certificate = certificate_of(memory.identity)
+        certified(memory)
         device = Participation(memory, POLICY, terms, place, Randomness(each))
         device.join()
         try:

@@ -17,7 +17,7 @@ from mapveil_client.memory import DeviceMemory
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, authorization
-from tests.authority import NAMED, certificate_of
+from tests.authority import NAMED, certified
 
 from .addresses import shaped, snapshot
 from .between import Between, Heard
@@ -45,7 +45,7 @@ class Eavesdropper:
         token = self.api.enrolment()
         for index in range(DEVICES):
             memory = DeviceMemory.open(rng=Randomness(300 + index))
-            memory.certificate = certificate_of(memory.identity)
+            certified(memory)
             place = Whereabouts(np.array([-73.98 + index / 400]), np.array([40.72 + index / 300]))
             connection = Connection(self.between.addresses[index % len(self.between.addresses)])
             client = DeviceClient(

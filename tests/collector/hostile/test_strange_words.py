@@ -17,7 +17,7 @@ from mapveil_client.device_locations import Whereabouts
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
-from tests.authority import NAMED, certificate_of
+from tests.authority import NAMED, certified
 
 from .test_mutated_documents import STRANGE, announced_of, terms_of
 
@@ -106,7 +106,7 @@ async def _looks(connection: Canned, times: int = 3) -> DeviceClient:
         rng=Randomness(1),
     )
     client.memory.device = 7
-    client.memory.certificate = certificate_of(client.memory.identity)
+    certified(client.memory)
     poll, seen = client.poll, 0
 
     async def counted() -> bool:

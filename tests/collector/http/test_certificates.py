@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pytest
 from sqlalchemy import insert
 
-from mapveil.collector.refusals import Invalid
+from mapveil.collector.refusals import Invalid, NotFound
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.audit_log import lines
+from mapveil.collector.store.device_certificates import Certification
+from mapveil.collector.store.principals import Accounts
 from mapveil.collector.store.schema import operators
+from mapveil.collector.store.watched_devices import barred_devices
 from mapveil.privacy.claim import Adversary, Assumes
+from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.connection import Connection
 from mapveil_client.device_client import DeviceClient
@@ -21,12 +29,13 @@ from mapveil_client.errors import InputError
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.certificate import Authority, Certificate, Credentials
+from mapveil_client.secure_sum.certificate import Authority, Certificate, Credentials, RevocationList
 from mapveil_client.secure_sum.client import Client
-from mapveil_client.secure_sum.keys import Identity
-from tests.authority import AUTHORITY, NAMED, certificate_of
+from mapveil_client.secure_sum.keys import Identity, enrolment_statement
+from tests.authority import AUTHORITY, NAMED, certificate_of, certified
 
 from ..engine.conftest import ACTOR, Crowd, spec_of
+from .conftest import Phone
 
 SPEC = {"trust": "distributed", "devices": 60, "minimum": 30, "epsilon": "1"}
 ROUTE = "/v1/devices/me/certificate"
@@ -77,7 +86,7 @@ def test_a_certificate_that_the_policys_authority_did_not_sign_is_not_kept(api: 
 
     client = run(api, act, DevicePolicy(authority=other))
     assert client.memory.certificate is None
-    assert any("gave no certificate" in line.text for line in client.memory.log.lines)
+    assert any("gave no certificate for this device" in line.text for line in client.memory.log.lines)
 
 
 def test_only_an_enrolled_device_is_certified_and_only_for_its_own_key(api: Any) -> None:
@@ -99,7 +108,7 @@ def test_a_collector_beside_an_authority_apart_certifies_nobody(api_with: Any) -
         collection = api.opened(**SPEC)
         assert not await client.consider(collection)
         assert "has no certificate" in client.memory.refused[collection]
-        client.memory.certificate = certificate_of(client.memory.identity)  # as that authority gives it
+        certified(client.memory)  # as that authority gives certificate and list
         again = api.opened(**SPEC)
         assert await client.consider(again)
 
@@ -170,3 +179,105 @@ def test_keys_with_an_expired_certificate_are_refused_before_they_count(
         else:
             with pytest.raises(Invalid, match="must be valid at"):
                 asyncio.run(sent)
+
+
+def listed(api: Any) -> RevocationList:
+    answer = api.client.get("/v1/revocation-list")
+    assert answer.status_code == 200, answer.text
+    return RevocationList.decode(answer.content)
+
+
+def logged(api: Any, action: str) -> list[dict[str, Any]]:
+    lines = api.ask("GET", "/v1/audit", params={"limit": 1000}).json()
+    return [line["detail"] for line in lines if line["action"] == action]
+
+
+def test_every_certificate_is_in_the_audit_log_once(api: Any) -> None:
+    phone = api.phones(1)[0]
+    made = [Certificate.decode(phone.ask("GET", ROUTE).content) for _ in range(3)]
+    assert made[0] == made[1] == made[2]
+    (line,) = logged(api, "device.certify")
+    digest = hashlib.sha256(phone.identity.public).hexdigest()
+    expected = {"serial": f"{made[0].serial:016x}", "key_sha256": digest, "population": "tests"}
+    assert line == {"device": phone.number, **expected, "expires": made[0].expires}
+    api.clock.advance(11 * 86_400)  # a third of its time
+    assert Certificate.decode(phone.ask("GET", ROUTE).content).serial != made[0].serial
+    assert len(logged(api, "device.certify")) == 2
+
+
+def test_a_revoked_device_is_on_the_list_at_once_and_does_not_come_back_by_its_token(api: Any) -> None:
+    token = api.enrolment(uses=9)
+    revoked, other = Phone(api.client, 1), Phone(api.client, 2)
+    assert [each.enrol(token).status_code for each in (revoked, other)] == [201, 201]
+    before = listed(api)
+    assert (before.number, before.keys) == (0, frozenset())
+    assert before.fault(NAMED, api.clock.now().timestamp()) is None
+    assert api.ask("DELETE", f"/v1/devices/{revoked.number}").status_code == 204
+    now = listed(api)
+    assert (now.number, now.keys) == (1, frozenset({revoked.identity.public}))
+    assert now.fault(NAMED, api.clock.now().timestamp(), before) is None
+    # Neither the same key comes back nor another of whoever holds the token; those that it let in stay.
+    assert revoked.enrol(token).status_code == 403
+    assert Phone(api.client, 3).enrol(token).status_code == 401
+    assert other.ask("GET", ROUTE).status_code == 200
+    (line,) = logged(api, "enrolment.revoke")
+    assert line["because"] == revoked.number
+    assert api.ask("GET", "/v1/devices").json()["devices"] == 1
+
+
+def test_a_list_is_signed_anew_before_it_expires(sqlite_store: Any, clock: Any) -> None:
+    service = Certification(sqlite_store, AUTHORITY)
+    first = RevocationList.decode(service.revocation_list())
+    clock.advance(2 * 86_400)
+    service.forget()
+    assert RevocationList.decode(service.revocation_list()) == first
+    clock.advance(3 * 86_400)
+    service.forget()
+    second = RevocationList.decode(service.revocation_list())
+    assert second.issued > first.issued
+    assert second.fault(NAMED, clock.now().timestamp(), first) is None
+
+
+def test_a_collector_serves_the_newest_list_of_an_authority_apart_and_asks_nobody_on_it(
+    sqlite_store: Any, clock: Any, tmp_path: Any
+) -> None:
+    file, now = tmp_path / "list.hex", clock.now().timestamp()
+    accounts = Accounts(sqlite_store)
+    token = accounts.create_enrolment("tests", 9, timedelta(days=1), None, "command line").token
+    phones = [Identity(bytes([number] * 32)) for number in range(1, 4)]
+    for phone in phones:
+        signature = phone.sign(enrolment_statement(token, phone.public))
+        asyncio.run(accounts.enrol(token, phone.public, signature))
+    service = Certification(sqlite_store, NAMED, list_file=file)
+
+    def served() -> int | None:
+        service.forget()
+        try:
+            return RevocationList.decode(service.revocation_list()).number
+        except NotFound:
+            return None
+
+    def give(made: RevocationList, at: int) -> None:
+        """As ``mapveil enrol-authority --revoke`` writes it, at another time each."""
+        file.write_text(made.encode().hex() + "\n")
+        os.utime(file, (at, at))
+
+    assert served() is None
+    give(AUTHORITY.revoke((), now), 1)
+    assert (served(), accounts.device_count()) == (0, 3)
+    give(AUTHORITY.revoke([phones[0].public], now), 2)
+    assert (served(), accounts.device_count()) == (1, 2)
+    barred = [(each.id, each.revoked_at is not None) for each in barred_devices(sqlite_store)]
+    assert barred == [(1, True)]
+    give(AUTHORITY.revoke((), now), 3)  # an older one, such as of a backup
+    assert served() == 1
+    give(EnrolmentAuthority("tests", phones[2]).revoke([each.public for each in phones], now), 4)
+    assert (served(), accounts.device_count()) == (1, 2)
+    file.write_text("no list")
+    assert served() == 1
+    with sqlite_store.read() as connection:
+        found = [(line.actor, line.action) for line in lines(connection, limit=100)]
+    assert found.count(("authority", "authority.list")) == 2
+    assert found.count(("authority", "device.revoke")) == 1
+    clock.advance(8 * 86_400)
+    assert served() is None

@@ -22,7 +22,17 @@ EXAMPLES = int(
     os.environ.get("MAPVEIL_API_EXAMPLES", "6")
 )  # of each operation and kind; raise it to search longer
 PUBLIC = {
-    *(("get", path) for path in ("/healthz", "/metrics", "/v1/open", "/v1/openapi.json")),
+    *(
+        ("get", path)
+        for path in (
+            "/healthz",
+            "/metrics",
+            "/v1/authority",
+            "/v1/open",
+            "/v1/openapi.json",
+            "/v1/revocation-list",
+        )
+    ),
     *(("get", f"/v1/collections/{{id}}/{path}") for path in ("terms", "progress", "rounds/{n}")),
     ("post", "/v1/devices"),
 }

@@ -224,14 +224,16 @@ def test_what_is_no_enrolment_token_is_refused(accounts):
 
 
 def test_a_revoked_device_is_refused(accounts, store):
-    token = accounts.create_enrolment("phones", 2, DAY, None, "x").token
+    token = accounts.create_enrolment("phones", 5, DAY, None, "x").token
     device, other = enrol_now(accounts, token, 1), enrol_now(accounts, token, 2)
     accounts.revoke_device(device, "operator 1")
     with pytest.raises(Forbidden, match="revoked"):
         enrol_now(accounts, token, 1)
     assert enrol_now(accounts, token, 2) == other
     assert accounts.device_count() == 1
-    assert actions(store)[-1] == ("operator 1", "device.revoke")
+    with pytest.raises(Unauthorized, match="revoked or used up"):  # nor another key by its token
+        enrol_now(accounts, token, 3)
+    assert actions(store)[-2:] == [("operator 1", "device.revoke"), ("operator 1", "enrolment.revoke")]
 
 
 def test_a_device_in_quarantine_takes_no_part_until_it_is_released(accounts, store):
@@ -251,10 +253,11 @@ def test_a_device_in_quarantine_takes_no_part_until_it_is_released(accounts, sto
         with pytest.raises(Conflict, match=f"device {other} is revoked, for good"):
             act(other, "operator 1")
     assert [each.id for each in barred_devices(store)] == [other]
-    assert [action for _, action in actions(store)][-3:] == [
+    assert [action for _, action in actions(store)][-4:] == [
         "device.quarantine",
         "device.release",
         "device.revoke",
+        "enrolment.revoke",
     ]
 
 

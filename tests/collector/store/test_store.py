@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.database import Store, lock_collection
-from mapveil.collector.store.schema import messages, operators
+from mapveil.collector.store.schema import VERSION, messages, operators
 from mapveil_client.errors import InputError
 
 from .rows import clients, gather, message, put, refuse_after, write
@@ -205,7 +205,7 @@ def test_a_store_is_examined(store, store_url, new_store):
     report = store.check()
     assert report.reachable
     assert report.writable
-    assert (report.version, report.audit_lines) == (1, 0)
+    assert (report.version, report.audit_lines) == (VERSION, 0)
     assert report.ok
     warned = ["PostgreSQL's fsync is off" in warning for warning in report.warnings]
     assert warned == ([True] if store.dialect == "postgresql" else [])  # as the tests' server runs

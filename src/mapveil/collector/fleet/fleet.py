@@ -21,6 +21,7 @@ from mapveil.collector.fleet.fleet_summary import FleetSummary
 from mapveil.collector.fleet.lapses import LapsePlan, Lapses
 from mapveil.collector.fleet.wire import WirePool
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
+from mapveil_client.certification import certify
 from mapveil_client.connection import Connection, Progress, Unreachable
 from mapveil_client.device_client import DeviceClient, Documents
 from mapveil_client.device_locations import Whereabouts
@@ -54,6 +55,8 @@ class Fleet:
         Folder of the devices' vaults and the key that seals them; their memory lasts as long as the process otherwise.
     authority_apart : EnrolmentAuthority, optional
         Certifies the devices in place of an authority apart from the collector; by default the collector's own does.
+    authority_server : tuple of str and str, optional
+        Address of an authority that is a service of its own, and its token for enrolment: certifies the devices.
     connections, threads : int
         Number of each that are used at once.
     patience_s : float
@@ -85,6 +88,7 @@ class Fleet:
         folder: str | PathLike[str] | None = None,
         key: bytes | None = None,
         authority_apart: EnrolmentAuthority | None = None,
+        authority_server: tuple[str, str] | None = None,
         connections: int = 32,
         threads: int = 2,
         patience_s: float = 60.0,
@@ -103,6 +107,7 @@ class Fleet:
         self._slow_s = (lapses or Lapses()).slow_s
         self._folder, self._key = None if folder is None else Path(folder), key
         self._connections, self._threads, self._apart = connections, threads, authority_apart
+        self._authority_server = authority_server
         self._wire: dict[str, Any] = {
             "connections": connections,
             "patience_s": patience_s,
@@ -162,7 +167,8 @@ class Fleet:
                     for memory, places in zip(memories, self._whereabouts, strict=True)
                 ]
                 started = time.monotonic()
-                await self._enrol(token)
+                if await self._any_accepted(documents, chosen, policy):
+                    await self._enrol(token)
                 states = await asyncio.gather(*(self._follow(connection, each) for each in chosen))
         return FleetSummary.of(
             self.clients,
@@ -206,6 +212,11 @@ class Fleet:
             await work(partial(policy.refusal, terms))
         return policy
 
+    @staticmethod
+    async def _any_accepted(documents: Documents, chosen: Sequence[str], policy: DevicePolicy) -> bool:
+        """Whether the policy allows any of the collections: else nobody need be known to the server."""
+        return any([policy.refusal(await documents.terms(each)) is None for each in chosen])
+
     def _open(self) -> list[DeviceMemory]:
         made, count = [], len(self._whereabouts)
         for index in range(count):
@@ -215,6 +226,7 @@ class Fleet:
             memory = DeviceMemory.open(vault)
             if self._apart is not None:
                 memory.certificate = self._apart.certify(memory.identity.public, time.time())
+                memory.revoked = self._apart.revoke((), time.time())
             made.append(memory)
             if index % 100 == 99 or index == count - 1:
                 self._tell("open memories", (index + 1) / count)
@@ -241,7 +253,17 @@ class Fleet:
         new = [index for index, client in enumerate(self.clients) if client.memory.device is None]
         if new and token is None:
             raise InputError(f"{len(new)} devices are not enrolled; expected a token for enrolment")
-        await self._each("enrol", new, lambda index: self.clients[index].enrol(token or ""))
+        await self._each("enrol", new, lambda index: self.clients[index].enrol(token or "", simulated=True))
+        authority = self._policy.authority
+        if self._authority_server is None or authority is None:
+            return
+        server, shown = self._authority_server
+        async with Connection(server, transport=WirePool, **self._wire) as apart:
+            await self._each(
+                "certify",
+                range(len(self.clients)),
+                lambda index: certify(apart, shown, self.clients[index].memory, authority),
+            )
 
     async def _follow(self, connection: Connection, collection: str) -> str:
         """Join a collection and answer until it is over; how it ended."""

@@ -33,6 +33,10 @@ class FleetSummary:
         Requests that were given up.
     epsilon : Fraction
         Largest epsilon that a device has spent in its life.
+    budget : str
+        Budget of the devices' policy.
+    least_left : Fraction
+        Least budget that a device has left now.
     bytes_up, bytes_down : tuple of float and int
         Mean and maximum of the bytes of one device's bodies.
     seconds : float
@@ -49,6 +53,8 @@ class FleetSummary:
     dropped: int
     unreachable: int
     epsilon: Fraction
+    budget: str
+    least_left: Fraction
     bytes_up: tuple[float, int]
     bytes_down: tuple[float, int]
     seconds: float
@@ -73,7 +79,8 @@ class FleetSummary:
         for client in devices:
             memory = client.memory
             parts = [memory.parts[name] for name in states if name in memory.parts]
-            joined += bool(parts)
+            # The server may have refused to let it in, such as one that it revoked.
+            joined += any(part.state != "left" or part.round or part.sent for part in parts)
             refused.update(_plain(memory.refused[name]) for name in states if name in memory.refused)
             left.update(_plain(part.reason) for part in parts if part.state == "left")
         up, down = (_mean_and_most(getattr(each.traffic, way) for each in devices) for way in ("up", "down"))
@@ -86,6 +93,10 @@ class FleetSummary:
             dropped=dropped,
             unreachable=unreachable,
             epsilon=max((client.memory.account.spent for client in devices), default=Fraction(0)),
+            budget=" or ".join(sorted({str(client.policy.budget) for client in devices})),
+            least_left=min(
+                (client.memory.account.left(client.policy.budget) for client in devices), default=Fraction(0)
+            ),
             bytes_up=up,
             bytes_down=down,
             seconds=seconds,
@@ -100,7 +111,11 @@ class FleetSummary:
     def to_record(self) -> dict[str, Any]:
         """A JSON-ready record."""
         up, down = ({"mean": round(mean, 1), "most": most} for mean, most in (self.bytes_up, self.bytes_down))
-        changed = {"epsilon": str(self.epsilon), "seconds": round(self.seconds, 2)}
+        changed = {
+            "epsilon": str(self.epsilon),
+            "least_left": str(self.least_left),
+            "seconds": round(self.seconds, 2),
+        }
         return {**vars(self), **changed, "bytes_up": up, "bytes_down": down}
 
     def lines(self) -> list[str]:
@@ -110,6 +125,7 @@ class FleetSummary:
             *(f"{name}: {state}" for name, state in self.states.items()),
             f"{self.devices} devices, {self.joined} took part, {self.sent} messages sent in {self.seconds:.1f} s",
             f"the most that a device has spent in its life: epsilon {float(self.epsilon):.6g}",
+            f"the least that a device has left now: epsilon {float(self.least_left):.6g} of {self.budget}",
             f"bytes of one device, mean (most): up {up}, down {down}",
         ]
         if self.dropped:

@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mapveil.collector.http.access import Access
-from mapveil.collector.http.device_routes import DeviceRoutes
+from mapveil.collector.http.device_routes import AUTHORITY_ENDPOINTS, ENDPOINTS, DeviceRoutes, Endpoint
 from mapveil.collector.http.exchange import Exchange, read_body
 from mapveil.collector.http.gate import PAGE_POLICY, Gate, refusal_of
 from mapveil.collector.http.limits import Bodies
@@ -30,13 +30,15 @@ from mapveil.collector.http.openapi import document
 from mapveil.collector.http.operators import add_operator_routes
 from mapveil.collector.http.prometheus import CONTENT_TYPE, Metrics
 from mapveil.collector.http.result_routes import add_result_routes
-from mapveil.collector.http.schemas import DeviceNumber, Enrolling, Health
+from mapveil.collector.http.schemas import DeviceNumber, Enrolling, Health, NamedAuthority
 from mapveil.collector.http.service import Service, refusals
 from mapveil.collector.http.settings import Settings
-from mapveil.collector.refusals import Unauthorized
+from mapveil.collector.refusals import NotFound, Unauthorized
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.device_certificates import Certification, Lifetimes
 from mapveil.collector.store.principals import Accounts
 from mapveil.collector.store.schema import collections
+from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.errors import MapveilError
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ _COLLECTOR: Final = Path(__file__).parent.parent
 _HEALTH_SECONDS: Final = 3.0
 _STUCK_SECONDS: Final = 600.0
 _RESTART_SECONDS: Final = 1.0
+_LIST_SECONDS: Final = 15.0
 _QUERY: Final = "/retrieval/query"
 
 
@@ -56,6 +59,7 @@ def create_app(
     settings: Settings | None = None,
     *,
     conduct: bool = True,
+    authority_only: bool = False,
     closing: Callable[[], None] | None = None,
 ) -> ASGIApp:
     """The whole service as one ASGI application.
@@ -70,17 +74,29 @@ def create_app(
         The defaults by default.
     conduct : bool
         Whether the engine's conductor runs from the application's start to its end; tests may rather tick.
+    authority_only : bool
+        Serve the engine's enrolment authority alone: devices enrol and are certified, operators revoke them; there are
+        no collections and no pages.
     closing : callable, optional
         Called at the very end, such as ``store.close``.
     """
-    return _Collector(engine, store, settings or Settings(), conduct, closing or (lambda: None)).gate
+    closing = closing or (lambda: None)
+    return _Collector(
+        engine, store, settings or Settings(), conduct and not authority_only, closing, authority_only
+    ).gate
 
 
 class _Collector:
     """The service of one process."""
 
     def __init__(
-        self, engine: Engine, store: Store, settings: Settings, conduct: bool, closing: Callable[[], None]
+        self,
+        engine: Engine,
+        store: Store,
+        settings: Settings,
+        conduct: bool,
+        closing: Callable[[], None],
+        authority_only: bool,
     ) -> None:
         self._engine, self._conduct, self._closing = engine, conduct, closing
         self._task: asyncio.Task[None] | None = None
@@ -88,10 +104,13 @@ class _Collector:
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="mapveil-api")
         pace = ((settings.enrol_minute, 60), (settings.enrol_day, 24 * 3600))
         accounts, metrics = Accounts(store, pace), Metrics(lambda: _states(store))
+        listed = None if settings.revocation_list is None else Path(settings.revocation_list)
+        lifetimes = Lifetimes(certificate=settings.certificate_days, revocations=settings.list_days)
         self._service = Service(
             engine=engine,
             store=store,
             accounts=accounts,
+            certification=Certification(store, engine.authority, lifetimes, listed),
             access=Access(store, accounts, settings, self._pool),
             settings=settings,
             metrics=metrics,
@@ -99,10 +118,11 @@ class _Collector:
             bodies=Bodies(settings.waiting_bytes),
             alive=self._conducting,
             drawing=threading.Lock(),
+            authority_only=authority_only,
         )
         store.on_commit = lambda batch: metrics.commit_seconds.observe(batch.seconds)
         engine.observe_phases(lambda phase, seconds: metrics.phase_seconds.labels(phase).observe(seconds))
-        self._devices = DeviceRoutes(self._service)
+        self._devices = DeviceRoutes(self._service, _endpoints(self._service))
         self._api = self._fastapi()
         shared: list[str | tuple[str, str]] = [("mapveil.pictures", "shared")]
         self._console = _Pages(directory=_COLLECTOR / "console", packages=shared, html=True)
@@ -136,6 +156,8 @@ class _Collector:
 
     def _page(self, path: str, scope: Scope) -> ASGIApp:
         """The application that serves a page's files: the browser device below ``/device/``, else the console."""
+        if self._service.authority_only:
+            raise NotFound
         if path == "/device" and scope["method"] in ("GET", "HEAD"):
             return RedirectResponse("/device/")
         if not path.startswith("/device/"):
@@ -167,7 +189,8 @@ class _Collector:
         )
         _add_handlers(app)
         add_operator_routes(app, self._service)
-        add_result_routes(app, self._service)
+        if not self._service.authority_only:
+            add_result_routes(app, self._service)
         _add_public_routes(app, self._service)
         return app
 
@@ -179,9 +202,11 @@ class _Collector:
         if self._conduct:
             self._since = time.monotonic()
             self._task = asyncio.create_task(self._keep_conducting())
+        looking = asyncio.create_task(self._keep_looking())
         try:
             yield
         finally:
+            looking.cancel()
             if self._task is not None:
                 self._engine.stop()
                 await asyncio.wait([self._task], timeout=self._service.settings.shutdown_seconds)
@@ -190,6 +215,13 @@ class _Collector:
                     await self._task
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._closing()
+
+    async def _keep_looking(self) -> None:
+        """Look for a new revocation list: no round asks whoever it revokes, also while no device asks for it."""
+        while True:
+            with contextlib.suppress(MapveilError):
+                await self._service.run(self._service.certification.revocation_list)
+            await asyncio.sleep(_LIST_SECONDS)
 
     async def _keep_conducting(self) -> None:
         """Run the conductor; whatever it stumbles over, collections must go on."""
@@ -200,6 +232,10 @@ class _Collector:
             except Exception as error:  # the outermost frame of the conductor
                 _LOG.error("the conductor failed and is started again", exc_info=error)
             await asyncio.sleep(_RESTART_SECONDS)
+
+
+def _endpoints(service: Service) -> tuple[Endpoint, ...]:
+    return AUTHORITY_ENDPOINTS if service.authority_only else ENDPOINTS
 
 
 def _add_handlers(app: FastAPI) -> None:
@@ -235,17 +271,28 @@ def _add_public_routes(app: FastAPI, service: Service) -> None:
     async def enrol(device: Enrolling, request: Request) -> DeviceNumber:
         key, signature = bytes.fromhex(device.public_key), bytes.fromhex(device.signature)
         try:
-            return DeviceNumber(device=await service.accounts.enrol(device.token, key, signature))
+            number = await service.accounts.enrol(device.token, key, signature, simulated=device.simulated)
         except Unauthorized:
             service.access.count_failure(request.scope)
             raise
+        return DeviceNumber(device=number)
+
+    authority = service.engine.authority
+    if authority is not None:
+        named = authority.named if isinstance(authority, EnrolmentAuthority) else authority
+        told = NamedAuthority(authority=str(named), fingerprint=named.fingerprint)
+
+        @app.get("/v1/authority", tags=["public"], summary="The enrolment authority of active sums")
+        def enrolment_authority() -> NamedAuthority:
+            return told
 
     described: list[bytes] = []
 
     @app.get("/v1/openapi.json", tags=["public"], summary="This document")
     def openapi() -> Response:
         if not described:
-            described.append(json.dumps(document(app), ensure_ascii=False, separators=(",", ":")).encode())
+            made = document(app, _endpoints(service))
+            described.append(json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode())
         return Response(described[0], media_type="application/json")
 
     @app.get(

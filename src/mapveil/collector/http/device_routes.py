@@ -6,7 +6,7 @@ engine as they came. :data:`ENDPOINTS` is the only list of them; the OpenAPI doc
 
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +18,6 @@ from mapveil.collector.http.service import Service
 from mapveil.collector.refusals import NotFound, Refusal
 from mapveil.collector.rounds.device_service import OpenCollection
 from mapveil.collector.rounds.progress import Progress
-from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.connection import Assignment
 
 _PATTERNS: Final = {"id": "[0-9a-f]{32}", "n": "[1-9][0-9]{0,5}", "phase": "[a-z]{1,20}"}
@@ -43,17 +42,29 @@ class Endpoint(NamedTuple):
 
 
 class DeviceRoutes:
-    """The routes of devices."""
+    """The routes of devices: those of ``endpoints``."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, endpoints: Sequence[Endpoint]) -> None:
         self._engine = service.engine.devices
-        self._accounts, self._authority = service.accounts, service.engine.authority
+        self._certification = service.certification
         self._access = service.access
         self._settings = service.settings
         self._metrics = service.metrics
         self._bodies = service.bodies
         self._run = service.run
-        self.find = lru_cache(maxsize=4096)(_find)
+        self._routes: dict[str, dict[str, Endpoint]] = {}
+        for each in endpoints:
+            self._routes.setdefault(each.route, {})[each.method] = each
+        self._searched = [(_pattern(route), route) for route in self._routes]
+        self.find = lru_cache(maxsize=4096)(self._find)
+
+    def _find(self, path: str) -> tuple[str, dict[str, str]] | None:
+        """The route of a path, and the values of its variable parts."""
+        for pattern, route in self._searched:
+            found = pattern.fullmatch(path)
+            if found is not None:
+                return route, found.groupdict()
+        return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request to a route that :attr:`find` knows."""
@@ -64,10 +75,10 @@ class DeviceRoutes:
         exchange = Exchange.of(scope)
         exchange.route, exchange.routine = route, True
         method = scope["method"]
-        endpoint = _ROUTES[route].get("GET" if method == "HEAD" else method)
+        endpoint = self._routes[route].get("GET" if method == "HEAD" else method)
         if endpoint is None:
             refusal = Refusal(status=405)
-            refusal.allow = ", ".join(sorted(_ROUTES[route]))
+            refusal.allow = ", ".join(sorted(self._routes[route]))
             raise refusal
         if not endpoint.signed:
             await endpoint.handler(self, send, **values)
@@ -101,12 +112,13 @@ class DeviceRoutes:
         await _send_json(send, vars(found))
 
     async def certificate(self, send: Send, device: int) -> None:
-        """A new certificate of a device's key, by the collector's own authority."""
-        if not isinstance(self._authority, EnrolmentAuthority):
-            raise NotFound("this collector hosts no enrolment authority")
-        days = self._settings.certificate_days
-        made = await self._run(self._accounts.certify, self._authority, device, days)
+        """A certificate of a device's key, by the service's own authority."""
+        made = await self._certification.certify(device)
         await send_body(send, 200, made.encode(), CBOR)
+
+    async def revocation_list(self, send: Send) -> None:
+        """The newest list of revoked devices."""
+        await send_body(send, 200, await self._run(self._certification.revocation_list), CBOR)
 
     async def join(self, send: Send, device: int, id: str) -> None:
         """Let a device join."""
@@ -150,7 +162,17 @@ _GET: Final = (401, 404)
 _PUT: Final = (401, 403, 404, 409, 410)
 _PUT_BODY: Final = (*_PUT, 413, 415, 422)
 
+AUTHORITY_ENDPOINTS: Final = (
+    Endpoint("GET", "/v1/devices/me/certificate", DeviceRoutes.certificate, "A certificate of this device's key",
+             "The certificate, where this service hosts the enrolment authority", None, (401, 403, 404), signed=True,
+             gives=CBOR),
+    Endpoint("GET", "/v1/revocation-list", DeviceRoutes.revocation_list, "The list of revoked devices of the authority",
+             "The newest list, signed", None, (404,), gives=CBOR),
+)  # fmt: skip
+"""The routes of devices at an enrolment authority, but for their enrolment."""
+
 ENDPOINTS: Final = (
+    *AUTHORITY_ENDPOINTS,
     Endpoint("GET", "/v1/open", DeviceRoutes.open, "Collections that devices may join or report to",
              "The collections", list[OpenCollection], (), gives=JSON),
     Endpoint("GET", _COLLECTION + "/terms", DeviceRoutes.terms, "The terms of a collection",
@@ -160,9 +182,6 @@ ENDPOINTS: Final = (
     Endpoint("GET", _ROUND, DeviceRoutes.round, "The announcement of a round",
              "The exact bytes whose SHA-256 every message of the round is bound to", dict[str, Any], (404,),
              gives=JSON),
-    Endpoint("GET", "/v1/devices/me/certificate", DeviceRoutes.certificate, "A new certificate of this device's key",
-             "The certificate, where the collector hosts the enrolment authority", None, (401, 403, 404), signed=True,
-             gives=CBOR),
     Endpoint("PUT", _COLLECTION + "/members/me", DeviceRoutes.join, "Join a distributed collection",
              "Joined, now or before", None, _PUT, signed=True),
     Endpoint("GET", _ROUND + "/assignment", DeviceRoutes.assignment, "The shard and number of this device in a round",
@@ -177,24 +196,8 @@ ENDPOINTS: Final = (
 )  # fmt: skip
 """The routes of devices, but for their enrolment."""
 
-_ROUTES: Final[dict[str, dict[str, Endpoint]]] = {}
-for _endpoint in ENDPOINTS:
-    _ROUTES.setdefault(_endpoint.route, {})[_endpoint.method] = _endpoint
-
 
 def _pattern(route: str) -> re.Pattern[str]:
     parts = re.split(r"\{(\w+)\}", route)
     named = (f"(?P<{part}>{_PATTERNS[part]})" if at % 2 else re.escape(part) for at, part in enumerate(parts))
     return re.compile("".join(named))
-
-
-_SEARCHED: Final = [(_pattern(route), route) for route in _ROUTES]
-
-
-def _find(path: str) -> tuple[str, dict[str, str]] | None:
-    """The route of a path, and the values of its variable parts."""
-    for pattern, route in _SEARCHED:
-        found = pattern.fullmatch(path)
-        if found is not None:
-            return route, found.groupdict()
-    return None

@@ -1,6 +1,7 @@
 """The OpenAPI document: FastAPI's part of it and the devices' plain routes, as one."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from fastapi import FastAPI
@@ -39,8 +40,8 @@ _SCHEMES: Final = {
 }
 
 
-def document(app: FastAPI) -> dict[str, Any]:
-    """The whole document."""
+def document(app: FastAPI, endpoints: Sequence[Endpoint] = ENDPOINTS) -> dict[str, Any]:
+    """The whole document, of an application and the devices' routes."""
     made = get_openapi(
         title="Mapveil collector",
         version=__version__,
@@ -49,16 +50,16 @@ def document(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
-    answers: _Answers = [(each.route, _MODE, TypeAdapter(each.answer)) for each in ENDPOINTS if each.answer]
+    answers: _Answers = [(each.route, _MODE, TypeAdapter(each.answer)) for each in endpoints if each.answer]
     described, definitions = TypeAdapter.json_schemas(answers, ref_template="#/components/schemas/{model}")
     schemas = made.setdefault("components", {}).setdefault("schemas", {})
-    schemas.update(definitions["$defs"])
+    schemas.update(definitions.get("$defs", {}))
     made["components"]["securitySchemes"] = _SCHEMES
     roles = _roles(app)
     for path, operations in made["paths"].items():
         for method, operation in operations.items():
             _complete(path, operation, roles.get((path, method)))
-    for endpoint in ENDPOINTS:
+    for endpoint in endpoints:
         operation = _operation(endpoint, described.get((endpoint.route, _MODE), _BINARY))
         made["paths"].setdefault(endpoint.route, {})[endpoint.method.lower()] = operation
     for name in ("HTTPValidationError", "ValidationError"):

@@ -28,9 +28,11 @@ OfCollection = Annotated[str | None, Query(pattern="^[0-9a-f]{32}$", description
 
 
 def add_operator_routes(app: FastAPI, service: Service) -> None:
-    """Add the routes of operators."""
-    _add_collections(app, service)
-    _add_records(app, service)
+    """Add the routes of operators: at an enrolment authority those about devices, tokens and the audit log only."""
+    if not service.authority_only:
+        _add_collections(app, service)
+        _add_ledger(app, service)
+    _add_audit(app, service)
     _add_accounts(app, service)
 
 
@@ -67,15 +69,18 @@ def _add_collections(app: FastAPI, service: Service) -> None:
         return engine.abort(id, who.actor, why.reason)
 
 
-def _add_records(app: FastAPI, service: Service) -> None:
-    engine, viewer = service.engine, service.operator("viewer")
-    get = partial(app.get, tags=["records"])
+def _add_ledger(app: FastAPI, service: Service) -> None:
+    viewer, summary = service.operator("viewer"), "Epsilon that collections charged each device"
 
-    @get("/v1/ledger", response_model=list[Charge], summary="Epsilon that collections charged each device")
+    @app.get("/v1/ledger", tags=["records"], response_model=list[Charge], summary=summary)
     def ledger(who: Operator = viewer) -> Any:
-        return engine.ledger()
+        return service.engine.ledger()
 
-    @get("/v1/audit", summary="Lines of the audit log, in order")
+
+def _add_audit(app: FastAPI, service: Service) -> None:
+    engine, viewer = service.engine, service.operator("viewer")
+
+    @app.get("/v1/audit", tags=["records"], summary="Lines of the audit log, in order")
     def audit(
         who: Operator = viewer, after: After = 0, limit: Limit = 100, collection: OfCollection = None
     ) -> list[AuditLine]:
@@ -114,10 +119,14 @@ def _add_accounts(app: FastAPI, service: Service) -> None:
         service.access.forget(n)
         return Response(status_code=204)
 
-    @delete("/v1/devices/{n}", summary="Revoke a device; takes effect within half a minute")
+    @delete(
+        "/v1/devices/{n}",
+        summary="Revoke a device, and the token that it enrolled with; takes effect within half a minute",
+    )
     def revoke_device(n: Number, who: Operator = operator) -> Response:
         accounts.revoke_device(n, who.actor)
         service.access.forget(n)
+        service.certification.forget()
         return Response(status_code=204)
 
     @get(enrolments, summary="Tokens for enrolment, without the tokens")

@@ -55,6 +55,15 @@ class RoundRecord(BaseModel):
     state: str
 
 
+class AbortCharge(BaseModel):
+    """The charge of an abort by an operator, in some phases."""
+
+    phases: list[str]
+    ledger: str
+    device: str
+    now: bool = Field(description="Whether the collection is in one of the phases")
+
+
 class CollectionRecord(BaseModel):
     """A collection."""
 
@@ -84,6 +93,7 @@ class CollectionRecord(BaseModel):
     progress: Progress
     rounds: list[RoundRecord]
     spent: str = Field(description="Epsilon that each device was charged so far, exact")
+    abort_charges: list[AbortCharge] = Field(description="Charges that stay if an operator aborts, by phase")
     result: bool = Field(description="Whether there is a map")
 
 
@@ -116,6 +126,13 @@ class OperatorSpec(StrictModel):
     days: Annotated[int, Field(ge=1, le=_YEAR_DAYS)] = 30
 
 
+class NamedAuthority(BaseModel):
+    """An enrolment authority: believe the one that your own policy names, not the one that a server does."""
+
+    authority: str = Field(description="POPULATION:KEY")
+    fingerprint: str = Field(description="For people to compare")
+
+
 class Devices(BaseModel):
     """Enrolled devices."""
 
@@ -132,6 +149,9 @@ class Enrolling(StrictModel):
     token: Annotated[str, Field(pattern="^mve_[A-Za-z0-9_-]{43}$")]
     public_key: Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="Ed25519")]
     signature: Annotated[str, Field(pattern="^[0-9a-f]{128}$", description="Of the enrolment statement")]
+    simulated: bool = Field(
+        default=False, description="One of a fleet: its maps say that they are simulations"
+    )
 
 
 class DeviceNumber(BaseModel):

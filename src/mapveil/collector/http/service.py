@@ -18,6 +18,7 @@ from mapveil.collector.http.schemas import ErrorBody
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.refusals import MEANINGS
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.device_certificates import Certification
 from mapveil.collector.store.principals import Accounts, Operator
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Service:
     engine: Engine
     store: Store
     accounts: Accounts
+    certification: Certification
     access: Access
     settings: Settings
     metrics: Metrics
@@ -43,6 +45,7 @@ class Service:
     bodies: Bodies
     alive: Callable[[], bool]  # whether the conductor runs
     drawing: threading.Lock  # the libraries that write pictures want one thread at a time
+    authority_only: bool = False  # whether it is an enrolment authority apart from any collector
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run something that reads the store, or computes, in a thread."""

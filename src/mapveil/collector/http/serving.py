@@ -29,6 +29,7 @@ from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.store.audit_log import value_at
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.device_certificates import read_list
 from mapveil.privacy.chain_head import ChainHead
 from mapveil.privacy.signing_key import signing_key
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
@@ -41,13 +42,13 @@ _BACKLOG: Final = 2048
 _HUNG_SECONDS: Final = 10  # until a worker that says nothing is replaced; starting one may take seconds
 
 
-def application(settings: Settings) -> ASGIApp:
+def application(settings: Settings, *, authority_only: bool = False) -> ASGIApp:
     """The application with a store of its own, which it closes at its end."""
     clock = SystemClock()
     store = Store(settings.store, clock=clock)
     store.create_tables()
     engine = Engine(store, clock, authority=authority_of(settings, store))
-    return create_app(engine, store, settings, closing=store.close)
+    return create_app(engine, store, settings, authority_only=authority_only, closing=store.close)
 
 
 def authority_of(settings: Settings, store: Store) -> Authority | EnrolmentAuthority | None:
@@ -134,14 +135,17 @@ def configuration(settings: Settings, app: Any, *, factory: bool = False) -> uvi
     )
 
 
-def serve(settings: Settings, listener: socket.socket, ready: Callable[[], None]) -> None:
+def serve(
+    settings: Settings, listener: socket.socket, ready: Callable[[], None], *, authority_only: bool = False
+) -> None:
     """Serve until SIGTERM or SIGINT; then finish what is being answered, stop the conductor, close the store.
 
+    An enrolment authority apart from any collector is served by one process.
     Both signals are obeyed from the call of ``ready`` on, also by a background job, which inherits SIGINT ignored.
     """
     _allow_files(settings.connections + _SPARE_FILES)
-    if settings.workers == 1:
-        app = functools.partial(application, settings)
+    if settings.workers == 1 or authority_only:
+        app = functools.partial(application, settings, authority_only=authority_only)
         server = uvicorn.Server(configuration(settings, app, factory=True))
         # uvicorn takes the signals only once its loop runs, and raises them again after it has ended in order.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -191,7 +195,7 @@ def _authority(settings: Settings) -> Finding:
     path = settings.authority_key
     try:
         if settings.authority is not None:
-            return _finding("authority", True, str(Authority.parse(settings.authority)))
+            return _authority_apart(Authority.parse(settings.authority), settings.revocation_list)
         if path is None:
             store = Store(settings.store, clock=SystemClock())
             path = None if store.path is None else f"{store.path}.authority"
@@ -205,6 +209,16 @@ def _authority(settings: Settings) -> Finding:
         )
     except MapveilError as error:
         return _finding("authority", False, str(error))
+
+
+def _authority_apart(authority: Authority, listed: str | None) -> Finding:
+    """Devices take part in no active sum without a valid list."""
+    if listed is None:
+        return _finding("authority", False, f"{authority}: no revocation list; give --revocation-list FILE")
+    made, now = read_list(Path(listed)), SystemClock().now().timestamp()
+    fault = made.fault(authority, now)
+    good = f"{authority}, revocation list {made.number} for {(made.expires - now) / 86_400:.1f} days more"
+    return _finding("authority", fault is None, fault or good)
 
 
 def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:

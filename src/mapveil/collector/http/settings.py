@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
-from mapveil.secure_sum.enrolment_authority import DAYS, MOST_DAYS
+from mapveil.secure_sum.enrolment_authority import DAYS, LIST_DAYS, MOST_DAYS
 from mapveil_client.errors import ParameterError, check
 
 _KIB: Final = 1 << 10
@@ -120,6 +120,10 @@ class Settings:
     )
     population: str = _text("devices", "Population that the collector's own authority certifies")
     certificate_days: int = _number(DAYS, "Lifetime of a device's certificate", 1, MOST_DAYS, "days")
+    revocation_list: str | None = _text(
+        None, "File with the newest revocation list of an authority apart, from 'mapveil enrol-authority'"
+    )
+    list_days: int = _number(LIST_DAYS, "Lifetime of a revocation list of its own", 1, MOST_DAYS, "days")
     log_format: str = _text("text", "Format of the log", "text", "json")
     log_level: str = _text("info", "Minimum level that is logged", "debug", "info", "warning", "error")
     metrics: str = _text("open", "Access to /metrics: everybody, viewers, or none", "open", "viewer", "off")

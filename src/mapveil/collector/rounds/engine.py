@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection
 from mapveil.collector.clock import Clock, time_text
 from mapveil.collector.refusals import Conflict, StoreUnavailable
 from mapveil.collector.rounds import collection as records
+from mapveil.collector.rounds.charge_table import abort_rows
 from mapveil.collector.rounds.collection import Collection, counted, find, listed, move, rounds_of, terms_of
 from mapveil.collector.rounds.conductor import Conductor
 from mapveil.collector.rounds.device_service import DeviceService
@@ -194,7 +195,7 @@ def _record(connection: Connection, collection: Collection, progress: Progress) 
         "minimum": terms.minimum,
         "active": terms.active,
         "authority": None if terms.authority is None else str(terms.authority),
-        "guarantee": guarantee_of(terms, charged=spent > 0).to_dict(),
+        "guarantee": guarantee_of(terms).to_dict(),
         "join_seconds": collection.join_seconds,
         "phase_seconds": collection.phase_seconds,
         "created_at": time_text(collection.created_at),
@@ -207,6 +208,7 @@ def _record(connection: Connection, collection: Collection, progress: Progress) 
         "progress": vars(progress),
         "rounds": [_round(row, collection.state) for row in rounds_of(connection, collection.id)],
         "spent": str(spent),
+        "abort_charges": abort_rows(terms, collection.state, progress.phase),
         "result": collection.state is State.DONE,
     }
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Column, insert, select, update
+from sqlalchemy import Column, exists, insert, select, update
 from sqlalchemy.engine import Connection, Row
 
 from mapveil.collector.refusals import NotFound
@@ -17,7 +17,7 @@ from mapveil.collector.rounds.collection import Collection, move
 from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.schema import reports, results
+from mapveil.collector.store.schema import devices, members, reports, results
 from mapveil.formats.measurement_record import read_measurements, write_measurements
 from mapveil.formats.read_map import read_map
 from mapveil.maps.density_map import DensityMap
@@ -69,10 +69,11 @@ def make_map(store: Store, collection: Collection) -> DensityMap:
         heat = offer(terms).sums.map_of(made, offer(terms).tiling, shares, costs)
     else:
         heat = _map_of_reports(store, terms)
-    charged = heat.guarantee.epsilon is not None
+    with store.read() as connection:
+        simulated = simulated_devices(connection, terms)
     return dataclasses.replace(
         heat,
-        guarantee=_against(terms, heat.guarantee, charged=charged),
+        guarantee=dataclasses.replace(_against(terms, heat.guarantee), simulated=simulated),
         provenance=Provenance(function="collection", options={"id": terms.identifier}),
         title=terms.title,
     )
@@ -96,14 +97,21 @@ def _map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
     return found.local.estimate(tally, randomizer)
 
 
-def guarantee_of(terms: CollectionTerms, *, charged: bool) -> Guarantee:
-    """The promise of a collection's terms; its entry in the ledger is named once there is a charge."""
-    return _against(terms, offer(terms).mechanism.guarantee(), charged=charged)
+def guarantee_of(terms: CollectionTerms) -> Guarantee:
+    """The promise of a collection's terms."""
+    return _against(terms, offer(terms).mechanism.guarantee())
 
 
-def _against(terms: CollectionTerms, made: Guarantee, *, charged: bool) -> Guarantee:
-    """The guarantee against the server that the terms guard against."""
-    account = AccountReference((terms.identifier,)) if charged else None
+def simulated_devices(connection: Connection, terms: CollectionTerms) -> bool:
+    """Whether one process answered for several people: a device of a fleet takes part."""
+    table = members if terms.trust == "distributed" else reports
+    fleet = exists().where(table.c.collection == terms.identifier, table.c.device == devices.c.id)
+    return bool(connection.execute(select(exists().where(devices.c.simulated, fleet))).scalar_one())
+
+
+def _against(terms: CollectionTerms, made: Guarantee) -> Guarantee:
+    """The guarantee against the server that the terms guard against; each device charges its own account."""
+    account = None if made.epsilon is None else AccountReference((terms.identifier,))
     authority = Assumes.AUTHORITY_APART() if terms.authority_apart else Assumes.AUTHORITY_OF_OPERATOR()
     return dataclasses.replace(made.with_active_sums(authority) if terms.active else made, account=account)
 

@@ -7,7 +7,7 @@ characters for an operator, ``mve_`` and 43 for enrolling devices.
 import hashlib
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar, get_args
@@ -22,8 +22,6 @@ from mapveil.collector.refusals import Conflict, Forbidden, Invalid, NotFound, R
 from mapveil.collector.store.audit_log import record
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import ADMITTED, MOST_NUMBER, devices, enrolments, operators
-from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
-from mapveil_client.secure_sum.certificate import Certificate
 from mapveil_client.secure_sum.keys import enrolment_statement, signed_by
 
 T = TypeVar("T")
@@ -189,7 +187,7 @@ class Accounts:
         """Let no more devices enrol with a token; those that did stay."""
         self._revoke("enrolment", number, actor)
 
-    async def enrol(self, token: str, public_key: bytes, signature: bytes) -> int:
+    async def enrol(self, token: str, public_key: bytes, signature: bytes, *, simulated: bool = False) -> int:
         """Enrol a device; the same key again gives the same device, and uses nothing up.
 
         Parameters
@@ -200,6 +198,8 @@ class Accounts:
             Ed25519, 32 bytes.
         signature : bytes
             Of :func:`mapveil_client.secure_sum.keys.enrolment_statement`.
+        simulated : bool
+            Whether it is one of a fleet in one process, as it says: maps that it is in say that they are simulations.
 
         Returns
         -------
@@ -213,12 +213,14 @@ class Accounts:
         if not signed_by(public_key, signature, enrolment_statement(token, public_key)):
             raise Unauthorized("the signature of the enrolment is not that of the public key")
         digest = token_hash(token)
-        made = await self._store.commit(lambda connection: self._enrol(connection, digest, public_key))
+        row = {"public_key": public_key, "simulated": simulated}
+        made = await self._store.commit(lambda connection: self._enrol(connection, digest, row))
         if isinstance(made, Refusal):
             raise made
         return made
 
-    def _enrol(self, connection: Connection, digest: bytes, public_key: bytes) -> int | Refusal:
+    def _enrol(self, connection: Connection, digest: bytes, row: dict[str, Any]) -> int | Refusal:
+        public_key = row["public_key"]
         known = _device_of_key(connection, public_key)
         if known is not None:
             return known
@@ -231,7 +233,7 @@ class Accounts:
         if refusal := self._too_fast(connection, used):
             connection.execute(back)
             return refusal
-        row = {"public_key": public_key, "enrolment": used, "enrolled_at": now}
+        row = {**row, "enrolment": used, "enrolled_at": now}
         device = connection.execute(_ENROL[connection.dialect.name], row).scalar_one_or_none()
         if device is not None:
             record(connection, f"device {device}", "device.enrol", enrolment=used)
@@ -255,18 +257,12 @@ class Accounts:
                 return TooMany(what, max(wait, 1.0))
         return None
 
-    def certify(self, authority: EnrolmentAuthority, device: int, days: int) -> Certificate:
-        """Certify an enrolled device's key: the collector's own authority, for so many days."""
-        query = select(devices.c.public_key).where(devices.c.id == device, ADMITTED)
-        with self._store.read() as connection:
-            key = connection.execute(query).scalar_one_or_none()
-        if key is None:
-            raise Forbidden("the device was revoked, or is in quarantine")
-        return authority.certify(bytes(key), self._store.clock.now().timestamp(), days=days)
-
     def revoke_device(self, device: int, actor: str) -> None:
-        """Revoke a device; its signatures are refused within half a minute."""
-        self._revoke("device", device, actor)
+        """Revoke a device; its signatures are refused within half a minute.
+
+        The token that it enrolled with lets nobody else in: whoever lost the device could enrol another key.
+        """
+        self._mark("device", device, actor, "revoked_at", "revoke", then=close_enrolment)
 
     def quarantine_device(self, device: int, actor: str) -> None:
         """Refuse a device's signatures within half a minute, and ask it in no round, until it is released."""
@@ -305,7 +301,17 @@ class Accounts:
     def _revoke(self, kind: str, number: int, actor: str) -> None:
         self._mark(kind, number, actor, "revoked_at", "revoke")
 
-    def _mark(self, kind: str, number: int, actor: str, column: str, action: str, *, at: bool = True) -> None:
+    def _mark(
+        self,
+        kind: str,
+        number: int,
+        actor: str,
+        column: str,
+        action: str,
+        *,
+        at: bool = True,
+        then: Callable[[Connection, int, str, str], None] | None = None,
+    ) -> None:
         """Set the time in a column, or clear it, and record that; nothing where it is so already."""
         table = _TABLES[kind]
         if not 0 < number <= MOST_NUMBER:
@@ -323,6 +329,8 @@ class Accounts:
             values = {column: self._now() if at else None}
             if connection.execute(update(table).where(here, old).values(**values)).rowcount:
                 record(connection, actor, f"{kind}.{action}", number=number)
+                if then is not None:
+                    then(connection, number, actor, self._now())
 
     def _now(self) -> str:
         return time_text(self._store.clock.now())
@@ -351,6 +359,14 @@ _ENROL: Final = {
     "sqlite": sqlite.insert(devices).on_conflict_do_nothing().returning(devices.c.id),
     "postgresql": postgresql.insert(devices).on_conflict_do_nothing().returning(devices.c.id),
 }
+
+
+def close_enrolment(connection: Connection, device: int, actor: str, now: str) -> None:
+    """Revoke the token that a device enrolled with, where it is not; devices that it let in stay."""
+    used = connection.execute(select(devices.c.enrolment).where(devices.c.id == device)).scalar_one()
+    here = (enrolments.c.id == used) & enrolments.c.revoked_at.is_(None)
+    if connection.execute(update(enrolments).where(here).values(revoked_at=now)).rowcount:
+        record(connection, actor, "enrolment.revoke", number=used, because=device)
 
 
 def _device_of_key(connection: Connection, public_key: bytes) -> int | Refusal | None:

@@ -29,7 +29,7 @@ from sqlalchemy.schema import SchemaItem
 
 from mapveil_client.errors import InputError
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Version of these tables; a store of another version is refused."""
 
 METADATA: Final = MetaData(
@@ -97,6 +97,9 @@ devices: Final = Table(
     Column("revoked_at", _TIME),
     Index(None, "enrolment", "enrolled_at"),
     Column("quarantined_at", _TIME),  # until it is released
+    Column(
+        "simulated", Boolean, nullable=False, default=False
+    ),  # of a fleet: one process holds the locations of all
 )
 
 ADMITTED: Final = devices.c.revoked_at.is_(None) & devices.c.quarantined_at.is_(None)

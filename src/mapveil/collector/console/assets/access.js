@@ -108,7 +108,7 @@ async function devicesCard(who, signal) {
     { class: "actions" },
     el("div", { class: "field short" }, el("label", { for: "device-number" }, "Device, by its number"), number),
     button("Quarantine", "small", bar("PUT", "/quarantine", "in quarantine")),
-    button("Revoke for good", "danger small", bar("DELETE", "", "revoked")),
+    button("Revoke for good", "danger small", bar("DELETE", "", "revoked, and so is the token that it enrolled with")),
   );
   return card("Devices", words, list, ...(who.role === "viewer" ? [] : [form]), trouble);
 }

@@ -1,6 +1,7 @@
 // What an operator may do with a collection in its state.
 import { post } from "./api.js";
-import { alertBox, el, freshId } from "./dom.js";
+import { alertBox, el, freshId, table } from "./dom.js";
+import { epsilonWords, fraction } from "./words.js";
 
 export function actionsOf(one, who, done, trouble) {
   if (who.role === "viewer") return [];
@@ -43,6 +44,26 @@ export function actionsOf(one, who, done, trouble) {
   return made;
 }
 
+/** What an abort leaves charged, by phase: the rows of the service's own table. */
+function chargesOf(one) {
+  if (one.epsilon === null) return [el("p", {}, "Its reports are not counted in ε: there is nothing to charge.")];
+  if (one.state === "pending") return [el("p", {}, "No device has been asked: nothing is charged.")];
+  const before = fraction(one.spent) > 0 ? `Rounds that are over stay charged: ${epsilonWords(one.spent)} so far. ` : "";
+  const cost = (text) => text.replace(/^epsilon/, "ε").replace(/^0(?=$|[:;])/, "nothing");
+  return [
+    el("p", {}, `${before}Of the round that is under way, each device stays charged for:`),
+    table(
+      "Charges of an abort",
+      ["In the phase", "In its own account", "In this ledger"],
+      one.abort_charges.map(({ phases, device, ledger, now }) => [
+        el(now ? "strong" : "span", {}, phases.join(", ") + (now ? " (now)" : "")),
+        cost(device),
+        cost(ledger),
+      ]),
+    ),
+  ];
+}
+
 /** Asks for the reason first: what was aborted cannot be taken up again. */
 function askReason(one, done, trouble) {
   const head = freshId("abort"),
@@ -70,7 +91,8 @@ function askReason(one, done, trouble) {
         },
       },
       el("h2", { id: head }, `End "${one.title}" without a map?`),
-      el("p", {}, "This cannot be undone. What devices have already spent stays spent."),
+      el("p", {}, "This cannot be undone."),
+      ...chargesOf(one),
       el("div", { class: "field" }, el("label", { for: reason }, "Reason, for the audit log"), field),
       el(
         "div",

@@ -1,0 +1,203 @@
+"""The options that 'mapveil serve' and 'mapveil enrol-authority' share: settings, tokens, and devices to bar."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mapveil.cli.console import Console
+from mapveil.collector.http.settings import SETTINGS, Setting, Settings
+from mapveil_client.errors import InputError, require
+
+if TYPE_CHECKING:
+    from mapveil.collector.store.database import Store
+
+_NEEDED: Final = ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client")
+_UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
+
+
+@dataclass(frozen=True)
+class StoreAction:
+    """An action on the store that ends the command: at most one is not None."""
+
+    new_operator: str | None
+    new_enrolment: str | None
+    device: str | None
+    expires: str
+
+    @property
+    def count(self) -> int:
+        """Number of actions that were given."""
+        return sum(each is not None for each in (self.new_operator, self.new_enrolment, self.device))
+
+    def take(self, settings: Settings, console: Console) -> int:
+        """Take the action; the exit code."""
+        if self.new_operator is not None:
+            return _issue(settings, console, self.new_operator, self.expires, _new_operator)
+        if self.new_enrolment is not None:
+            return _issue(settings, console, self.new_enrolment, self.expires, _new_enrolment)
+        return _act_on_device(settings, console, self.device or "")
+
+
+def read_settings(given: dict[str, Any]) -> Settings:
+    """Settings from the options and the environment; raises MissingExtra without what serving needs."""
+    for module in _NEEDED:
+        require(module, "service")
+    return Settings.read(os.environ, given)
+
+
+def settings_options(names: Collection[str] | None = None) -> Callable[[Any], Any]:
+    """Add an option for every setting, or for those of some names."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for row in reversed(SETTINGS):
+            if names is None or row.name in names:
+                function = _option(row)(function)
+        return function
+
+    return add
+
+
+def store_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a :class:`StoreAction`, given to the function as ``action``."""
+
+    @functools.wraps(function)
+    def command(
+        *arguments: Any,
+        new_operator: str | None,
+        new_enrolment: str | None,
+        device: str | None,
+        expires: str,
+        **given: Any,
+    ) -> Any:
+        return function(*arguments, action=StoreAction(new_operator, new_enrolment, device, expires), **given)
+
+    for add in reversed(_ACTIONS):
+        command = add(command)
+    return command
+
+
+_ACTIONS: Final = (
+    click.option(
+        "--new-operator",
+        metavar="ROLE[:NAME]",
+        help="Make an operator (viewer, operator, admin) and print the token.",
+    ),
+    click.option(
+        "--new-enrolment",
+        metavar="USES[:NAME]",
+        help="Make a token with which USES devices enrol, and print it.",
+    ),
+    click.option(
+        "--device",
+        "device",
+        metavar="ACTION:NUMBER",
+        help="Put a device in quarantine (quarantine:17), release it (release:17), or revoke it for good (revoke:17).",
+    ),
+    click.option(
+        "--expires",
+        default="30d",
+        metavar="TIME",
+        show_default=True,
+        help="Lifetime of the token: 30d, 12h, 45m.",
+    ),
+)
+
+
+def _option(row: Setting) -> Callable[[Any], Any]:
+    kind: Any = int if row.number else click.Choice(row.choices) if row.choices else str
+    metavar = None if row.choices else "TEXT"
+    if row.number:
+        metavar = {"bytes": "BYTES", "seconds": "SECONDS"}.get(row.unit, "N")
+    shown = "none" if row.default is None else str(row.default)
+    about = f"{row.help}.  [{row.variable}; {shown}]"
+    return click.option(row.option, row.name, type=kind, metavar=metavar, help=about)
+
+
+def _act_on_device(settings: Settings, console: Console, text: str) -> int:
+    """Bar a device, or release it; a service that runs takes notice within half a minute."""
+    from mapveil.collector.refusals import Conflict, NotFound
+    from mapveil.collector.store.principals import Accounts
+
+    found = re.fullmatch(r"(quarantine|release|revoke):(\d{1,10})", text, re.ASCII)
+    if found is None:
+        raise InputError(f"--device must be quarantine:N, release:N or revoke:N, got {text!r}")
+    store = open_store(settings)
+    try:
+        getattr(Accounts(store), f"{found[1]}_device")(int(found[2]), "command line")
+    except (Conflict, NotFound) as error:
+        raise InputError(str(error)) from None
+    finally:
+        store.close()
+    done = {"quarantine": "in quarantine", "release": "released", "revoke": "revoked"}[found[1]]
+    if found[1] == "revoke":
+        console.note(
+            "The token that it enrolled with lets nobody else in; make another for those who still wait."
+        )
+    console.result(f"device {found[2]} is {done}", {"device": int(found[2]), "state": done})
+    return 0
+
+
+def open_store(settings: Settings) -> Store:
+    """The store of a service, with its tables."""
+    from mapveil.collector.clock import SystemClock
+    from mapveil.collector.store.database import Store
+
+    store = Store(settings.store, clock=SystemClock())
+    store.create_tables()
+    return store
+
+
+def _issue(
+    settings: Settings,
+    console: Console,
+    text: str,
+    expires: str,
+    make: Callable[[Store, str, timedelta], tuple[int, str]],
+) -> int:
+    """Make a token; it is the only thing on stdout."""
+    from mapveil.collector.refusals import Invalid
+
+    lifetime = _lifetime(expires)
+    store = open_store(settings)
+    try:
+        number, token = make(store, text, lifetime)
+    except Invalid as error:
+        raise InputError(str(error)) from None
+    finally:
+        store.close()
+    console.note(f"Number {number}, good for {expires}. This is the only time the token is shown:")
+    console.result(token, {"id": number, "token": token})
+    return 0
+
+
+def _new_operator(store: Store, text: str, lifetime: timedelta) -> tuple[int, str]:
+    from mapveil.collector.store.principals import Accounts
+
+    role, _, name = text.partition(":")
+    issued = Accounts(store).create_operator(name or role, role, lifetime, "command line")
+    return issued.id, issued.token
+
+
+def _new_enrolment(store: Store, text: str, lifetime: timedelta) -> tuple[int, str]:
+    from mapveil.collector.store.principals import Accounts
+
+    uses, _, name = text.partition(":")
+    if not (uses.isascii() and uses.isdecimal() and len(uses) <= 9):
+        raise InputError(f"--new-enrolment must be USES or USES:NAME such as 2000:pilot, got {text!r}")
+    issued = Accounts(store).create_enrolment(name or "devices", int(uses), lifetime, None, "command line")
+    return issued.id, issued.token
+
+
+def _lifetime(text: str) -> timedelta:
+    found = re.fullmatch(r"([1-9]\d{0,5})([dhm])", text, re.ASCII)
+    if found is None:
+        raise InputError(f"--expires must be a time such as 30d, 12h or 45m, got {text!r}")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
