@@ -20,6 +20,7 @@ _COMMANDS = {
     "flows": "Release private flows between places from a table of trips.",
     "routes": "Find the fastest route under a private map of the traffic.",
     "inspect": "Show what a released file promises, on a sheet to sign.",
+    "verify": "Check a released file: its signature, parts and noise.",
     "methods": "List the methods, their parameters and sources.",
     "ledger": "Show what was spent on each dataset, and set budgets.",
     "signal": "Map coverage from measurements that phones privatize.",

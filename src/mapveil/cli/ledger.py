@@ -11,15 +11,19 @@ import click
 
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import ledger_option
+from mapveil.formats.atomic import all_or_none, atomic_path
+from mapveil.pictures.release_sheet import inspect
 from mapveil.privacy.chain_head import ChainHead
 from mapveil.privacy.charges import unwritten
 from mapveil.privacy.ledger import DEFAULT_BUDGET, Ledger, default_ledger_path
 from mapveil.privacy.ledger_accounts import Balance, Default, Entry
 from mapveil.privacy.ledger_chain import value_at, verify
 from mapveil.privacy.ledger_file import transaction
+from mapveil.privacy.signed_release import SIGNATURE_SUFFIX, SignedRelease
 from mapveil.privacy.signing_key import signing_key
 from mapveil_client.epsilon import plain
 from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.secure_sum.keys import Identity
 
 
 @click.group("ledger", invoke_without_command=True)
@@ -40,6 +44,7 @@ def command(context: click.Context, console: Console, ledger: Path | None, datas
       mapveil ledger name 3f9a1c checkins-2026
       mapveil ledger head > head.json
       mapveil ledger check --head head.json
+      mapveil ledger sign nyc.parquet nyc.html
     """
     context.obj = ledger
     if context.invoked_subcommand is not None:
@@ -134,15 +139,38 @@ def annul(ledger: Path | None, spend: str, reason: str) -> None:
 @click.pass_obj
 def head(ledger: Path | None, _: bool) -> None:
     """Print the signed head of the ledger's chain: publish it, and a later check shows what was cut or rewritten."""
-    path = ledger or default_ledger_path()
-    with transaction(path) as connection:
-        found = verify(connection)
-    if found.problems:
-        raise PromiseError(f"{path}: no head is signed: {'; '.join(found.problems)}")
-    key = signing_key(_key_path(path), make=True)
-    assert key is not None
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    click.echo(ChainHead.sign(key, "ledger", found.lines, found.head, now).encode().decode())
+    _key, signed = _signed_head(ledger or default_ledger_path())
+    click.echo(signed.encode().decode())
+
+
+@command.command("sign")
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@console_options
+@click.pass_obj
+def sign(ledger: Path | None, console: Console, paths: tuple[Path, ...]) -> None:
+    """Sign released files that this ledger was charged for: FILE.sig, for 'mapveil verify'."""
+    opened = _existing(ledger)
+    charged: dict[str, Fraction] = {
+        entry.id: entry.epsilon for entry in opened.entries() if entry.status != "annulled"
+    }
+    sheets = []
+    for path in paths:
+        sheet = inspect(path)
+        account = sheet.guarantee.account
+        if account is None or not charged.keys() >= set(account.entries):
+            raise InputError(
+                f"{path}: {opened.path} was not charged for this release; sign it by its own ledger"
+            )
+        sheets.append((Path(f"{path}{SIGNATURE_SUFFIX}"), sheet, account.entries))
+    key, signed = _signed_head(opened.path)
+    with all_or_none():
+        for place, sheet, entries in sheets:
+            epsilon = sum((charged[entry] for entry in entries), Fraction(0))
+            made = SignedRelease.sign(key, bytes.fromhex(sheet.sha256), entries, epsilon, signed)
+            with atomic_path(place) as draft:
+                draft.write_bytes(made.encode())
+    places = [place for place, _, _ in sheets]
+    console.result(f"by the key {key.public.hex()}", {"key": key.public.hex()}, places)
 
 
 @command.command("check")
@@ -175,6 +203,18 @@ def _existing(ledger: Path | None) -> Ledger:
             f"{ledger}: there is no ledger at this path; the first release charged to it makes one"
         )
     return Ledger(ledger)
+
+
+def _signed_head(path: Path) -> tuple[Identity, ChainHead]:
+    """The key of a ledger, made where there is none, and its signature of the ledger's head as it is."""
+    with transaction(path) as connection:
+        found = verify(connection)
+    if found.problems:
+        raise PromiseError(f"{path}: no head is signed: {'; '.join(found.problems)}")
+    key = signing_key(_key_path(path), make=True)
+    assert key is not None
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return key, ChainHead.sign(key, "ledger", found.lines, found.head, now)
 
 
 def _key_path(ledger: Path) -> Path:

@@ -58,12 +58,16 @@ class ReleaseSheet:
     record: Mapping[str, Any]
 
     @property
+    def edited(self) -> bool:
+        """Whether the file's text of the promise is not the one that its fields have."""
+        return bool(self.record["guarantee"] != self.guarantee.to_dict())
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Reasons not to publish the file as it is: an edited text, those of the promise, a release without account."""
         guarantee = self.guarantee
         uncharged = guarantee.epsilon is not None and guarantee.account is None and not guarantee.seeded
-        edited = self.record["guarantee"] != guarantee.to_dict()
-        return (*((_EDITED,) * edited), *guarantee.promise.warnings, *((_UNCHARGED,) * uncharged))
+        return (*((_EDITED,) * self.edited), *guarantee.promise.warnings, *((_UNCHARGED,) * uncharged))
 
     @property
     def sections(self) -> tuple[Section, ...]:

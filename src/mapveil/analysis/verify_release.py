@@ -1,0 +1,157 @@
+"""Checks of a released file by a stranger: signature, text, parts of epsilon, and noise against its own redundancy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from os import PathLike
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from mapveil.formats.read_map import read_map
+from mapveil.inference.noise_residuals import LEAST_RESIDUALS, noise_test
+from mapveil.pictures.release_sheet import ReleaseSheet, inspect
+from mapveil.privacy.chain_head import ChainHead
+from mapveil.privacy.signed_release import SIGNATURE_SUFFIX, SignedRelease
+from mapveil_client.epsilon import plain
+from mapveil_client.errors import InputError, MapveilError
+from mapveil_client.terms import is_hexadecimal
+
+State = Literal["ok", "failed", "unknown"]
+FALSE_ALARM: Final = 1e-3
+"""Probability that the test of the noise fails a map whose noise is as stated."""
+
+
+class Finding(NamedTuple):
+    """One check: its subject, the outcome and the reason."""
+
+    what: str
+    state: State
+    detail: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The findings about one file."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed and a signature was checked."""
+        states = {each.what: each.state for each in self.findings}
+        return "failed" not in states.values() and states["signature"] == "ok"
+
+
+def verify_release(
+    path: str | PathLike[str],
+    *,
+    signature: str | PathLike[str] | None = None,
+    key: str | None = None,
+    ledger_head: str | PathLike[str] | None = None,
+) -> Verification:
+    """Check a released file against its signature, its own text and its redundancy. Run by: anybody.
+
+    Checks prove arithmetic and noise, not that the data were true or that the file is the only release.
+
+    Parameters
+    ----------
+    path : path-like
+        A file of any format that Mapveil writes.
+    signature : path-like, optional
+        The file of the signature, by default the path with ``.sig`` at its end.
+    key : str, optional
+        The curator's public key, 64 hexadecimal digits. Without it the key of the signature is shown, and its owner
+        must be asked.
+    ledger_head : path-like, optional
+        A head of the ledger that the curator published.
+
+    Raises
+    ------
+    NotAMap
+        The file is none that Mapveil wrote.
+    InputError
+        The file, the key or the head cannot be read.
+    """
+    if key is not None and not is_hexadecimal(key, 64):
+        raise InputError(f"key must be 64 hexadecimal digits, got {key!r}")
+    sheet = inspect(path)
+    place = Path(f"{path}{SIGNATURE_SUFFIX}" if signature is None else signature)
+    found = [Finding("record", "ok", f"{sheet.guarantee.promise.title}"), _text(sheet), _parts(sheet)]
+    found += _signature(sheet, place, key, None if ledger_head is None else ChainHead.read(Path(ledger_head)))
+    return Verification((*found, _noise(path, sheet)))
+
+
+def _text(sheet: ReleaseSheet) -> Finding:
+    if sheet.edited:
+        return Finding("text", "failed", "the text of the promise does not follow from its fields")
+    return Finding("text", "ok", "the text of the promise follows from its fields")
+
+
+def _parts(sheet: ReleaseSheet) -> Finding:
+    guarantee = sheet.guarantee
+    if guarantee.epsilon is None:
+        return Finding("epsilon", "unknown", "the file promises no epsilon")
+    spent = sum((share.epsilon for share in guarantee.shares), Fraction(0))
+    if spent > guarantee.epsilon:
+        said = f"its parts add up to {plain(spent)}, more than the stated {plain(guarantee.epsilon)}"
+        return Finding("epsilon", "failed", said)
+    return Finding("epsilon", "ok", f"its parts add up to at most the stated {plain(guarantee.epsilon)}")
+
+
+def _signature(
+    sheet: ReleaseSheet, place: Path, key: str | None, later: ChainHead | None
+) -> Iterator[Finding]:
+    if not place.exists():
+        yield Finding("signature", "unknown", f"{place.name} is not there: 'mapveil ledger sign' writes it")
+        return
+    try:
+        signed = SignedRelease.read(place)
+    except MapveilError as error:
+        yield Finding("signature", "failed", str(error))
+        return
+    owner, account = signed.head.public_key.hex(), sheet.guarantee.account
+    entries = () if account is None else account.entries
+    faults = {
+        "the file was changed after it was signed, or another was signed": signed.sha256.hex()
+        != sheet.sha256,
+        f"it was signed with another key ({owner[:16]}...)": key is not None and owner != key.lower(),
+        "its ledger entries are not those of the file": set(signed.entries) != set(entries),
+        "the epsilon that was charged is not the file's": signed.epsilon != sheet.guarantee.epsilon,
+    }
+    wrong = [text for text, is_so in faults.items() if is_so]
+    asked = "" if key is not None else "; ask its owner whether the key is theirs"
+    detail = "; ".join(wrong) or f"by the key {owner}{asked}"
+    yield Finding("signature", "failed" if wrong else "ok", detail)
+    charged = f"{plain(signed.epsilon)} charged as {', '.join(signed.entries)}"
+    if later is None:
+        yield Finding("ledger", "unknown", f"{charged}; give a published head to compare with")
+    elif later.public_key != signed.head.public_key or later.chain != signed.head.chain:
+        yield Finding("ledger", "failed", "the published head is of another ledger")
+    elif later.count < signed.head.count:
+        yield Finding(
+            "ledger",
+            "failed",
+            f"the published head counts {later.count} lines, {signed.head.count} were signed",
+        )
+    elif later.count == signed.head.count and later.head != signed.head.head:
+        yield Finding("ledger", "failed", "the ledger was rewritten: two heads of one number of lines differ")
+    else:
+        yield Finding("ledger", "ok", f"{charged}, by line {signed.head.count} of a ledger of {later.count}")
+
+
+def _noise(path: str | PathLike[str], sheet: ReleaseSheet) -> Finding:
+    try:
+        heat = read_map(path)
+    except MapveilError as error:
+        return Finding("noise", "unknown", f"the file carries no noisy sums ({error})")
+    if heat.guarantee != sheet.guarantee:
+        return Finding("noise", "failed", "the map and its record state other promises")
+    found = noise_test(heat.measurements)
+    if found is None or found.residuals < LEAST_RESIDUALS:
+        count = 0 if found is None else found.residuals
+        return Finding("noise", "unknown", f"{count} sums were measured twice; {LEAST_RESIDUALS} are needed")
+    said = f"{found.ratio:.3f} times the stated variance over {found.residuals} sums that were measured twice"
+    likely = 2 * min(found.too_small, found.too_large) > FALSE_ALARM
+    return Finding("noise", "ok" if likely else "failed", said)

@@ -1,0 +1,37 @@
+"""``mapveil verify``: checks of a released file by a stranger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mapveil.cli.console import Console, console_options
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command("verify")
+@click.argument("path", metavar="FILE", type=_FILE)
+@click.option("--signature", type=_FILE, help="The file of the signature. [default: FILE.sig]")
+@click.option("--key", help="The curator's public key, 64 hexadecimal digits. [default: any; it is shown]")
+@click.option("--ledger-head", type=_FILE, help="A head of the ledger that the curator published.")
+@console_options
+def command(
+    console: Console, path: Path, signature: Path | None, key: str | None, ledger_head: Path | None
+) -> int:
+    """Check a released file: its signature, its text, the parts of epsilon, and its noise by redundant sums.
+
+    Exit code 0 where the signature is good and nothing failed, else 1. The checks show that the arithmetic is as
+    stated and that the noise is as large as stated. They cannot show that the data were true.
+
+    \b
+    Examples:
+      mapveil verify map.parquet
+      mapveil verify map.parquet --key 5f0c... --ledger-head head.json
+    """
+    from mapveil.analysis.verify_release import verify_release
+
+    found = verify_release(path, signature=signature, key=key, ledger_head=ledger_head)
+    console.findings(found.findings)
+    return int(not found.ok)

@@ -1,0 +1,104 @@
+"""``mapveil ledger sign`` and ``mapveil verify``: a stranger checks a release, and nothing altered is accepted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mapveil.analysis.verify_release import verify_release
+from mapveil.formats.read_map import read_map
+from mapveil_client.errors import InputError
+
+BOX = "-74.03,40.69,-73.90,40.83"
+
+
+@pytest.fixture
+def signed(mapveil: Callable, table: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "map.parquet"
+    region = ("--region", BOX, "--tiling", "quadtree:5", "--epsilon", "1", "--method", "hierarchical")
+    assert mapveil("release", table, *region, "-o", path).code == 0
+    done = mapveil("ledger", "sign", path)
+    assert done.code == 0, done.err
+    return path
+
+
+def states(path: Path, **given: str | Path) -> dict[str, str]:
+    return {each.what: each.state for each in verify_release(path, **given).findings}
+
+
+def test_a_signed_release_is_verified(mapveil: Callable, signed: Path, tmp_path: Path) -> None:
+    head = tmp_path / "head.json"
+    head.write_text(mapveil("ledger", "head").out)
+    key = json.loads(head.read_text())["public_key"]
+    done = mapveil("verify", signed, "--key", key, "--ledger-head", head)
+    assert done.code == 0, done.out
+    assert states(signed, key=key, ledger_head=head) == dict.fromkeys(
+        ("record", "text", "epsilon", "signature", "ledger", "noise"), "ok"
+    )
+    assert states(signed, key="0" * 64)["signature"] == "failed"
+    assert mapveil("verify", signed, "--key", "abc").code == 2
+
+
+def test_no_altered_file_is_accepted(signed: Path) -> None:
+    whole, draw = signed.read_bytes(), np.random.default_rng(3)
+    for _ in range(150):
+        data = bytearray(whole)
+        data[draw.integers(len(data))] ^= 1 << int(draw.integers(8))
+        signed.write_bytes(data[: draw.choice((len(data), draw.integers(len(data))))])
+        try:
+            accepted = verify_release(signed).ok
+        except InputError:
+            continue
+        assert not accepted
+    signed.write_bytes(whole)
+    assert verify_release(signed).ok
+
+
+def test_no_altered_signature_is_accepted(signed: Path) -> None:
+    beside = Path(f"{signed}.sig")
+    whole, draw = beside.read_bytes(), np.random.default_rng(4)
+    for _ in range(150):
+        data = bytearray(whole)
+        data[draw.integers(len(data))] ^= 1 << int(draw.integers(8))
+        beside.write_bytes(data)
+        assert not verify_release(signed).ok
+    beside.unlink()
+    assert states(signed)["signature"] == "unknown"
+    assert not verify_release(signed).ok
+
+
+def test_a_ledger_signs_what_it_was_charged_for(mapveil: Callable, signed: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.sqlite"
+    assert mapveil("ledger", "--ledger", other, "budget", "shops", "2").code == 0
+    refused = mapveil("ledger", "--ledger", other, "sign", signed)
+    assert refused.code == 2
+    assert "was not charged for this release" in refused.err
+
+
+def test_a_signature_is_not_another_files(
+    mapveil: Callable, signed: Path, table: Path, tmp_path: Path
+) -> None:
+    second = tmp_path / "second.parquet"
+    done = mapveil("release", table, "--region", BOX, "--epsilon", "1", "-o", second)
+    assert done.code == 0, done.err
+    shutil.copy(f"{signed}.sig", f"{second}.sig")
+    assert states(second)["signature"] == "failed"
+
+
+def test_noise_of_half_the_stated_deviation_fails(signed: Path) -> None:
+    heat = read_map(signed)
+    users = [
+        np.bincount(each.groups[each.groups >= 0], minlength=each.noisy.size) for each in heat.measurements
+    ]
+    # An even map of one user a cell, and half of the noise.
+    draw = np.random.default_rng(1)
+    for measurement, true in zip(heat.measurements, users, strict=True):
+        scale = measurement.deviation() / np.sqrt(2) / 2
+        measurement.noisy[:] = true + draw.laplace(scale=scale, size=true.size)
+    heat.save(signed)
+    assert states(signed)["noise"] == "failed"
