@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import cast
+from typing import Any, NamedTuple, cast
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
@@ -27,6 +27,13 @@ _CHUNK = 1 << 18  # clients at a time
 _REPORT = "one report of each user"
 
 
+class Designed(NamedTuple):
+    """A mechanism with all its parameters, and notes on those that were chosen for it."""
+
+    mechanism: "LocalMechanism"
+    notes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class LocalMechanism(LocalMethod, Mechanism):
     """A mechanism, both halves; see :class:`mapveil_client.local.randomizer.LocalMethod` for its parameters.
@@ -41,6 +48,19 @@ class LocalMechanism(LocalMethod, Mechanism):
     def on(self, domain: Domain) -> Randomizer:
         """Both halves on a domain; see :meth:`LocalMethod.on`."""
         return cast("Randomizer", super().on(domain))
+
+    def designed(self, domain: Domain, reports: int) -> Designed:
+        """The mechanism with what it leaves to be chosen from epsilon, the sites and the number of reports.
+
+        All three are public: neighbours replace one user, so that the number is the same. Run by: the server.
+        """
+        del domain, reports
+        return Designed(self)
+
+    def designed_options(self, domain: Domain, reports: int) -> dict[str, Any]:
+        """The parameters that :meth:`designed` chooses, which devices must be told. Run by: the server."""
+        before, chosen = self.parameters(), self.designed(domain, reports).mechanism.parameters()
+        return {name: value for name, value in chosen.items() if value != before[name]}
 
     def transition_matrix(self, tiling: Tiling) -> FloatArray:
         """The probability of every report from every site, for small domains, tests and audits.
@@ -107,12 +127,13 @@ class LocalMechanism(LocalMethod, Mechanism):
         stream = as_randomness(rng)
         tell = progress or (lambda step, done: None)
         domain = Domain(given := tiling_of(points, tiling))
-        randomizer = self.on(domain)
-        check_reports(self.estimator, randomizer)
         with held_for(points, given, account) as held:
             charges = self.charges(account, held, given, seeded=stream.seeded)
             tell("collect reports", 0.0)
             cells = cells_of_users(held, domain, self.place, self.outside, stream)
+            used, notes = self.designed(domain, cells.size)
+            randomizer = used.on(domain)
+            check_reports(used.estimator, randomizer)
 
         def ask() -> Tally:
             tally = randomizer.tally(randomizer.randomize(cells[:0], stream))
@@ -125,8 +146,8 @@ class LocalMechanism(LocalMethod, Mechanism):
             charges.spend(self.budget)
             tally = charges.keep(_REPORT, Tally, ask)
             tell("estimate", 0.0)
-            made = self.estimate(tally, randomizer, seeded=stream.seeded)
-        made = replace(made, guarantee=made.guarantee.as_simulation())
+            made = used.estimate(tally, randomizer, seeded=stream.seeded)
+        made = replace(made, guarantee=made.guarantee.as_simulation(), notes=(*made.notes, *notes))
         tell("estimate", 1.0)
         return charged_to(made, charges)
 

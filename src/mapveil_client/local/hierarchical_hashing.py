@@ -15,6 +15,7 @@ from mapveil_client.randomness.random import Randomness, uniform_below
 
 _LARGEST_TABLES = 1 << 25  # counts of all levels together
 _MOST = 1 << 10  # largest growth and site weight
+_GROWTH, _SITE_WEIGHT = 8, 4  # where terms do not say
 
 
 def levels_of(codes: Codes, growth: int) -> list[Blocks]:
@@ -36,11 +37,16 @@ class HierarchicalHashingRandomizer(SymbolRandomizer):
     kind: ClassVar[int] = 7
 
     def __init__(
-        self, domain: Domain, epsilon: Fraction, buckets: int | None, growth: int, site_weight: int
+        self,
+        domain: Domain,
+        epsilon: Fraction,
+        buckets: int | None,
+        growth: int | None,
+        site_weight: int | None,
     ) -> None:
         super().__init__(domain, epsilon)
-        self._levels = levels_of(domain.codes, growth)
-        self._weights = [1] * (len(self._levels) - 1) + [site_weight]
+        self._levels = levels_of(domain.codes, growth or _GROWTH)
+        self._weights = [1] * (len(self._levels) - 1) + [site_weight or _SITE_WEIGHT]
         self._weight = sum(self._weights)
         room, nodes = _LARGEST_TABLES // len(self._levels), [blocks.first.size for blocks in self._levels]
         self._reports = [
@@ -106,9 +112,9 @@ class HierarchicalHashing(LocalMethod):
     all levels consistent (:mod:`mapveil.local.estimators.tree_consistency`), or smooths their likelihood.
 
     Deviation: levels that have fewer than ``growth`` times the nodes of the next coarser one are left out, and the
-    sites are asked about more often than each other level: on cities' venues, few levels find the sites that stand
-    out, and coarse ones are known well from few reports. ``growth=2, site_weight=1`` is the published method, but for
-    levels that hardly differ.
+    sites can be asked about more often than each other level. Which is best depends on epsilon, the sites and the
+    number of reports: a server that knows them states both. ``growth=2, site_weight=1`` is the published method, but
+    for levels that hardly differ.
 
     Source: Wang et al., "Answering Multi-Dimensional Analytical Queries under Local Differential Privacy" (2019), as
     the OLH-H of Wang et al. (2022), section 6.2; Hay et al. (2010) for the inference.
@@ -117,10 +123,10 @@ class HierarchicalHashing(LocalMethod):
     ----------
     buckets : int, optional
         g of every level, a prime; each level's best by default.
-    growth : int
-        Least ratio of the nodes of a level to those of the next coarser one.
-    site_weight : int
-        Probability that the sites are asked about, as a multiple of that of each other level.
+    growth : int, optional
+        Least ratio of the nodes of a level to those of the next coarser one; 8 where terms do not say.
+    site_weight : int, optional
+        Probability that the sites are asked about, as a multiple of that of each other level; 4 where terms do not say.
     """
 
     name: ClassVar[str] = "olh-h"
@@ -131,12 +137,12 @@ class HierarchicalHashing(LocalMethod):
     randomizer = HierarchicalHashingRandomizer
 
     buckets: int | None = None
-    growth: int = 8
-    site_weight: int = 4
+    growth: int | None = None
+    site_weight: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(self.buckets is None or is_prime(self.buckets), "buckets", "a prime, or none")
         for name, value, least in (("growth", self.growth, 2), ("site_weight", self.site_weight, 1)):
-            held = isinstance(value, int) and least <= value <= _MOST
-            self._check(held, name, f"a whole number from {least} to {_MOST}")
+            held = value is None or (isinstance(value, int) and least <= value <= _MOST)
+            self._check(held, name, f"a whole number from {least} to {_MOST}, or none")

@@ -18,6 +18,7 @@ from mapveil.collector.rounds.plan_replay import check_feasible
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
+from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.mechanisms.mechanism import AnyMechanism, check_tiling
 from mapveil.mechanisms.methods import Method, find_method
 from mapveil.privacy.claim import check_large_epsilon
@@ -25,6 +26,7 @@ from mapveil.privacy.sampling import sampling_delta
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.local.domain import Domain
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features.report import write_query
 from mapveil_client.secure_sum.certificate import Authority
@@ -205,6 +207,9 @@ def read_specification(
         delta = sampling_delta(epsilon) if spec.trust == "distributed" else Fraction(0)
         check_large_epsilon(epsilon, delta, accepted=spec.accept_large_epsilon)
     tiling = _tiling(spec.tiling, _region(spec.region))
+    mechanism = method.make(epsilon, options)
+    if isinstance(mechanism, LocalMechanism):
+        options |= mechanism.designed_options(Domain(tiling), spec.devices)
     own = isinstance(authority, EnrolmentAuthority)
     named = authority.named if isinstance(authority, EnrolmentAuthority) else authority
     certified = spec.trust == "distributed" and spec.active
@@ -224,7 +229,7 @@ def read_specification(
         devices=spec.devices,
         minimum=minimum,
         active=spec.active,
-        query=_query(method.make(epsilon, options), tiling, spec.devices),
+        query=_query(mechanism, tiling, spec.devices),
         authority=named if certified else None,
         authority_apart=certified and not own,
     )

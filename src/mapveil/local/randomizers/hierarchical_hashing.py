@@ -1,9 +1,10 @@
 """The server half of hierarchical hashing: constrained inference over all levels."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mapveil.geo.places import Places
 from mapveil.local.estimators.covariance import DenseCovariance, SiteNoise
 from mapveil.local.estimators.likelihood import LevelSupport, SupportLikelihood
 from mapveil.local.estimators.tree_consistency import (
@@ -12,11 +13,13 @@ from mapveil.local.estimators.tree_consistency import (
     consistent_site_noise,
     make_consistent,
 )
-from mapveil.local.local_mechanism import LocalMechanism
+from mapveil.local.level_design import best_design
+from mapveil.local.local_mechanism import Designed, LocalMechanism
 from mapveil.local.randomizers.local_hashing import hash_estimates, line_noise, support_noise
 from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
 from mapveil_client.arrays import FloatArray
 from mapveil_client.local import hierarchical_hashing as client
+from mapveil_client.local.domain import Domain
 
 
 class HierarchicalHashingRandomizer(client.HierarchicalHashingRandomizer, SymbolRandomizer):
@@ -84,3 +87,17 @@ class HierarchicalHashing(client.HierarchicalHashing, LocalMechanism):
     """Both halves of :class:`mapveil_client.local.hierarchical_hashing.HierarchicalHashing`."""
 
     randomizer = HierarchicalHashingRandomizer
+
+    def designed(self, domain: Domain, reports: int) -> Designed:
+        """With the levels of the least predicted error, where they are not given; see :func:`best_design`.
+
+        Scattered places keep the levels that were best on cities' venues (docs/explanation/choosing-local.md).
+        """
+        if (self.growth and self.site_weight) or isinstance(domain.tiling, Places):
+            return Designed(self)
+        best = best_design(self.budget, domain, reports, self.growth, self.site_weight)
+        note = (
+            f"growth {best.growth} and site_weight {best.site_weight} of olh-h have the least predicted error for "
+            f"{reports:,} reports at epsilon {float(self.budget):g} about {domain.size:,} cells"
+        )
+        return Designed(replace(self, growth=best.growth, site_weight=best.site_weight), (note,))
