@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 from mapveil.secure_sum.server_unmask import Collected, recover, unmask
 from mapveil_client.canonical_cbor import decode
 from mapveil_client.secure_sum.masks import word_type
-from mapveil_client.secure_sum.messages import SHARE_BYTES, encode, read_set, write_set
+from mapveil_client.secure_sum.messages import SHARE_BYTES, encode, read_set, receipt_bytes, write_set
 from mapveil_client.secure_sum.round_parameters import RoundParameters, SumSettings
-from mapveil_client.secure_sum.states import Abort, Message, ServerState
+from mapveil_client.secure_sum.states import Abort, Message, PeerFault, ServerState
 from mapveil_client.secure_sum.vectors import unpack
 from tests.secure_sum.conftest import LocalRound
 
@@ -88,10 +90,10 @@ def split(p: RoundParameters) -> Split:
 def confirm(made: LocalRound, arc: np.ndarray, consents: dict[int, bytes]) -> tuple[dict[int, bytes], int]:
     """Pass on to each device the signatures of its own arc."""
     answers: dict[int, bytes] = {}
+    committee = np.array(made.server._ring.committee(made.parameters.committee))
     for client in consents:
-        around = made.server._ring.neighbours[client]
-        same = np.array([int(peer) in consents and arc[peer] == arc[client] for peer in around])
-        rows = b"".join(decode(consents[int(peer)])[4] for peer in around[same])
+        same = np.array([member in consents and arc[member] == arc[client] for member in committee.tolist()])
+        rows = b"".join(decode(consents[member])[4] for member in committee[same].tolist())
         message = encode(made.parameters, Message.CONFIRMATIONS, client, write_set(same), rows)
         try:
             answers[client] = made.clients[client].receive(message)
@@ -100,9 +102,39 @@ def confirm(made: LocalRound, arc: np.ndarray, consents: dict[int, bytes]) -> tu
     return answers, len(consents) - len(answers)
 
 
-def test_arcs_that_are_told_of_other_survivors_reveal_a_sum_of_fewer_than_promised() -> None:
+def test_arcs_that_are_told_of_other_survivors_reveal_nothing() -> None:
     p = parameters()
-    found = split(p)
+    # Where nobody signs the survivors, the same graph gives the sum of fewer than promised: the steps are right.
+    trusting = replace(p, active=False, committee=0, quorum=0)
+    found = split(trusting)
     assert np.count_nonzero(found.included) == 92 < p.minimum
     assert found.total is not None
     assert found.total.tolist() == VECTORS[found.included].sum(axis=0).tolist()
+    # Where the neighbours' signatures sufficed, it did too. A quorum of one committee stands behind one arc at most.
+    found = split(p)
+    assert found.total is None
+    answered = np.count_nonzero(found.included) - found.refused
+    assert answered in (0, 23)  # an arc of 25, less the two that it is told have dropped out
+
+
+def test_a_device_whose_shares_were_withheld_is_not_named_as_a_survivor() -> None:
+    """Else it would be counted without its noise: no neighbour would share a mask with it."""
+    p = parameters()
+    made = LocalRound(p, VECTORS).until(ServerState.SHARES)
+    made.deliver()
+    made.close()
+    victim = 3
+    around = made.server._ring.neighbours[victim].tolist()
+    for peer in around:
+        senders, boxes = decode(made.outbox[peer])[4:]
+        told, unit = read_set(senders, p.neighbours), len(boxes) // p.neighbours
+        slot = made.server._ring.neighbours[peer].tolist().index(victim)
+        told[slot] = False
+        kept = boxes[: slot * unit] + boxes[(slot + 1) * unit :]
+        made.outbox[peer] = encode(p, Message.INBOX, peer, write_set(told), kept)
+    made.answer()
+    named = write_set(np.ones(CLIENTS, dtype=np.bool_))
+    receipts = bytes(p.neighbours * receipt_bytes(p))
+    for peer in around:
+        with pytest.raises(PeerFault, match="counts a neighbour as in the sum that sent no shares"):
+            made.clients[peer].receive(encode(p, Message.SURVIVORS, peer, named, receipts))

@@ -192,11 +192,9 @@ class Forger:
         from mapveil_client.secure_sum.states import Message
 
         server: Server = self.shard.server
-        slots = server._ring.neighbours[client]
-        signers = np.array([int(peer) not in (1,) for peer in slots])
-        rows = b"".join(
-            server._signatures[int(peer)].tobytes() for peer, told in zip(slots, signers, strict=True) if told
-        )
+        committee = np.array(server._ring.committee(self.parameters.committee))
+        signers = server._signatures[committee].any(axis=1) & (committee != 1)
+        rows = server._signatures[committee[signers]].tobytes()
         return messages.encode(self.parameters, Message.CONFIRMATIONS, client, write_set(signers), rows)
 
 

@@ -106,6 +106,8 @@ def make_parameters() -> Callable[..., RoundParameters]:
             "bits": 16,
             "minimum": 2,
         }
+        if changes.get("active"):
+            settings |= {"committee": clients, "quorum": clients // 2 + 1}
         return RoundParameters(**{**settings, **changes})
 
     return make

@@ -61,7 +61,7 @@ ROUNDS: dict[str, dict] = {
     },
     "active": {
         "clients": 5, "neighbours": 4, "threshold": 3, "length": 2, "bits": 64, "minimum": 3,
-        "cipher": "AES_256_CTR", "signed": True, "active": True, "arrive": [5, 5, 2, 5, 5],
+        "cipher": "AES_256_CTR", "signed": True, "active": True, "committee": 4, "quorum": 3, "arrive": [5, 5, 2, 5, 5],
     },
 }  # fmt: skip
 
@@ -212,12 +212,17 @@ def turn(at: int, change: Callable[[bytes], bytes]) -> Change:
 
 def keep(at: int, members: int, unit: int) -> Change:
     """Leave only the first members of the set that stands at ``at``, and what belongs to them."""
-    return lambda values: [*values[:at], bytes([(1 << members) - 1]), values[at + 1][: members * unit]]
+    return lambda values: [
+        *values[:at],
+        bytes([(1 << members) - 1]),
+        values[at + 1][: members * unit],
+        *values[at + 2 :],
+    ]
 
 
 def claim(at: int, members: bytes, more: int) -> Change:
     """Give a set other members, and so many zeros more to what belongs to them."""
-    return lambda values: [*values[:at], members, values[at + 1] + bytes(more)]
+    return lambda values: [*values[:at], members, values[at + 1] + bytes(more), *values[at + 2 :]]
 
 
 def flip(data: bytes, at: int) -> bytes:
@@ -316,6 +321,11 @@ def refused(vectors: dict[str, dict]) -> list[dict]:
         case("one listed twice", active, "to", 0, M.ROSTER, turn(4, lambda x: x[:-24] + x[-48:-40] + x[-16:]), "twice"),
         case("a list cut short", active, "to", 0, M.ROSTER, turn(4, lambda x: x[:-24]), "graph of 128 bytes"),
         *(case(name, lost, "to", 0, M.ROSTER, turn(6, made), says) for name, made, says in uncertified(vectors[lost])),
+        case("another key of the committee", active, "to", 0, M.ROSTER, turn(8, lambda x: flip(x, -1)), "other keys"),
+        case("a committee key missing", active, "to", 0, M.ROSTER, turn(8, lambda x: x[248:]), "committee keys of"),
+        case("a committee of nobody", active, "to", 0, M.ROSTER, claim(7, b"\0", 0), "committee keys of"),
+        case("a committee with padding", active, "to", 0, M.ROSTER, turn(7, lambda x: bytes([x[0] | 16])), "past 3"),
+        case("a committee unasked", plain, "to", 0, M.ROSTER, put(7, b"\x01"), "at most"),
         case("too few boxes", plain, "to", 0, M.INBOX, keep(4, 2, BOX_BYTES), "sent shares; 3 are", **abort),
         case("a box of nobody", lost, "to", near_3, M.INBOX, claim(4, b"\x0f", BOX_BYTES), "advertised no keys"),
         case("without this one", plain, "to", 0, M.SURVIVORS, put(4, b"\x1e"), "not in"),

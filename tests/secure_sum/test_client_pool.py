@@ -105,5 +105,5 @@ def test_a_client_that_leaves_the_round_answers_nothing():
     from mapveil_client.secure_sum.states import Message
 
     # A roster in which no neighbour is present: too few to share with.
-    roster = messages.encode(PARAMETERS, Message.ROSTER, 4, bytes(32), b"\x00", b"")
+    roster = messages.encode(PARAMETERS, Message.ROSTER, 4, bytes(32), b"\x00", b"", b"", b"")
     assert clients.deliver([(4, roster)]) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,13 +46,15 @@ def test_a_roster_must_make_sense(local_round, make_parameters):
     made.deliver()
     made.close()
     client, data = made.clients[0], made.outbox[0]
-    seed, present, keys = fields(data)
-    refuses(client, with_fields(p, data, seed, present, keys[:-64]), "256 bytes for 5 slots")
-    refuses(client, with_fields(p, data, seed, b"\xff", keys), "members past 4")
+    seed, present, keys, *none = fields(data)
+    refuses(client, with_fields(p, data, seed, present, keys[:-64], *none), "256 bytes for 5 slots")
+    refuses(client, with_fields(p, data, seed, b"\xff", keys, *none), "members past 4")
     peer = int(made.server._ring.neighbours[0, 0])
     for at in (0, 32):  # mask key, seal key
         no_key = keys[:at] + bytes(32) + keys[at + 32 :]
-        refuses(client, with_fields(p, data, seed, present, no_key), f"key of client {peer} that is no key")
+        refuses(
+            client, with_fields(p, data, seed, present, no_key, *none), f"key of client {peer} that is no key"
+        )
 
 
 def test_the_roster_of_an_active_round_is_every_clients_own(local_round, active):
@@ -58,21 +62,24 @@ def test_the_roster_of_an_active_round_is_every_clients_own(local_round, active)
     made.deliver()
     made.close()
     client, data = made.clients[0], made.outbox[0]
-    graph, present, keys = fields(data)
+    graph, present, keys, *committee = fields(data)
     assert graph[32 + 4 * 24 : 32 + 5 * 24] == bytes(24)
 
     def lists(entry: int, part: bytes, at: int = 0) -> bytes:
         start = 32 + entry * 24 + at
-        return with_fields(active, data, graph[:start] + part + graph[start + len(part) :], present, keys)
+        whole = graph[:start] + part + graph[start + len(part) :]
+        return with_fields(active, data, whole, present, keys, *committee)
 
     for at in (0, 8):
         refuses(client, lists(0, b"\x01" * 8, at), "other keys of client 0 than")
         refuses(client, lists(2, b"\x01" * 8, at), "other keys of client")
     refuses(client, lists(4, bytes(23) + b"\x01"), "other keys of client")
     refuses(client, lists(2, graph[32 + 3 * 24 :][:8]), "lists one identity twice")
-    refuses(client, with_fields(active, data, graph[:-24], present, keys), "graph of 152 bytes")
+    refuses(client, with_fields(active, data, graph[:-24], present, keys, *committee), "graph of 152 bytes")
     few = write_set(np.array([1, 1, 1, 0, 0], dtype=np.bool_))
-    refuses(client, with_fields(active, data, graph, few, keys[: 3 * 248]), "other keys of client")
+    refuses(
+        client, with_fields(active, data, graph, few, keys[: 3 * 248], *committee), "other keys of client"
+    )
 
 
 def test_clients_that_were_shown_different_graphs_share_nothing(local_round, active):
@@ -85,10 +92,10 @@ def test_clients_that_were_shown_different_graphs_share_nothing(local_round, act
     with pytest.raises(PeerFault, match="other keys of client"):
         made.answer()
     rng = Randomness(3)
-    while True:  # another seed that leaves this client's slots as they were
+    while True:  # another seed that leaves slots and committee as they were
         other = rng.words(32, np.uint8).tobytes() + graph[32:]
         ring = make_ring(6, 5, draw_graph_seed(active, other))
-        if ring.neighbours[0].tolist() == made.server._ring.neighbours[0].tolist():
+        if ring.order.tolist() == made.server._ring.order.tolist():
             break
     made.outbox[0] = with_fields(active, made.outbox[0], other, *rest)
     made.answer()
@@ -106,10 +113,10 @@ def test_too_few_neighbours_end_it(local_round, make_parameters):
     made.deliver()
     made.close()
     client, data = made.clients[0], made.outbox[0]
-    seed, _, keys = fields(data)
+    seed, _, keys, *none = fields(data)
     few = write_set(np.array([1, 0, 1, 0, 1], dtype=np.bool_))
     with pytest.raises(Abort, match="3 neighbours of client 0 advertised keys; 4 are needed") as caught:
-        client.receive(with_fields(p, data, seed, few, keys[: 3 * 64]))
+        client.receive(with_fields(p, data, seed, few, keys[: 3 * 64], *none))
     assert caught.value.client == 0
     assert client.state is ClientState.ABORTED
     refuses(client, data, "expected none now")
@@ -121,15 +128,64 @@ def test_keys_that_the_device_did_not_sign_are_refused(local_round, make_paramet
     made.deliver()
     made.close()
     client, data = made.clients[0], made.outbox[0]
-    seed, present, keys = fields(data)
+    seed, present, keys, *none = fields(data)
     peer = int(made.server._ring.neighbours[0, 2])
     for at in (0, 40, 70, 100):
         bad = bytearray(keys)
         bad[2 * 248 + at] ^= 1
-        refuses(client, with_fields(p, data, seed, present, bytes(bad)), f"client {peer} that are not signed")
+        lie = with_fields(p, data, seed, present, bytes(bad), *none)
+        refuses(client, lie, f"client {peer} that are not signed")
     # Swapped: each is signed, but as another client's.
     swapped = keys[248:496] + keys[:248] + keys[496:]
-    refuses(client, with_fields(p, data, seed, present, swapped), "not signed by its identity")
+    refuses(client, with_fields(p, data, seed, present, swapped, *none), "not signed by its identity")
+
+
+def test_the_committee_is_of_the_clients_that_the_roster_lists(local_round, make_parameters):
+    p = make_parameters(12, neighbours=4, threshold=3, signed=True, active=True)
+    stays = np.where(np.arange(12) == 7, 0, 9)
+    made = local_round(p, np.tile(VECTORS, (2, 1)), stays=stays).until(ServerState.KEYS)
+    made.deliver()
+    made.close()
+    ring = made.server._ring
+    members = ring.committee(12)
+    client, data = made.clients[0], made.outbox[0]
+    graph, present, keys, seated, rows = fields(data)
+    there = read_set(seated, 12)
+    assert there.tolist() == [member != 7 for member in members]
+
+    def told(seats: np.ndarray, entries: bytes) -> bytes:
+        return with_fields(p, data, graph, present, keys, write_set(seats), entries)
+
+    stranger = next(
+        seat for seat, member in enumerate(members) if there[seat] and member not in {0, *ring.neighbours[0]}
+    )
+    at = 248 * int(np.count_nonzero(there[:stranger]))
+    for byte in (0, 40, 70, 100, 170):  # mask key, seal key, identity, signature, certificate
+        bad = bytearray(rows)
+        bad[at + byte] ^= 1
+        refuses(client, told(there, bytes(bad)), f"lists other keys of client {members[stranger]} than")
+    fewer = there.copy()
+    fewer[stranger] = False
+    refuses(
+        client, told(fewer, rows[:at] + rows[at + 248 :]), f"other keys of client {members[stranger]} than"
+    )
+    refuses(client, told(there, rows[:-248]), "committee keys of")
+    assert client.receive(data)
+
+
+def test_a_member_of_the_committee_must_be_certified_as_a_neighbour_is(local_round, make_parameters):
+    """A server that lists a device of its own making, whose hash it has fixed like everybody's."""
+    p = make_parameters(12, neighbours=4, threshold=3, signed=True, active=True)
+    made = local_round(p, np.tile(VECTORS, (2, 1))).until(ServerState.KEYS)
+    identity = Identity(bytes([7] * 32))
+    forged = Credentials(identity, replace(certificate_of(identity), signature=bytes(64)), NAMED)
+    made.pending[5] = Client(p, 5, VECTORS[0], Randomness(4), credentials=forged).advertise()
+    made.deliver()
+    made.close()
+    assert made.server._ring.neighbours.shape[1] < 11  # so that some have it in the committee only
+    for client in set(range(12)) - {5}:
+        text = "keys of client 5: its certificate is not by the enrolment authority"
+        refuses(made.clients[client], made.outbox[client], text)
 
 
 def test_a_device_that_the_policys_authority_has_not_certified_is_refused(local_round, make_parameters):
@@ -295,16 +351,18 @@ def test_in_an_active_round_it_answers_only_to_enough_signatures(local_round, ac
     client, data = made.clients[0], made.outbox[0]
     assert client.state is ClientState.CONSENTED
     signers, signatures = fields(data)
-    assert read_set(signers, 5).all()
-    for at in range(0, 5 * 64, 64):
+    assert read_set(signers, 6).all()
+    for at in range(0, 6 * 64, 64):
         bad = signatures[:at] + bytes([signatures[at] ^ 1]) + signatures[at + 1 :]
         refuses(client, with_fields(active, data, signers, bad), "has not signed the survivors")
     refuses(client, with_fields(active, data, signers, signatures[64:] + signatures[:64]), "has not signed")
-    refuses(client, with_fields(active, data, signers, signatures[64:]), "signatures of 256 bytes for 5")
-    two = write_set(np.array([1, 0, 1, 0, 0], dtype=np.bool_))
+    refuses(client, with_fields(active, data, signers, signatures[64:]), "signatures of 320 bytes for 6")
+    three = write_set(np.array([1, 0, 1, 0, 0, 1], dtype=np.bool_))
     other = Client.from_state(active, client.to_state(), Randomness(1), credentials=made.credentials[0])
-    with pytest.raises(Abort, match="2 neighbours of client 0 agreed to the sum; 3 are needed"):
-        other.receive(with_fields(active, data, two, signatures[:64] + signatures[128:192]))
+    with pytest.raises(Abort, match="3 of the committee of 6 agreed to the sum; 4 are needed"):
+        other.receive(
+            with_fields(active, data, three, signatures[:64] + signatures[128:192] + signatures[320:])
+        )
     client.receive(data)
     refuses(client, data, "expected none now")
 
@@ -323,18 +381,18 @@ def test_two_stories_get_no_answer(local_round, active):
             else with_fields(active, made.outbox[i], write_set(short), fields(made.outbox[i])[1])
         )
         consents[i] = fields(made.clients[i].receive(data))[0]
-    neighbours = made.server._ring.neighbours
+    committee = np.array(made.server._ring.committee(6))
+    there = committee != 5
+    all_of_them = b"".join(consents[int(j)] for j in committee[there])
     for i in range(5):
         client = made.clients[i]
-        there = np.isin(neighbours[i], range(5)) & (neighbours[i] != i)
-        all_of_them = b"".join(consents[int(j)] for j in neighbours[i][there])
         refuses(
             client,
             encode(active, Message.CONFIRMATIONS, i, write_set(there), all_of_them),
             "has not signed the survivors that this client was told",
         )
-        honest = there & (np.isin(neighbours[i], [0, 1]) if i < 2 else np.isin(neighbours[i], [2, 3, 4]))
-        same = b"".join(consents[int(j)] for j in neighbours[i][honest])
+        honest = there & ((committee < 2) == (i < 2))
+        same = b"".join(consents[int(j)] for j in committee[honest])
         with pytest.raises(Abort, match="agreed to the sum"):
             client.receive(encode(active, Message.CONFIRMATIONS, i, write_set(honest), same))
 
@@ -375,6 +433,6 @@ def test_a_signature_of_one_who_is_not_in_the_sum_does_not_count(local_round, ac
     made.close()
     data = made.outbox[0]
     signers, signatures = fields(data)
-    assert int(read_set(signers, 5).sum()) == 4
-    everyone = write_set(np.ones(5, dtype=np.bool_))
+    assert int(read_set(signers, 6).sum()) == 5
+    everyone = write_set(np.ones(6, dtype=np.bool_))
     refuses(made.clients[0], with_fields(active, data, everyone, signatures + bytes(64)), "not in the sum")

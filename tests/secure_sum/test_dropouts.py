@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from mapveil_client.secure_sum.graph import make_ring
+from mapveil_client.secure_sum.graph import make_ring, permutation
 from mapveil_client.secure_sum.masks import Cipher
 from mapveil_client.secure_sum.states import Abort, ServerState
 
@@ -38,8 +38,9 @@ def must_abort(parameters, graph_seed, stays) -> bool:
         return True
     answers = {i for i in survivors if stays[i] >= answering}
     if parameters.active:
-        signed = {i for i in survivors if stays[i] >= 4}
-        answers = {i for i in answers if sum(j in signed for j in graph[i]) >= parameters.threshold}
+        order = permutation(parameters.clients, graph_seed)[: parameters.committee]
+        if sum(i in survivors and stays[i] >= 4 for i in order.tolist()) < parameters.quorum:
+            return True
     asked = survivors | {i for i in sharing if any(j in survivors for j in graph[i])}
     return any(sum(j in answers for j in graph[i]) < parameters.threshold for i in asked)
 
@@ -51,8 +52,7 @@ def rounds(draw):
     even = list(range(2, min(clients, 14), 2))
     neighbours = draw(st.sampled_from([*even, clients - 1] if clients <= 24 else even[1:4]))
     active = draw(st.booleans())
-    lowest = max(2, neighbours // 2 + 1 if active else 2)
-    threshold = draw(st.just(lowest) | st.integers(lowest, neighbours))
+    threshold = draw(st.sampled_from([2, neighbours // 2 + 1]) | st.integers(2, neighbours))
     last = 5 if active else 4
     leaving = draw(st.sampled_from([0.0, 0.03, 0.1, 0.3]))
     chance = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -67,6 +67,9 @@ def rounds(draw):
         "active": active,
         "cipher": draw(st.sampled_from(list(Cipher))),
     }
+    if active:
+        changes["committee"] = draw(st.integers(1, clients))
+        changes["quorum"] = draw(st.integers(changes["committee"] // 2 + 1, changes["committee"]))
     return clients, changes, stays, draw(st.integers(0, 2**32))
 
 

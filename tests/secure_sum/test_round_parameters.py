@@ -29,7 +29,12 @@ from mapveil_client.secure_sum.masks import Cipher
         ({"minimum": 1}, "minimum"),
         ({"minimum": 7}, "minimum"),
         ({"active": True}, "signed"),
-        ({"active": True, "signed": True, "neighbours": 4, "threshold": 2}, "threshold"),
+        ({"active": True, "signed": True, "committee": 0, "quorum": 0}, "committee"),
+        ({"active": True, "signed": True, "committee": 7}, "committee"),
+        ({"active": True, "signed": True, "quorum": 3}, "quorum"),
+        ({"active": True, "signed": True, "quorum": 7}, "quorum"),
+        ({"signed": True, "committee": 6}, "committee"),
+        ({"signed": True, "quorum": 1}, "quorum"),
     ],
 )
 def test_what_is_outside_its_range_is_named(make_parameters, changes, name):
@@ -51,6 +56,8 @@ def test_every_parameter_is_in_the_digest(make_parameters):
         ({}, {"cipher": Cipher.CHACHA20}),
         ({}, {"signed": True}),
         ({"signed": True}, {"active": True}),
+        ({"signed": True, "active": True}, {"committee": 5}),
+        ({"signed": True, "active": True}, {"quorum": 5}),
     ]
     names = {name for _, changed in changes for name in changed}
     assert names == {field.name for field in dataclasses.fields(make_parameters())}

@@ -132,7 +132,6 @@ class Assumes(_Kind):
     ROSTER_TRUSTED = "roster trusted"
     AUTHORITY_APART = "authority apart"
     AUTHORITY_OF_OPERATOR = "authority of the operator"
-    ONE_SURVIVOR_SET = "one survivor set"
     CLIENT_RANDOMNESS = "client randomness"
     CLIENT_ALONE = "client alone"
     PARTICIPATION_PUBLIC = "participation public"

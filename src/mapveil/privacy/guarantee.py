@@ -45,7 +45,6 @@ class Guarantee(Claim):
         )
         if authority.kind is Assumes.AUTHORITY_OF_OPERATOR:
             return replace(self, assumptions=assumptions)
-        assumptions += (Assumes.ONE_SURVIVOR_SET(),)
         return replace(self, adversary=Adversary.MALICIOUS_SERVER, assumptions=assumptions)
 
     def __repr__(self) -> str:

@@ -68,10 +68,6 @@ _ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     Assumes.AUTHORITY_OF_OPERATOR: (
         "the server's operator runs the enrolment authority; against invented clients nothing is promised"
     ),
-    Assumes.ONE_SURVIVOR_SET: (
-        "the server names one set of survivors to all clients: with several, it may learn a sum of only more than "
-        "half of the honest clients, with less noise than epsilon needs"
-    ),
     Assumes.CLIENT_RANDOMNESS: "the client draws its randomness as the code does, from the operating system's source",
     Assumes.CLIENT_ALONE: "each report carries the whole noise: neither a secure sum nor another client is trusted",
     Assumes.PARTICIPATION_PUBLIC: (

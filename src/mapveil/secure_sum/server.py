@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from mapveil.secure_sum.message_checks import ByteArray, check_answer, check_keys, check_signature
 from mapveil.secure_sum.server_unmask import Collected, Fault, recover, unmask
-from mapveil_client.arrays import BoolArray
+from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.secure_sum import messages
 from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.secure_sum.graph import Ring, make_ring
@@ -121,6 +121,7 @@ class Server:
         self._enrolled, self._authority = enrolled, authority
         self._graph = b""  # as the roster says it
         self._ring: Ring  # drawn when all keys are in
+        self._committee: IntArray
         self.faults: list[Fault] = []  # clients that contradict others, known once the answers are closed
         self._state = ServerState.KEYS
         self._asked: BoolArray = np.ones(n, dtype=np.bool_)
@@ -268,6 +269,7 @@ class Server:
             self._graph = self._graph_seed + listed
             seed = draw_graph_seed(self.parameters, self._graph)
             self._ring = make_ring(n, self.parameters.neighbours, seed)
+            self._committee = np.array(self._ring.committee(self.parameters.committee), dtype=np.int64)
             self._check_left("advertised keys", self._arrived)
             self._present = self._arrived
             self._boxes = np.zeros((*self._ring.neighbours.shape, messages.BOX_BYTES), dtype=np.uint8)
@@ -288,8 +290,12 @@ class Server:
             self._shares = np.zeros((*self._ring.neighbours.shape, messages.SHARE_BYTES), dtype=np.uint8)
             return Outbox(self._included, self._survivors)
         if state is ServerState.CONSENTS:
-            agreed = self._arrived & (self._left() >= self.parameters.threshold)
-            return Outbox(agreed, self._confirmations(self._arrived))
+            signed, needed = self._arrived[self._committee], self.parameters.quorum
+            if (count := int(np.count_nonzero(signed))) < needed:
+                raise Abort(
+                    f"{count} of the committee of {signed.size} agreed to the sum; {needed} are needed"
+                )
+            return Outbox(self._arrived, self._confirmations(signed))
         collected = Collected(
             keys=self._keys,
             commitments=self._commitments,
@@ -328,7 +334,9 @@ class Server:
         slots = self._ring.neighbours[client]
         there = self._present[slots]
         keys = self._keys[slots[there]].tobytes()
-        return self._write(Message.ROSTER, client, self._graph, write_set(there), keys)
+        seated = self._present[self._committee]
+        committee = (write_set(seated), self._keys[self._committee[seated]].tobytes())
+        return self._write(Message.ROSTER, client, self._graph, write_set(there), keys, *committee)
 
     def _inbox(self, boxes: ByteArray) -> Callable[[int], bytes]:
         mirror = np.arange(self.parameters.neighbours)[::-1]  # this client's slot in its neighbours'
@@ -350,13 +358,8 @@ class Server:
         return self._write(Message.SURVIVORS, client, write_set(self._included), receipts)
 
     def _confirmations(self, signed: BoolArray) -> Callable[[int], bytes]:
-        def write(client: int) -> bytes:
-            slots = self._ring.neighbours[client]
-            there = signed[slots]
-            signatures = self._signatures[slots[there]].tobytes()
-            return self._write(Message.CONFIRMATIONS, client, write_set(there), signatures)
-
-        return write
+        signatures = self._signatures[self._committee[signed]].tobytes()
+        return lambda client: self._write(Message.CONFIRMATIONS, client, write_set(signed), signatures)
 
     def abort(self) -> None:
         """End the round without a sum, if it is not over."""

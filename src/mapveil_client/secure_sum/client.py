@@ -5,7 +5,8 @@ Source: Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure Single-Server Aggregat
 
 Deviation: the consistency check signs the whole set of survivors, as Bonawitz et al. (2017) do,
 instead of each neighbour's presence; a bit per client is cheap at the size of a shard, and every
-client can then count the survivors and check that their graph is connected.
+client can then count the survivors and check that their graph is connected. A committee signs for all clients, not
+the neighbours of each: these let a server name different survivors to different parts of the graph.
 
 Deviation: in an active round the graph is that of algorithm 2 too, from a hash of everybody's keys; clients do not
 choose their neighbours, as in algorithm 3.

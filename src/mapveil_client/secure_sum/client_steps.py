@@ -17,7 +17,7 @@ from mapveil_client.arrays import BoolArray
 from mapveil_client.errors import InputError, Secret
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.certificate import Credentials
-from mapveil_client.secure_sum.graph import make_ring
+from mapveil_client.secure_sum.graph import Ring, make_ring
 from mapveil_client.secure_sum.keys import (
     draw_graph_seed,
     key_statement,
@@ -95,13 +95,13 @@ class Memory(Secret):
     pair_seeds: bytes = _held(_slots(KEY_BYTES), _C.SHARED)  # of the mask with each slot
     opening_keys: bytes = _held(_slots(KEY_BYTES), _C.SHARED)  # of the box from each slot
     # Public, by slot.
-    identities: bytes = _held(
-        lambda p: KEY_BYTES * p.neighbours if p.signed else 0, _C.SHARED, _C.MASKED, _C.CONSENTED
-    )
+    identities: bytes = _held(lambda p: KEY_BYTES * p.neighbours if p.signed else 0, _C.SHARED, _C.MASKED)
     senders: bytes = _held(_slot_set, _C.MASKED, _C.CONSENTED)  # slots whose neighbour sent shares
     readable: bytes = _held(_slot_set, _C.MASKED, _C.CONSENTED)  # slots whose box opened
     shares: bytes = _held(_slots(2 * SHARE_BYTES), _C.MASKED, _C.CONSENTED)  # of the seed, of the mask key
     included: bytes = _held(lambda p: -(-p.clients // 8), _C.CONSENTED)  # the survivors that it signed
+    # Public: the identities of the committee, zero where one did not advertise.
+    committee: bytes = _held(lambda p: KEY_BYTES * p.committee, _C.SHARED, _C.MASKED, _C.CONSENTED)
 
 
 def write_state(parameters: RoundParameters, client: int, state: ClientState, memory: Memory) -> bytes:
@@ -162,9 +162,11 @@ class ClientSteps:
     rng: Randomness
     credentials: Credentials | None
 
+    def _ring(self, graph_seed: bytes) -> Ring:
+        return make_ring(self.parameters.clients, self.parameters.neighbours, graph_seed)
+
     def _neighbours(self, graph_seed: bytes) -> list[int]:
-        ring = make_ring(self.parameters.clients, self.parameters.neighbours, graph_seed)
-        return [int(j) for j in ring.neighbours[self.client]]
+        return [int(j) for j in self._ring(graph_seed).neighbours[self.client]]
 
     def _enough(self, slots: BoolArray, done: str) -> None:
         """Abort where fewer than t neighbours are left."""
@@ -190,7 +192,9 @@ class ClientSteps:
             keys += self.credentials.identity.public + signature + self.credentials.certificate.entry
         return keys
 
-    def share(self, memory: Memory, graph: bytes, present: bytes, keys: bytes) -> Outcome:
+    def share(
+        self, memory: Memory, graph: bytes, present: bytes, keys: bytes, seated: bytes, committee_keys: bytes
+    ) -> Outcome:
         """Seal to each neighbour its shares of the seed and of the mask key."""
         p = self.parameters
         there = read_set(present, p.neighbours)
@@ -200,12 +204,18 @@ class ClientSteps:
         peers = self._neighbours(graph_seed)
         slots = [int(slot) for slot in np.flatnonzero(there)]
         private = [_read_private(key) for key in (memory.mask_private, memory.seal_private)]
+        others = read_set(seated, p.committee)
+        committee = rows_by_slot(committee_keys, others, roster_entry_bytes(p), "committee keys")
+        members = self._ring(graph_seed).committee(p.committee)
+        around, rows = [self.client, *peers, *members], np.concatenate([entries, committee])
         if p.active:
-            self._check_roster(graph, self._own_keys(memory), peers, entries)
+            self._check_roster(graph, self._own_keys(memory), around, rows)
         if p.signed:
-            self._check_distinct([self._own_keys(memory), *map(bytes, entries[there])])
-            for slot in slots:
-                self._check_keys(peers[slot], entries[slot].tobytes())
+            # A neighbour's keys stand among the committee's once more: both are those that the roster lists.
+            there = np.concatenate([there, others & ~np.isin(members, around[: 1 + p.neighbours])])
+            self._check_distinct([self._own_keys(memory), *map(bytes, rows[there])])
+            for row in np.flatnonzero(there).tolist():
+                self._check_keys(around[1 + row], rows[row].tobytes())
 
         def agree(purpose: Purpose, private: X25519PrivateKey, part: slice, slot: int) -> bytes:
             public, peer = entries[slot, part].tobytes(), peers[slot]
@@ -233,15 +243,15 @@ class ClientSteps:
             pair_seeds=bytes(pair_seeds),
             opening_keys=bytes(opening),
             identities=entries[:, IDENTITY].tobytes() if p.signed else b"",
+            committee=committee[:, IDENTITY].tobytes() if p.active else b"",
         )
         return Outcome(kept, (b"".join(boxes),))
 
     def _check_roster(
-        self, graph: bytes, own: bytes, peers: list[int], entries: npt.NDArray[np.uint8]
+        self, graph: bytes, own: bytes, around: list[int], entries: npt.NDArray[np.uint8]
     ) -> None:
-        """Refuse a roster whose hash this device did not help to fix, or other neighbours' keys than it lists."""
+        """Refuse a roster whose hash this device did not help to fix, or other keys of others than it lists."""
         listed, advertised = read_roster(graph)
-        around = [self.client, *peers]
         rows = np.concatenate([np.frombuffer(own, dtype=np.uint8)[None], entries])
         other = np.any(listed[around] != list_clients(self.parameters, rows), axis=1)
         if np.any(other):
@@ -296,6 +306,7 @@ class ClientSteps:
         kept = Memory(
             graph_seed=memory.graph_seed,
             identities=memory.identities,
+            committee=memory.committee,
             senders=senders,
             readable=write_set(readable),
             shares=shares.tobytes(),
@@ -310,7 +321,7 @@ class ClientSteps:
         """Judge who is in the sum, then consent to it (active) or answer at once."""
         p = self.parameters
         members = read_set(included, p.clients)
-        ring = make_ring(p.clients, p.neighbours, memory.graph_seed)
+        ring = self._ring(memory.graph_seed)
         neighbours = members[ring.neighbours[self.client]]
         if not members[self.client]:
             raise PeerFault("the server asks for shares of a sum that this client is not in")
@@ -325,7 +336,7 @@ class ClientSteps:
         if not p.active:
             return self._answer(memory, neighbours)
         self._check_receipts(memory, ring.neighbours[self.client].tolist(), neighbours, receipts)
-        kept = replace(memory, included=included)
+        kept = replace(memory, included=included, identities=b"")
         return Outcome(kept, (self._signer.identity.sign(survivor_statement(p, memory.graph_seed, members)),))
 
     def _check_receipts(self, memory: Memory, peers: list[int], included: BoolArray, receipts: bytes) -> None:
@@ -342,23 +353,25 @@ class ClientSteps:
                 raise PeerFault(f"client {peers[slot]} was told that this client sent it no shares")
 
     def confirm(self, memory: Memory, signers: bytes, signatures: bytes) -> Outcome:
-        """Answer once t neighbours have signed the same survivors that this client did."""
+        """Answer once a quorum of the committee has signed the same survivors that this client did."""
         p = self.parameters
-        signed = read_set(signers, p.neighbours)
+        signed = read_set(signers, p.committee)
         rows = rows_by_slot(signatures, signed, SIGNATURE_BYTES, "signatures")
-        members = read_set(memory.included, p.clients)
-        ring = make_ring(p.clients, p.neighbours, memory.graph_seed)
-        neighbours = members[ring.neighbours[self.client]]
-        if np.any(signed & ~neighbours):
+        included = read_set(memory.included, p.clients)
+        ring = self._ring(memory.graph_seed)
+        committee = ring.committee(p.committee)
+        if np.any(signed & ~included[committee]):
             raise PeerFault("the server gave the signature of a client that is not in the sum")
-        self._enough(signed, "agreed to the sum")
-        statement = survivor_statement(p, memory.graph_seed, members)
-        for slot in np.flatnonzero(signed):
-            public = memory.identities[slot * KEY_BYTES : (slot + 1) * KEY_BYTES]
-            if not signed_by(public, rows[slot].tobytes(), statement):
-                peer = ring.neighbours[self.client, slot]
-                raise PeerFault(f"client {peer} has not signed the survivors that this client was told")
-        return self._answer(memory, neighbours)
+        if (count := int(np.count_nonzero(signed))) < p.quorum:
+            raise Abort(f"{count} of the committee of {p.committee} agreed to the sum; {p.quorum} are needed")
+        statement = survivor_statement(p, memory.graph_seed, included)
+        for seat in np.flatnonzero(signed).tolist():
+            public = memory.committee[seat * KEY_BYTES : (seat + 1) * KEY_BYTES]
+            if not signed_by(public, rows[seat].tobytes(), statement):
+                raise PeerFault(
+                    f"client {committee[seat]} has not signed the survivors that this client was told"
+                )
+        return self._answer(memory, included[ring.neighbours[self.client]])
 
     def _answer(self, memory: Memory, included: BoolArray) -> Outcome:
         """Give one share per neighbour: of its seed where it is in the sum, else of its mask key."""

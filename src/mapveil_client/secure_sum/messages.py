@@ -84,6 +84,14 @@ def _neighbours(parameters: RoundParameters) -> int:
     return parameters.neighbours
 
 
+def _committee(parameters: RoundParameters) -> int:
+    return parameters.committee
+
+
+def _committee_set(name: str) -> Field:
+    return Field(name, lambda _: 1, lambda parameters: -(-parameters.committee // 8))
+
+
 def _set(name: str, members: Callable[[RoundParameters], int]) -> Field:
     return Field(name, lambda parameters: -(-members(parameters) // 8))
 
@@ -101,6 +109,8 @@ LAYOUTS: dict[Message, tuple[Field, ...]] = {
         ),
         _set("present", _neighbours),
         Field("keys", roster_entry_bytes, _neighbours, exact=False),
+        _committee_set("committee"),
+        Field("committee_keys", roster_entry_bytes, _committee, exact=False),
     ),
     Message.SHARES: (Field("boxes", lambda _: BOX_BYTES, _neighbours, exact=False),),
     Message.INBOX: (
@@ -118,8 +128,8 @@ LAYOUTS: dict[Message, tuple[Field, ...]] = {
     ),
     Message.CONSENT: (Field("signature", lambda _: SIGNATURE_BYTES),),
     Message.CONFIRMATIONS: (
-        _set("signers", _neighbours),
-        Field("signatures", lambda _: SIGNATURE_BYTES, _neighbours, exact=False),
+        _committee_set("signers"),
+        Field("signatures", lambda _: SIGNATURE_BYTES, _committee, exact=False),
     ),
     Message.ANSWER: (
         _set("given", _neighbours),

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from mapveil_client.canonical_cbor import encode
 from mapveil_client.errors import check
-from mapveil_client.secure_sum.graph import choose_neighbourhood
+from mapveil_client.secure_sum.graph_sizes import choose_committee, choose_neighbourhood
 from mapveil_client.secure_sum.masks import PROTOCOL, VERSION, Cipher
 from mapveil_client.secure_sum.shamir import PRIME
 
@@ -45,6 +45,9 @@ class RoundParameters:
         Whether every client signs its keys with a device identity, and checks its neighbours'.
     active : bool
         Whether clients check that all were told the same survivors; needs ``signed``.
+    committee, quorum : int
+        Size of the committee whose signatures confirm the survivors, q: 1 .. n; how many of them do, Q: more than half.
+        Both 0 where the round is not active.
 
     Raises
     ------
@@ -63,6 +66,8 @@ class RoundParameters:
     cipher: Cipher = Cipher.AES_256_CTR
     signed: bool = False
     active: bool = False
+    committee: int = 0
+    quorum: int = 0
 
     def __post_init__(self) -> None:
         n, k, t = self.clients, self.neighbours, self.threshold
@@ -76,15 +81,23 @@ class RoundParameters:
         check(1 <= self.bits <= 64, "bits", "1 to 64", self.bits)
         check(2 <= self.minimum <= n, "minimum", f"2 to {n}", self.minimum)
         check(self.signed or not self.active, "signed", "True for an active round", self.signed)
-        # Otherwise two disjoint sets of neighbours could each give a secret back.
-        check(not self.active or 2 * t > k, "threshold", f"more than half of {k} for an active round", t)
+        q, least = (self.committee, 1) if self.active else (0, 0)
+        check(
+            least <= self.committee <= least * n,
+            "committee",
+            f"1 to {n}, or 0 where not active",
+            self.committee,
+        )
+        # Otherwise two disjoint quorums could confirm different survivors.
+        good = least * (q // 2 + 1) <= self.quorum <= q
+        check(good, "quorum", f"more than half of the committee of {q}", self.quorum)
 
     @functools.cached_property
     def digest(self) -> bytes:
         """SHA-256 of every parameter, 32 bytes: in each message, so that parties who differ never meet."""
         numbers = (
             *(self.clients, self.neighbours, self.threshold, self.length, self.bits, self.minimum),
-            *(int(self.cipher), int(self.signed), int(self.active)),
+            *(int(self.cipher), int(self.signed), int(self.active), self.committee, self.quorum),
         )
         return hashlib.sha256(encode([PROTOCOL, VERSION, self.round_id, self.context, *numbers])).digest()
 
@@ -138,9 +151,9 @@ class SumSettings:
         ParameterError
             No graph keeps the promises, or a setting is outside its range.
         """
-        neighbours, threshold = choose_neighbourhood(
-            clients, self.corrupt, self.dropout, sigma=self.sigma, eta=self.eta, active=self.active
-        )
+        mixed, failure = (clients, self.corrupt, self.dropout), {"sigma": self.sigma, "eta": self.eta}
+        neighbours, threshold = choose_neighbourhood(*mixed, **failure, active=self.active)
+        committee, quorum = choose_committee(*mixed, **failure) if self.active else (0, 0)
         return RoundParameters(
             round_id=self.round_id + run,
             context=self.context,
@@ -153,4 +166,6 @@ class SumSettings:
             cipher=self.cipher,
             signed=self.active,
             active=self.active,
+            committee=committee,
+            quorum=quorum,
         )

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapveil_client.errors import ParameterError
-from mapveil_client.secure_sum.graph import (
+from mapveil_client.secure_sum.graph import harary_graph
+from mapveil_client.secure_sum.graph_sizes import (
     GRINDING,
+    Committee,
     Neighbourhood,
-    _holds_most,
     _log_split,
+    choose_committee,
     choose_neighbourhood,
-    harary_graph,
 )
 
 HALF, FIFTH, TWENTIETH = Fraction(1, 2), Fraction(1, 5), Fraction(1, 20)
@@ -42,28 +43,71 @@ def exact_split(n: int, gone: int, k: int) -> Fraction:
     return Fraction(n * (n - k - 1), 2) * Fraction(falling(gone, k) * falling(n - gone, 2), falling(n, k + 2))
 
 
-def is_hidden(n: int, c: int, k: int, t: int, sigma: int, active: bool) -> bool:
-    """Condition 1, or conditions 4 and 5."""
+def is_hidden(n: int, c: int, d: int, k: int, t: int, sigma: int, active: bool) -> bool:
+    """Conditions 1 and 2, or 4 and 5."""
     half, limit = k // 2, Fraction(1, 2 ** (sigma + 1))
+    known = exact_tail(n - 1, c, k, t) * n
     if not active:
-        return exact_tail(n - 1, c, k, t) * n <= limit
-    found_by_chance = exact_tail(n, c, half, t - half) * n * 2**GRINDING <= limit
-    return found_by_chance and (n - c) * (6 * t - 7 * half) > 2 * c * (7 * half - 3 * t)
+        return known <= limit and exact_split(n, c + d, k) <= limit
+    parted = exact_tail(n, c, half, t - half) ** 2 * math.comb(n, 2)
+    return max(known, parted) * 2 ** (GRINDING + 1) <= limit
+
+
+def comes_out(n: int, d: int, k: int, t: int, eta: int, active: bool) -> bool:
+    """Condition 3."""
+    return exact_tail(n - 1, d, k, k - t + 1) * n <= Fraction(1, 2 ** (eta + active))
 
 
 def exact_choice(n, gamma, delta, sigma, eta, active) -> Neighbourhood | None:
     """The header's conditions in whole numbers, every k and t tried."""
     c, d = math.floor(gamma * n), math.floor(delta * n)
     for k in range(2, n - 1, 2):
-        if exact_split(n, c + d, k) > Fraction(1, 2 ** (sigma + 1)):
-            continue
         for t in range(2, k + 1):
-            if is_hidden(n, c, k, t, sigma, active) and exact_tail(n - 1, d, k, k - t + 1) * n <= Fraction(
-                1, 2**eta
-            ):
+            if is_hidden(n, c, d, k, t, sigma, active) and comes_out(n, d, k, t, eta, active):
                 return Neighbourhood(k, t)
-    t = max(2, c + 1, (n - 1 + c) // 2 + 1 if active else 0)
+    t = max(2, c + 1)
     return Neighbourhood(n - 1, t) if t <= n - 1 - d else None
+
+
+def exact_committee(n, gamma, delta, sigma, eta) -> Committee | None:
+    """Conditions 6 and 7, every size and quorum tried."""
+    c, d = math.floor(gamma * n), math.floor(delta * n)
+    for q in range(1, n + 1):
+        for quorum in range(q // 2 + 1, q + 1):
+            meets = exact_tail(n, c, q, 2 * quorum - q) * 2**GRINDING <= Fraction(1, 2 ** (sigma + 1))
+            if meets and exact_tail(n, d, q, q - quorum + 1) <= Fraction(1, 2 ** (eta + 1)):
+                return Committee(q, quorum)
+    return None
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(3, 60),
+    st.fractions(0, Fraction(3, 5), max_denominator=12),
+    st.fractions(0, Fraction(3, 5), max_denominator=12),
+    st.integers(1, 20),
+    st.integers(1, 15),
+)
+def test_the_committee_is_that_of_whole_numbers(n, gamma, delta, sigma, eta):
+    wanted = exact_committee(n, gamma, delta, sigma, eta)
+    if wanted is None:
+        with pytest.raises(ParameterError, match="cannot be borne against a malicious server"):
+            choose_committee(n, gamma, delta, sigma=sigma, eta=eta)
+    else:
+        assert choose_committee(n, gamma, delta, sigma=sigma, eta=eta) == wanted
+
+
+def test_at_full_size_the_committee_holds_exactly_and_no_smaller_one_does():
+    n, c = 1_000, 50
+    q, quorum = choose_committee(n, TWENTIETH, TWENTIETH)
+
+    def holds(q: int, quorum: int) -> bool:
+        meets = exact_tail(n, c, q, 2 * quorum - q) * 2**81 <= 1
+        return meets and exact_tail(n, c, q, q - quorum + 1) * 2**31 <= 1
+
+    assert holds(q, quorum)
+    assert not holds(q, quorum - 1)
+    assert not any(holds(q - 1, lower) for lower in range(q // 2, q))
 
 
 @settings(max_examples=120)
@@ -92,9 +136,7 @@ def test_at_full_size_the_choice_holds_exactly_and_nothing_smaller_does(gamma, a
     c, d = math.floor(gamma * n), math.floor(TWENTIETH * n)
 
     def holds(k: int, t: int) -> bool:
-        safe = is_hidden(n, c, k, t, sigma, active)
-        whole = exact_split(n, c + d, k) <= Fraction(1, 2 ** (sigma + 1))
-        return safe and whole and exact_tail(n - 1, d, k, k - t + 1) * n <= Fraction(1, 2**eta)
+        return is_hidden(n, c, d, k, t, sigma, active) and comes_out(n, d, k, t, eta, active)
 
     assert holds(k, t)
     assert not holds(k, t - 1)
@@ -204,23 +246,43 @@ def test_the_bound_on_falling_apart_bounds_what_is_counted(n, k, gone):
         assert apart / len(removed) == pytest.approx(bound, rel=1e-5)
 
 
-@pytest.mark.parametrize(("n", "k"), [(9, 4), (10, 4), (11, 6), (12, 6)])
-def test_every_sum_holds_most_honest_clients_while_conditions_4_and_5_hold(n, k):
-    # The lemma of docs/explanation/secure-sums.md: each client is one of the sum, corrupt, or neither, in every way.
+def runs(marked: np.ndarray, length: int) -> np.ndarray:
+    """The number of marked in each run of so many places, by its first: shape (cases, n)."""
+    n = marked.shape[1]
+    return np.stack([marked[:, np.arange(i, i + length) % n].sum(axis=1) for i in range(n)], axis=1)
+
+
+@pytest.mark.parametrize(("n", "k"), [(8, 4), (9, 4), (10, 4), (11, 6), (12, 6)])
+def test_every_honest_client_is_a_neighbour_of_the_sum_where_conditions_4_and_5_hold(n, k):
+    # The lemma of docs/explanation/secure-sums.md: all ways of answering for the sum, being corrupt, or neither.
     graph, half = harary_graph(n, k, np.arange(n)), k // 2
     roles = np.arange(3**n)[:, None] // 3 ** np.arange(n) % 3
-    summed, corrupt = roles == 0, roles == 1
-    one_side = np.max([corrupt[:, np.arange(i, i + half) % n].sum(axis=1) for i in range(n)], axis=0)
-    helpers = np.stack([(summed | corrupt)[:, graph[i]].sum(axis=1) for i in range(n)], axis=1)
-    helped = np.where(summed, helpers, k).min(axis=1)
-    count, bad = summed.sum(axis=1), corrupt.sum(axis=1)
-    checked = 0
+    answers, corrupt = roles == 0, roles == 1
+    helpers = np.stack([(answers | corrupt)[:, graph[i]].sum(axis=1) for i in range(n)], axis=1)
+    fewest = np.where(answers, helpers, k).min(axis=1)
+    spies = np.stack([corrupt[:, graph[i]].sum(axis=1) for i in range(n)], axis=1).max(axis=1)
+    near = np.stack([answers[:, graph[i]].any(axis=1) for i in range(n)], axis=1)
+    checked, counter = 0, 0
     for threshold in range(half + 1, k + 1):
-        fifth = np.array([_holds_most(n, c, half, threshold) for c in range(n + 1)])[bad]
-        possible = (count > 0) & (helped >= threshold) & (one_side < threshold - half) & fifth
-        assert np.all(2 * count[possible] > n - bad[possible])
-        checked += int(possible.sum())
+        bad = runs(corrupt, half) >= threshold - half
+        separate = [bad[:, i] & bad[:, j] for i in range(n) for j in range(i + half, n) if i + n - j >= half]
+        summed = answers.any(axis=1) & (fewest >= threshold)
+        fourth, fifth = spies < threshold, ~np.any(separate, axis=0)
+        assert np.all((near | answers | corrupt)[summed & fourth & fifth])
+        checked += int(np.count_nonzero(summed & fourth & fifth))
+        counter += int(np.count_nonzero(summed & ~fifth & ~(near | answers | corrupt).all(axis=1)))
     assert checked > 80
+    assert counter > 0  # without condition 5 the sum leaves honest clients out
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 6])
+def test_two_quorums_share_an_honest_member_exactly_while_few_of_the_committee_are_corrupt(size):
+    # Each honest member signs one of two sets of survivors, or neither; each corrupt one signs both.
+    for quorum, corrupt in itertools.product(range(size // 2 + 1, size + 1), range(size + 1)):
+        both = False
+        for votes in itertools.product((0, 1, None), repeat=size - corrupt):
+            both |= min(votes.count(0), votes.count(1)) + corrupt >= quorum
+        assert both == (corrupt >= 2 * quorum - size)
 
 
 def test_the_authors_condition_alone_lets_the_ring_be_split():
@@ -241,11 +303,13 @@ def test_a_float_means_the_decimal_it_prints_as():
 @pytest.mark.parametrize("active", [False, True])
 def test_the_complete_graph_is_the_last_resort_and_its_error_says_what_is_possible(active):
     n, gone = 20, 6
-    most = n - 2 - (2 if active else 1) * gone
-    found = choose_neighbourhood(n, Fraction(most, n), Fraction(gone, n), active=active)
-    assert found.neighbours == n - 1
+    most, choose = n - 2 - gone, choose_neighbourhood
+    assert choose(n, Fraction(most, n), Fraction(gone, n), active=active).neighbours == n - 1
+    if active:  # a committee of everybody bears fewer
+        most, choose = n - 1 - 2 * gone, choose_committee
+        assert choose(n, Fraction(most, n), Fraction(gone, n)).size == n
     with pytest.raises(ParameterError, match=f"with 6 dropped, at most {most} corrupt can"):
-        choose_neighbourhood(n, Fraction(most + 1, n), Fraction(gone, n), active=active)
+        choose(n, Fraction(most + 1, n), Fraction(gone, n))
 
 
 @pytest.mark.parametrize(
