@@ -138,7 +138,7 @@ def below_the_promise(here: np.ndarray, client: int) -> np.ndarray:
 
 def one_member(parts: list[Any]) -> list[Any]:
     """Of the neighbours in a roster, the first."""
-    return [*parts[:5], b"\1" + bytes(len(parts[5]) - 1), parts[6][:248]]
+    return [*parts[:5], b"\1" + bytes(len(parts[5]) - 1), parts[6][:248], *parts[7:]]
 
 
 def fewer_signers(parts: list[Any]) -> None:
