@@ -22,7 +22,7 @@ from benchmarks.data_sets import tuning_city
 from benchmarks.estimator_constants import cases
 from mapveil.engines import UNIT, user_sums
 from mapveil.evaluation.comparison import interval_of_mean
-from mapveil.inference import interpolation, shrinkage, split_prior, threshold_expansion
+from mapveil.inference import interpolation, local_dimension, shrinkage, split_prior, threshold_expansion
 from mapveil.local.estimators import estimate_shrinkage
 from mapveil.local.estimators.estimators import ESTIMATORS
 from mapveil.mechanisms import multiscale
@@ -67,10 +67,15 @@ class Scene(NamedTuple):
 
 WEIGHTS: Final = split_prior.PUBLIC_WEIGHTS
 OF_PRIOR: Final = (
-    Constant(split_prior, "_STRENGTH", (8.0, 120.0)),
+    Constant(split_prior, "_STRENGTH", (3.0, 30.0)),
     Constant(split_prior, "_CARRIED", (0.0, 0.9)),
     Constant(split_prior, "_ROUNDS", (10, 100)),
     Constant(split_prior, "PUBLIC_WEIGHTS", ((1 / len(WEIGHTS),) * len(WEIGHTS), WEIGHTS[::-1])),
+)
+OF_KINDS: Final = (
+    Constant(split_prior, "_FLAT", (0.02, 0.5)),
+    Constant(split_prior, "_TOLD", (0.25, 1.0)),
+    Constant(shrinkage, "_JUDGED", (16, 256)),
 )
 OF_TABLES: Final = (
     Constant(
@@ -84,12 +89,15 @@ VARIED: Final[dict[str, tuple[Constant, ...]]] = {
     "curator": (
         Constant(None, "users_share", (0.02, 0.1)),
         Constant(None, "first_share", (0.15, 0.4)),
-        Constant(None, "leaf_signal", (0.7, 2.8)),
+        Constant(None, "leaf_signal", (1.0, 4.0)),
         Constant(None, "shifts", (2, 16)),
-        Constant(multiscale, "_BLOCKS_OF_CURATOR", (0.2, 0.8)),
+        Constant(multiscale, "_BLOCKS_OF_CURATOR", (0.4, 1.6)),
+        Constant(multiscale, "_FULL", (1.0, 10.0)),
+        Constant(local_dimension, "_LEAST", (0.3, 1.0, 2.0)),
         Constant(multiscale, "_DEEPEST", (2, 4)),
         Constant(shrinkage, "_WHOLE", (0.0, 3.99)),
         *OF_PRIOR,
+        *OF_KINDS,
         *OF_TABLES,
     ),
     "secure sums": (
@@ -188,7 +196,7 @@ def default_of(constant: Constant) -> str:
     """The value of a constant, as the table shows it; parameters have theirs in the reference of commands."""
     if constant.owner is not None:
         return shown(getattr(constant.owner, constant.name))
-    return {"users_share": "0.05", "first_share": "0.25 or 0.15", "leaf_signal": "1.4", "shifts": "8"}[
+    return {"users_share": "0.05", "first_share": "0.25 or 0.15", "leaf_signal": "2 or 1.4", "shifts": "8"}[
         constant.name
     ]
 

@@ -71,7 +71,7 @@ FAULTS = (
         "leaf depths from exact sums",
         plant.leaf_depths_from_exact_sums,
         "non-interference",
-        "central multiscale",
+        "central multiscale users=240",
         "queries",
     ),
     Fault(
@@ -153,7 +153,13 @@ FAULTS = (
         "charge after reveal", plant.charge_after_reveal, "accounting", "central laplace", "before the charge"
     ),
     Fault("share of half the epsilon", plant.share_understated, "accounting", "central uniform", "charged"),
-    Fault("budget spent twice", plant.budget_spent_twice, "accounting", "central multiscale", "spent"),
+    Fault(
+        "budget spent twice",
+        plant.budget_spent_twice,
+        "accounting",
+        "central multiscale users=240",
+        "spent",
+    ),
     Fault(
         "a row's share rounded up",
         plant.user_sums_sql("SUM({quotient})", "SUM({quotient} + 1)"),

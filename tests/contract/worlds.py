@@ -24,7 +24,7 @@ SMALL: Mapping[str, dict[str, Any]] = {"count-min": {"width": 64, "rows": 2}}
 """Options of methods whose sums are long by default."""
 
 VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("central", "multiscale", {"users": 900}),
+    ("central", "multiscale", {"users": 240}),
     ("central", "multiscale", {"rounds": 1}),
     ("central", "adaptive", {"threshold": "equation-6"}),
     ("central", "privtree", {"theta": 20.0, "tree_share": 0.25}),

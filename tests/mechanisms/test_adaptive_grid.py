@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.inference.two_rounds import block_inference
+from mapveil.inference.nested_rounds import block_inference
 from mapveil.mechanisms.adaptive_grid import AdaptiveGrid
 from mapveil_client.errors import ParameterError
 from mapveil_client.morton import deinterleave
@@ -77,7 +77,7 @@ def test_both_rounds_are_combined_by_least_squares(play, crowd):
     )
     position = fine.positions(np.arange(people.size))[:, 0]
     held = np.bincount(position, minlength=fine.length)
-    np.testing.assert_allclose(made.made.values, (np.maximum(inferred.parts, 0) / held)[position])
+    np.testing.assert_allclose(made.made.values, (np.maximum(inferred, 0) / held)[position])
     assert coarse.length == 100
 
 

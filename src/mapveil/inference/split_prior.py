@@ -12,6 +12,13 @@ noise is a sum of Laplace variables (a Gaussian from 16 of them on). The estimat
 :math:`P\, E[\theta \mid z]`. It is looked up: with :math:`s = P / \tau` and :math:`t = z / \tau`, measured from the
 nearer end, it is a smooth function of two numbers for each r, tabulated once.
 
+People cluster on most maps, but not on all. Where a prior ``may_be_flat``, its public weights are
+
+.. math:: \sum_m \pi_m' v_m, \qquad \pi_m' \propto \pi_m \prod_i \Big(\sum_k v_{mk}\, p(z_i \mid k)\Big)^{1/2}
+
+where: :math:`v_m` are :data:`PUBLIC_WEIGHTS` and :data:`FLAT_WEIGHTS`, :math:`\pi` is 0.88 and 0.12, and i runs over
+the boxes of all sizes that were seen, each counting 1 / offsets.
+
 The constants were chosen by hand. Varied on scenes that nobody tuned them on, they change the error of a curator's map
 within the noise and of local reports by 2.7 % at most; those of the tables change neither by 0.1 %
 (docs/reference/mechanism-constants.md).
@@ -21,12 +28,13 @@ Bayes over a fixed grid of scales (Stephens 2017).
 """
 
 import functools
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.arrays import BoolArray, FloatArray
 
 CONCENTRATIONS: Final = (200.0, 30.0, 8.0, 3.0, 1.0, 0.35, 0.1, 0.02)
 """a of each component: 200 is nearly even, 0.02 nearly everything on one side."""
@@ -34,7 +42,12 @@ CONCENTRATIONS: Final = (200.0, 30.0, 8.0, 3.0, 1.0, 0.35, 0.1, 0.02)
 PUBLIC_WEIGHTS: Final = (0.03, 0.03, 0.05, 0.08, 0.14, 0.2, 0.23, 0.24)
 """Weights before any data: people cluster, at most scales."""
 
-_STRENGTH: Final = 30.0  # boxes
+FLAT_WEIGHTS: Final = (0.5, 0.25, 0.12, 0.06, 0.03, 0.02, 0.01, 0.01)
+"""Weights on a map without structure: nearly even, at all scales."""
+
+_FLAT: Final = 0.12  # probability of such a map before any data
+_TOLD: Final = 0.5  # of a box's evidence: boxes of one map are not independent
+_STRENGTH: Final = 8.0  # boxes
 _SPREAD: Final = 1.1  # deviation of ln a about an expected concentration
 _POSSIBLE: Final = 0.05  # weight of the public mixture beside an expected concentration
 _CARRIED: Final = 0.5  # weight of the size before in the start
@@ -49,7 +62,7 @@ _NODES: Final = 40  # of the integral over theta
 _REACH: Final = 9.0  # noise deviations beyond which a likelihood is nothing
 _SURE_S, _SURE_T = 2000.0, 30.0  # beyond both the measurement stands
 _GAUSSIAN: Final = 16  # Laplace variables whose sum is taken for a Gaussian
-_CHUNK: Final = 1 << 17
+_CHUNK: Final = 1 << 14  # boxes, whose arrays stay in the cache
 
 
 class _Grid(NamedTuple):
@@ -70,12 +83,30 @@ class SplitPrior:
     ----------
     terms : int
         Laplace variables in the noise of one site.
+    may_be_flat : bool
+        Whether the map may be one of :data:`FLAT_WEIGHTS`; the boxes then tell which of both kinds it is.
     """
 
-    def __init__(self, terms: int = 1) -> None:
+    def __init__(self, terms: int = 1, *, may_be_flat: bool = False) -> None:
         self._terms = terms
-        self._public = np.array(PUBLIC_WEIGHTS) / sum(PUBLIC_WEIGHTS)
+        flat = _FLAT if may_be_flat else 0.0
+        self._kinds = np.array([PUBLIC_WEIGHTS, FLAT_WEIGHTS])[: 1 + may_be_flat]
+        self._kinds /= self._kinds.sum(axis=1, keepdims=True)
+        self._evidence = np.log([1 - flat, flat][: 1 + may_be_flat])
+        self._judging = may_be_flat
+        self._public = self._expected()
         self.weights: FloatArray = self._public
+        self._fresh = True
+
+    def _expected(self) -> FloatArray:
+        """The weights of a map of the kinds that the evidence makes likely."""
+        likely = np.exp(self._evidence - self._evidence.max())
+        return np.asarray(likely @ self._kinds / likely.sum())
+
+    def begin_again(self) -> None:
+        """Forget all weights but what the boxes so far told of the kind of map."""
+        self._judging = False
+        self.weights = self._public = self._expected()
         self._fresh = True
 
     def expect(self, concentration: float) -> None:
@@ -114,37 +145,56 @@ class SplitPrior:
         deviation = np.sqrt(np.maximum(variance, 1e-200))
         signal = parent / deviation
         estimate = share * parent
-        even = np.abs(share - 0.5) < 1e-9
-        seen = signal > 2.0**_FIRST_OCTAVE
-        nearest = np.minimum(measured, parent - measured) / deviation
+        nearest = np.minimum(measured, parent - measured)
+        nearest /= deviation
         sure = (signal > _SURE_S) & (nearest > _SURE_T) | (variance <= 0)
         estimate[sure] = measured[sure]
-        known = seen & ~sure
-        learned = known & even if telling is None else known & even & telling
-        self._learn(signal[learned], nearest[learned], terms, offsets)
-        inner = (share >= _SHARES[0]) & (share <= _SHARES[-1])
-        for part in _chunks(np.flatnonzero(known & inner)):
-            estimate[part] = deviation[part] * self._posterior(
-                signal[part], measured[part] / deviation[part], share[part], terms
+        known = np.flatnonzero((signal > 2.0**_FIRST_OCTAVE) & ~sure)
+        if known.size < signal.size:
+            share, signal, nearest = share[known], signal[known], nearest[known]
+            parent, measured, deviation = parent[known], measured[known], deviation[known]
+            telling = None if telling is None else telling[known]
+        octave, step = np.empty(known.size), np.empty(known.size)
+        for part in _chunks(known.size):
+            octave[part], step[part] = _place(signal[part], nearest[part])
+        even = np.abs(share - 0.5) < 1e-9
+        self._learn(octave, step, even if telling is None else even & telling, terms, offsets)
+        mirrored = measured > parent / 2
+        half = np.empty(known.size)
+        table = self._corrections(_EVEN, terms)
+        for part in _chunks(known.size):
+            half[part] = _look_up(table, octave[part], step[part])
+        uneven = np.flatnonzero(~even)
+        if uneven.size:
+            half[uneven] = self._uneven(
+                octave[uneven], step[uneven], np.where(mirrored, 1 - share, share)[uneven], terms
             )
-        lopsided = np.flatnonzero(known & ~inner)
-        spread = share[lopsided] * (1 - share[lopsided]) * parent[lopsided] ** 2 / 2
-        estimate[lopsided] += (
-            (measured[lopsided] - estimate[lopsided]) * spread / (spread + variance[lopsided])
-        )
+        half += np.maximum(nearest, -_BELOW)
+        np.clip(half, 0.0, signal, out=half)
+        half *= deviation
+        np.subtract(parent, half, out=half, where=mirrored)
+        estimate[known] = half
+        lopsided = uneven[(share[uneven] < _SHARES[0]) | (share[uneven] > _SHARES[-1])]
+        if lopsided.size:
+            part, whole = share[lopsided], parent[lopsided]
+            spread = part * (1 - part) * whole**2 / 2
+            weight = spread / (spread + deviation[lopsided] ** 2)
+            estimate[known[lopsided]] = part * whole + (measured[lopsided] - part * whole) * weight
         return estimate
 
-    def _learn(self, signal: FloatArray, nearest: FloatArray, terms: int, offsets: int) -> None:
+    def _learn(
+        self, octave: FloatArray, step: FloatArray, learned: BoolArray, terms: int, offsets: int
+    ) -> None:
         start = _CARRIED * self.weights + (1 - _CARRIED) * self._public
-        counts = np.zeros(_OCTAVES * _STEPS)
-        for part in _chunks(np.arange(signal.size)):
-            octave, step = _place(signal[part], nearest[part])
-            entry = np.rint(octave).astype(np.int64) * _STEPS + np.rint(step).astype(np.int64)
-            counts += np.bincount(entry, minlength=counts.size)
+        entry = np.rint(octave[learned]).astype(np.int64) * _STEPS + np.rint(step[learned]).astype(np.int64)
+        counts = np.bincount(entry, minlength=_OCTAVES * _STEPS)
         used = np.flatnonzero(counts)
         seen = _table(_EVEN, terms).likelihood[used]
         seen = seen / np.maximum(seen.max(axis=1, keepdims=True), 1e-300)
         boxes = counts[used, None] / offsets
+        if self._judging:
+            self._evidence = self._evidence + _TOLD * (boxes * np.log(seen @ self._kinds.T)).sum(axis=0)
+            self._public = self._expected()
         weights = start
         for _ in range(_ROUNDS):
             part = seen * weights
@@ -153,39 +203,32 @@ class SplitPrior:
             weights = weights / weights.sum()
         self.weights, self._fresh = weights, False
 
-    def _posterior(self, signal: FloatArray, z: FloatArray, share: FloatArray, terms: int) -> FloatArray:
-        """Posterior mean of the first half, in noise deviations."""
-        mirrored = z > signal / 2
-        t = np.maximum(np.where(mirrored, signal - z, z), -_BELOW)
-        octave, step = _place(signal, t)
-        share = np.where(mirrored, 1 - share, share)
+    def _uneven(self, octave: FloatArray, step: FloatArray, share: FloatArray, terms: int) -> FloatArray:
+        """Posterior means less what was measured, noise deviations, of boxes with uneven halves."""
         lower = np.clip(np.searchsorted(_SHARES, share, side="right") - 1, 0, _SHARES.size - 2)
-        upper = (share - _SHARES[lower]) / (_SHARES[lower + 1] - _SHARES[lower])
-        moved = np.zeros(t.size)
+        upper = np.clip((share - _SHARES[lower]) / (_SHARES[lower + 1] - _SHARES[lower]), 0.0, 1.0)
+        moved = np.zeros(share.size)
         for index in np.flatnonzero(np.bincount(lower)):
             of = np.flatnonzero(lower == index)
-            place = (octave[of], step[of])
-            low = _look_up(self._corrections(int(index), terms), *place)
-            if upper[of].any():
-                high = _look_up(self._corrections(int(index) + 1, terms), *place)
-                low += upper[of] * (high - low)
-            moved[of] = low
-        half = np.clip(t + moved, 0.0, signal)
-        return np.where(mirrored, signal - half, half)
+            low = _look_up(self._corrections(int(index), terms), octave[of], step[of])
+            high = _look_up(self._corrections(int(index) + 1, terms), octave[of], step[of])
+            moved[of] = low + upper[of] * (high - low)
+        return moved
 
     def _corrections(self, index: int, terms: int) -> FloatArray:
         table = _table(index, terms)
         return np.asarray((table.moment @ self.weights) / np.maximum(table.likelihood @ self.weights, 1e-280))
 
 
-def _chunks(index: IntArray) -> list[IntArray]:
-    return [index[start : start + _CHUNK] for start in range(0, index.size, _CHUNK)]
+def _chunks(size: int) -> list[slice]:
+    return [slice(start, start + _CHUNK) for start in range(0, size, _CHUNK)]
 
 
 def _place(signal: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Row and column of a pair in the tables."""
-    octave = np.clip(np.log2(signal) - _FIRST_OCTAVE, 0, _OCTAVES - 1.001)
-    scaled = np.log1p((np.maximum(t, -_BELOW) + _BELOW) / _BEND) / np.log1p((signal / 2 + _BELOW) / _BEND)
+    octave = np.clip(np.log(signal) / math.log(2) - _FIRST_OCTAVE, 0, _OCTAVES - 1.001)
+    bent = 1 + _BELOW / _BEND
+    scaled = np.log(np.maximum(t, -_BELOW) / _BEND + bent) / np.log(signal / (2 * _BEND) + bent)
     return octave, np.clip(scaled * (_STEPS - 1), 0, _STEPS - 1.001)
 
 
@@ -193,9 +236,11 @@ def _look_up(table: FloatArray, octave: FloatArray, step: FloatArray) -> FloatAr
     row, column = octave.astype(np.int64), step.astype(np.int64)
     down, along = octave - row, step - column
     entry = row * _STEPS + column
-    top = table[entry] + along * (table[entry + 1] - table[entry])
+    top = table.take(entry)
+    top += along * (table.take(entry + 1) - top)
     entry += _STEPS
-    bottom = table[entry] + along * (table[entry + 1] - table[entry])
+    bottom = table.take(entry)
+    bottom += along * (table.take(entry + 1) - bottom)
     return np.asarray(top + down * (bottom - top))
 
 

@@ -1,4 +1,4 @@
-r"""The exact least-squares estimate on a quadtree with independent noise: two passes.
+r"""The exact least-squares estimate on a tree with independent noise: two passes.
 
 .. math:: \min_x\ \sum_v \frac{(y_v - x_v)^2}{\sigma_v^2} \qquad \text{where } x_v = \sum_{c \in
    \mathrm{children}(v)} x_c
@@ -17,11 +17,11 @@ Consistency" (VLDB 2010).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from mapveil_client.arrays import BoolArray, FloatArray
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray, quotient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,20 +52,58 @@ def tree_least_squares(
     >>> tree_least_squares(noisy, [1.0, 1.0], none)[1]
     array([1.8, 1.8, 1.8, 1.8])
     """
-    estimate = np.where(empty[-1], 0.0, noisy[-1])
-    variance = np.where(empty[-1], 0.0, variances[-1])
-    up = [(estimate, variance)]
+    spread = [np.where(none, 0.0, variance) for variance, none in zip(variances, empty, strict=True)]
+    known = [np.where(none, 0.0, y) for y, none in zip(noisy, empty, strict=True)]
+    parents = [np.arange(each.size) // 4 for each in known[1:]]
+    return nested_least_squares(known, spread, parents).values
+
+
+class NestedEstimates(NamedTuple):
+    """Estimates of the groups of every round, consistent: those inside a group sum to it."""
+
+    values: tuple[FloatArray, ...]  # the first round first
+    variances: tuple[FloatArray, ...]  # of each group's estimate from its own sum and those inside it
+
+
+def nested_least_squares(
+    noisy: Sequence[FloatArray], variances: Sequence[FloatArray | float], parents: Sequence[IntArray]
+) -> NestedEstimates:
+    """Solve the problem of the module's header for groups in groups. Run by: whoever holds the noisy sums.
+
+    Parameters
+    ----------
+    noisy : sequence of ndarray of float64, shapes (groups,)
+        Noisy sums of the groups of each round, the coarsest round first.
+    variances : sequence of ndarray of float64 or float
+        Variance of each; 0 where a group's sum is exact, ``inf`` where it was not measured, finite in the last round.
+    parents : sequence of ndarray of int64
+        For every round but the first, the group of the round before in which each group lies.
+
+    Examples
+    --------
+    >>> nested_least_squares([np.array([6.0]), np.array([1.0, 2.0])], [2.0, 1.0], [np.zeros(2, int)]).values[1]
+    array([1.75, 2.75])
+    """
+    estimate = noisy[-1]
+    up = [(estimate, np.broadcast_to(np.asarray(variances[-1], dtype=np.float64), estimate.shape))]
     below: list[tuple[FloatArray, FloatArray]] = []
-    for y, own in zip(reversed(noisy[:-1]), reversed(variances[:-1]), strict=True):
-        total, spread = (part.reshape(-1, 4).sum(axis=1) for part in up[-1])
+    for y, given, parent in zip(
+        reversed(noisy[:-1]), reversed(variances[:-1]), reversed(parents), strict=True
+    ):
+        total, spread = (
+            np.asarray(np.bincount(parent, weights=part, minlength=y.size), dtype=np.float64)
+            for part in up[-1]
+        )
         below.append((total, spread))
-        if np.isinf(own):
-            up.append((total, spread))
-        else:
-            weight = spread / (spread + own)  # 0 where all children are known to be empty
-            up.append((total + weight * (y - total), weight * own))
+        own = np.broadcast_to(np.asarray(given, dtype=np.float64), y.shape)
+        weight = quotient(spread, spread + own)  # 0 where all children are known to be empty
+        variance = spread.copy()
+        np.multiply(weight, own, out=variance, where=np.isfinite(own))
+        up.append((total + weight * (y - total), variance))
     final = [up[-1][0]]
-    for (estimate, variance), (total, spread) in zip(reversed(up[:-1]), reversed(below), strict=True):
-        missing = np.divide(final[-1] - total, spread, out=np.zeros_like(total), where=spread > 0)
-        final.append(estimate + variance * np.repeat(missing, 4))
-    return tuple(final)
+    for (estimate, variance), (total, spread), parent in zip(
+        reversed(up[:-1]), reversed(below), parents, strict=True
+    ):
+        missing = quotient(final[-1] - total, spread)
+        final.append(estimate + variance * missing[parent])
+    return NestedEstimates(tuple(final), tuple(variance for _, variance in reversed(up)))

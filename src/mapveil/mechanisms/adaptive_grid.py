@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from mapveil.inference.two_rounds import block_inference
+from mapveil.inference.nested_rounds import block_inference
 from mapveil.maps.measurement import Measurement
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.trust.queries import Estimate, Plan, Query, Setting
@@ -30,7 +30,7 @@ class AdaptiveGrid(SumMechanism):
 
     where: N is the number of users (declared, or bought by the curator), :math:`\epsilon` is ``epsilon`` (less what N
     cost), c is ``c``, :math:`c_2` is ``c2``, :math:`\alpha` is ``alpha``, :math:`N'` is a block's noisy count of the
-    first grid. Both counts of a block are combined by least squares (:mod:`mapveil.inference.two_rounds`).
+    first grid. Both counts of a block are combined by least squares (:mod:`mapveil.inference.nested_rounds`).
 
     Deviation: the paper uses the true N. Deviation: blocks are of whole sites, and those of one grid differ by one row
     or column. Deviation: over secure sums the first grid is 10 x 10, as in Bagdasaryan et al.; they do not say how
@@ -109,7 +109,7 @@ class AdaptiveGrid(SumMechanism):
             block_number[fine.block[held > 0]],
             blocks.variance,
             sums.variance,
-        ).parts
+        )
         density = np.maximum(values, 0.0) / np.maximum(held, 1)
         return Estimate(
             np.where(part_of_site >= 0, density[part_of_site], 0.0) * setting.members,

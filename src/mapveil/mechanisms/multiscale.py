@@ -1,6 +1,7 @@
 """Multiscale: noisy sums of blocks, then of their parts, shrunk at all scales and shifts, sloping inside cells."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal, NamedTuple
@@ -8,8 +9,10 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from mapveil.inference.interpolation import Known, interpolate, slope_exponent
+from mapveil.inference.local_dimension import local_dimension
+from mapveil.inference.nested_rounds import Leaves, Round, shrink_rounds
 from mapveil.inference.shrinkage import multiscale_shrinkage, pool, spread
-from mapveil.inference.two_rounds import Leaves, shrink_two_rounds
+from mapveil.maps.measurement import Measurement
 from mapveil.mechanisms.uniform_grid import (
     GridMechanism,
     cells_at,
@@ -32,7 +35,9 @@ _FLOOR = (
 _DEEPEST = (
     6  # quarterings of a block: bounds the second vector; 4 is as good for maps of 128 x 128 cells, 2 is not
 )
-_BLOCKS, _BLOCKS_OF_CURATOR = 1.6, 0.4  # beta
+_BLOCKS, _BLOCKS_OF_CURATOR = 1.6, 0.8  # beta
+_LEAF_SIGNAL, _LEAF_SIGNAL_OF_CURATOR = 1.4, 2.0  # c
+_FULL = 3.0  # noise scales of users per site from which a curator measures every site at once
 
 
 class _Blocks(NamedTuple):
@@ -42,10 +47,16 @@ class _Blocks(NamedTuple):
     codes: IntArray  # of the cells asked for
     members: IntArray  # of the raster of sites, shape (side, side)
     held: IntArray  # of the level, shape (cells, cells)
-    noisy: FloatArray
     shrunk: FloatArray
     floor: float  # users per member
     exponent: float
+
+
+class _Measured(NamedTuple):
+    """One reply, and the disjoint nodes that it is about."""
+
+    tree: PrefixTree
+    sums: NoisySums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,17 +70,21 @@ class Multiscale(GridMechanism):
 
     A block where :math:`\hat x` users are expected is quartered
 
-    .. math:: d = \operatorname{round} \log_4 \frac{\hat x}{c\, s_2}, \qquad 0 \le d \le 6
+    .. math:: d = \operatorname{round} \left( \frac{1}{\alpha} \log_2 \frac{\hat x}{c\, s_2} \right),
+        \qquad 0 \le d \le 6
 
-    times for the second. Both replies are combined by least squares and shrunk together
-    (:mod:`mapveil.inference.two_rounds`). With one round, :math:`B = k\, n / s`: about where a block holds one
-    deviation of noise and sampling.
+    times for the second. All replies, the number of users among them, are combined by least squares and shrunk
+    together (:mod:`mapveil.inference.nested_rounds`). With one round, :math:`B = k\, n / s`: about where a block holds
+    one deviation of noise and sampling.
 
     where: n is the number of users (declared, or bought by the curator), T the discrete Laplace variables in a sum
     (the number of shards, if nothing is provisioned for), :math:`\epsilon` is ``epsilon`` (less what n cost), k is
     ``concentration``, c is ``leaf_signal``, and :math:`s_2` is s with the second round's budget. Over secure sums
-    :math:`\beta = 1.6`. For a curator :math:`\beta = 0.4` and s is the noise's scale alone, :math:`1 / \epsilon`;
-    both were chosen on six maps together.
+    :math:`\beta = 1.6` and :math:`\alpha = 2`. For a curator :math:`\beta = 0.8`, s is the noise's scale alone,
+    :math:`1 / \epsilon`, and :math:`\alpha` is the local dimension of the noisy blocks
+    (:mod:`mapveil.inference.local_dimension`): 2 where a block is like its surroundings, less where it stands out, so
+    that a hot spot is divided deeper than a crowded district. Where a site is expected to hold 3 noise scales of users,
+    a curator measures every site in one round.
 
     What follows the queries is post-processing and costs nothing:
 
@@ -100,8 +115,9 @@ class Multiscale(GridMechanism):
     first_share : float, optional
         Fraction of the budget for the first of two rounds, from 0.0001 to 0.9999; 0.25 for a curator and 0.15 otherwise
         by default.
-    leaf_signal : float
-        c, above 0: number of users in a leaf of the second round, in deviations.
+    leaf_signal : float, optional
+        c, above 0: number of users in a leaf of the second round, in deviations; 2 for a curator and 1.4 otherwise by
+        default.
     slope : bool, optional
         Whether users inside a block follow the slope around it; not for a curator, by default.
     shifts : int
@@ -127,7 +143,7 @@ class Multiscale(GridMechanism):
     longest: int | None = None
     of: Literal["population", "devices"] = "population"
     first_share: float | None = None
-    leaf_signal: float = 1.4
+    leaf_signal: float | None = None
     slope: bool | None = None
     shifts: int = 8
 
@@ -140,7 +156,8 @@ class Multiscale(GridMechanism):
         self._check(self.longest is None or self.longest >= 1, "longest", "a whole number from 1, or none")
         if self.first_share is not None:
             self._check_share("first_share")
-        self._check_positive("leaf_signal")
+        if self.leaf_signal is not None:
+            self._check_positive("leaf_signal")
         self._check(self.shifts >= 1, "shifts", "a whole number of at least 1")
 
     def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:
@@ -149,36 +166,40 @@ class Multiscale(GridMechanism):
         if self.rounds == 2:
             wanted = (_BLOCKS_OF_CURATOR if setting.curator else _BLOCKS) * math.pow(wanted, 2 / 3)
         level = nearest_level(setting, wanted)
+        sites = cells_at(setting, setting.depth).size
+        if setting.curator and self.concentration * users * float(epsilon) >= _FULL * sites:
+            level = setting.depth
         while level > 0 and self.longest is not None and cells_at(setting, level).size > self.longest:
             level -= 1
         return level
 
     def plan(self, setting: Setting) -> Plan:
         """One query or two, after one for the number of users where it is needed; see :meth:`SumMechanism.plan`."""
-        level, budget, before = yield from self.grid_level(setting)
+        level, budget, total = yield from self.grid_level(setting)
         single = self.rounds == 1 or level == setting.depth
         first, second = self._budgets(setting, budget, single)
         tree = tree_at(setting, level)
         sums = yield Query(f"every cell of level {level}", NodeEncoding(tree), first, _row_by_row(tree))
-        blocks = self._shrink(setting, level, tree.code, sums)
-        sites = np.arange(setting.members.size)
-        measured = (*before, sums.measurement(tree.owner(sites)))
-        row, col = deinterleave(sites)
-        sloped = self._sloped(setting)
-        below = "interpolated" if sloped else "uniform"
+        measured = [_Measured(PrefixTree.uniform(setting.depth, 0), each) for each in total]
+        measured.append(_Measured(tree, sums))
+        blocks = self._blocks(setting, level, measured)
+        row, col = deinterleave(np.arange(setting.members.size))
+        below = "interpolated" if self._sloped(setting) else "uniform"
         if single:
             made = (
                 interpolate(blocks.shrunk, blocks.members, blocks.exponent, blocks.floor)
-                if sloped
+                if self._sloped(setting)
                 else spread(blocks.shrunk, blocks.members)
             )
-            return Estimate(made[row, col], measured, (resolution_note(setting, level, level, below),))
+            note = resolution_note(setting, level, level, below)
+            return Estimate(made[row, col], _measurements(measured), (note,))
         depths = self._depths(setting, blocks, float(second))
         leaves = _leaf_nodes(setting, blocks, depths)
         again = yield Query("leaves of the blocks", NodeEncoding(leaves), second, _row_by_row(leaves))
-        made = self._combine(setting, blocks, depths, leaves, sums, again)
+        measured.append(_Measured(leaves, again))
+        made = self._combine(setting, blocks, depths, measured)
         note = resolution_note(setting, level, level + int(depths.max(initial=0)), below)
-        return Estimate(made[row, col], (*measured, again.measurement(leaves.owner(sites))), (note,))
+        return Estimate(made[row, col], _measurements(measured), (note,))
 
     def _sloped(self, setting: Setting) -> bool:
         return not setting.curator if self.slope is None else self.slope
@@ -193,71 +214,76 @@ class Multiscale(GridMechanism):
         first, second = split_epsilon(budget, [share, 1 - share])
         return first, second
 
-    def _shrink(self, setting: Setting, level: int, codes: IntArray, sums: NoisySums) -> _Blocks:
+    def _blocks(self, setting: Setting, level: int, measured: Sequence[_Measured]) -> _Blocks:
+        """The blocks, from their own sums and those before."""
+        codes, sums = measured[-1].tree.code, measured[-1].sums
         members = np.zeros((1 << setting.depth,) * 2, dtype=np.int64)
         members[deinterleave(np.arange(setting.members.size))] = setting.members
         held = pool(members, setting.depth - level)
-        noisy = np.zeros(held.shape)
-        noisy[deinterleave(codes)] = sums.values
-        shrunk = multiscale_shrinkage(
-            noisy,
-            sums.variance,
-            held,
-            shifts=self.shifts,
-            rule="prior" if setting.curator else "expansion",
-            sampled=self._sampled(setting),
-        )
         floor = _FLOOR * math.sqrt(sums.variance) * codes.size / max(int(held.sum()), 1)
+        if setting.curator:
+            shrunk = self._shrink(setting, held, measured)
+        else:
+            noisy = np.zeros(held.shape)
+            noisy[deinterleave(codes)] = sums.values
+            sampled = self._sampled(setting)
+            shrunk = multiscale_shrinkage(
+                noisy, sums.variance, held, shifts=self.shifts, rule="expansion", sampled=sampled
+            )
         exponent = 0.0
         if self._sloped(setting):
+            noisy = np.zeros(held.shape)
+            noisy[deinterleave(codes)] = sums.values
             exponent = slope_exponent(noisy, shrunk, sums.variance, held, floor)
-        return _Blocks(level, codes, members, held, noisy, shrunk, floor, exponent)
+        return _Blocks(level, codes, members, held, shrunk, floor, exponent)
 
     def _depths(self, setting: Setting, blocks: _Blocks, epsilon: float) -> IntArray:
         """d of each block, of the shape of the blocks."""
-        signal = np.maximum(blocks.shrunk / (self.leaf_signal * _deviation(setting, epsilon)), 1.0)
+        least = self.leaf_signal or (_LEAF_SIGNAL_OF_CURATOR if setting.curator else _LEAF_SIGNAL)
+        signal = np.maximum(blocks.shrunk / (least * _deviation(setting, epsilon)), 1.0)
+        dimension = local_dimension(blocks.shrunk, blocks.held) if setting.curator else 2.0
         most = min(setting.depth - blocks.level, _DEEPEST)
-        depths = np.clip(np.rint(np.log2(signal) / 2), 0, most).astype(np.int64)
+        depths = np.clip(np.rint(np.log2(signal) / dimension), 0, most).astype(np.int64)
         return np.where(blocks.held > 0, depths, 0)
 
-    def _combine(
-        self,
-        setting: Setting,
-        blocks: _Blocks,
-        depths: IntArray,
-        tree: PrefixTree,
-        first: NoisySums,
-        second: NoisySums,
-    ) -> FloatArray:
-        """Users per site, shape (side, side), from both replies."""
-        down = int(depths.max(initial=0))
-        level = blocks.level + down
-        members = pool(blocks.members, setting.depth - level)
+    def _shrink(self, setting: Setting, members: IntArray, measured: Sequence[_Measured]) -> FloatArray:
+        """Users per site of a raster that is as fine as the last nodes, and has ``members``, from all replies."""
+        tree = measured[-1].tree
+        level = members.shape[0].bit_length() - 1
         sites = np.arange(members.size)
-        row, col = deinterleave(sites)
-        of_site = np.full(members.shape, -1, dtype=np.int64)
-        of_site[row, col] = tree.owner(sites << (2 * (setting.depth - level)))
+        of_site = np.empty(members.shape, dtype=np.int64)
+        of_site[deinterleave(sites)] = tree.owner(sites << (2 * (setting.depth - level)))
         of_site[members == 0] = -1
-        top, left = deinterleave(tree.code >> (2 * (tree.level - blocks.level)))
-        leaves = Leaves(of_site, tree.sites_owned(setting.members), (top << blocks.level) + left)
-        square = shrink_two_rounds(
-            blocks.noisy,
-            first.variance,
-            second.values,
-            second.variance,
-            leaves,
-            members,
-            shifts=self.shifts,
-            sampled=self._sampled(setting),
-        )
+        first = tree.code << (2 * (setting.depth - tree.level))
+        rounds = [
+            Round(each.values, each.variance, 1 << np.maximum(level - nodes.level, 0), nodes.owner(first))
+            for nodes, each in measured
+        ]
+        leaves = Leaves(of_site, tree.sites_owned(setting.members))
+        return shrink_rounds(rounds, leaves, members, shifts=self.shifts, sampled=self._sampled(setting))
+
+    def _combine(
+        self, setting: Setting, blocks: _Blocks, depths: IntArray, measured: Sequence[_Measured]
+    ) -> FloatArray:
+        """Users per site, shape (side, side), from all replies."""
+        down = int(depths.max(initial=0))
+        members = pool(blocks.members, setting.depth - blocks.level - down)
+        square = self._shrink(setting, members, measured)
         if not self._sloped(setting):
             return spread(square, blocks.members)
         # A leaf's floor: its noise over its members.
-        parts = np.bincount(leaves.block, minlength=depths.size).reshape(depths.shape)
-        floor = _FLOOR * math.sqrt(second.variance) * parts / np.maximum(blocks.held, 1)
+        leaves, sums = measured[-1]
+        parts = np.zeros(depths.shape)
+        np.add.at(parts, deinterleave(leaves.code >> (2 * (leaves.level - blocks.level))), 1)
+        floor = _FLOOR * math.sqrt(sums.variance) * parts / np.maximum(blocks.held, 1)
         return interpolate(
             pool(square, down), blocks.members, blocks.exponent, floor, known=Known(square, depths)
         )
+
+
+def _measurements(measured: Sequence[_Measured]) -> tuple[Measurement, ...]:
+    sites = np.arange(1 << (2 * measured[0].tree.depth))
+    return tuple(each.sums.measurement(each.tree.owner(sites)) for each in measured)
 
 
 def _deviation(setting: Setting, epsilon: float) -> float:

@@ -9,7 +9,6 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from mapveil.maps.measurement import Measurement
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Setting
 from mapveil_client.arrays import BoolArray, IntArray
@@ -22,7 +21,7 @@ class GridLevel(NamedTuple):
 
     level: int
     budget: Fraction  # that is left
-    before: tuple[Measurement, ...]  # of the number of users, where it was bought
+    total: tuple[NoisySums, ...]  # the noisy number of users, where it was bought
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +50,7 @@ class GridMechanism(SumMechanism):
             return GridLevel(min(self.depth, setting.depth), self.budget, ())
         number = yield from self.number_of_users(setting)
         level = self.level(setting, number.users, number.rest)
-        return GridLevel(level, number.rest, number.measurements(setting.members.size))
+        return GridLevel(level, number.rest, () if number.noisy is None else (number.noisy,))
 
 
 def noise_deviation(setting: Setting, epsilon: float) -> float:
@@ -144,13 +143,16 @@ class UniformGrid(GridMechanism):
 
     def plan(self, setting: Setting) -> Plan:
         """One query; see :meth:`SumMechanism.plan`."""
-        level, budget, before = yield from self.grid_level(setting)
+        level, budget, total = yield from self.grid_level(setting)
         tree = tree_at(setting, level)
         sums = yield Query(f"every cell of level {level}", NodeEncoding(tree), budget)
         values = np.maximum(sums.values, 0.0) if self.clip else sums.values
         owner = tree.owner(np.arange(setting.members.size))
         return Estimate(
             tree.spread(values, setting.members),
-            (*before, sums.measurement(owner)),
+            (
+                *(each.measurement(np.zeros(owner.size, dtype=np.int64)) for each in total),
+                sums.measurement(owner),
+            ),
             (f"a uniform grid at level {level}; people are even inside a cell",),
         )
