@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
-from mapveil_client.epsilon import plain
+from mapveil_client.epsilon import readable
 from mapveil_client.errors import BudgetExceeded, InputError, check
 
 _DAY_SECONDS: Final = 86_400
@@ -61,7 +61,7 @@ class Budget:
         raise InputError(f"a budget must be an epsilon, or one such as '4 per 30 days', got {text[:40]!r}")
 
     def __str__(self) -> str:
-        return f"{plain(self.epsilon)} " + (
+        return f"{readable(self.epsilon)} " + (
             "for this device's lifetime" if self.days is None else f"per {self.days} days"
         )
 
@@ -185,8 +185,8 @@ class Account:
             return
         if epsilon <= 0 or entry.spent + epsilon > entry.granted:
             raise BudgetExceeded(
-                f"epsilon of round {number} must be at most {plain(entry.granted - entry.spent)} "
-                f"(left of what the terms promised), got {plain(epsilon)}"
+                f"epsilon of round {number} must be at most {readable(entry.granted - entry.spent)} "
+                f"(left of what the terms promised), got {readable(epsilon)}"
             )
         _check_left(epsilon, budget.epsilon - self.spent_of(budget), budget)
 
@@ -241,11 +241,11 @@ class Account:
             raise InputError(f"the account of a device cannot be read ({type(error).__name__})") from None
 
     def __repr__(self) -> str:
-        return f"Account({plain(self.spent)} spent on {len(self.entries)} collections)"
+        return f"Account({readable(self.spent)} spent on {len(self.entries)} collections)"
 
 
 def _check_left(epsilon: Fraction, left: Fraction, budget: Budget) -> None:
     if epsilon > left:
         raise BudgetExceeded(
-            f"epsilon must be at most {plain(max(left, Fraction(0)))} (left of {budget}), got {plain(epsilon)}"
+            f"epsilon must be at most {readable(max(left, Fraction(0)))} (left of {budget}), got {readable(epsilon)}"
         )

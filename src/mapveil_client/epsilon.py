@@ -31,6 +31,7 @@ _LEAST: Final = Fraction(1, 10**12)  # about the grain of a split
 _MOST: Final = Fraction(10**12)  # the samplers are tested to here
 _FINEST: Final = 10**1000  # Python writes 4,300 digits, and a ledger adds them up
 _FAR: Final = re.compile(r"[eE][+-]?0*[1-9][0-9_]{3,}\s*$")  # an exponent of four digits or more
+_READABLE: Final = 12  # characters
 _LARGEST: Final = 128  # an epsilon above it is as good as this one: no weights are so far apart
 
 
@@ -92,6 +93,19 @@ def plain(epsilon: Fraction) -> str:
         return f"{float(epsilon):.6g}" if fine else str(epsilon)
     text = str(units).rjust(places + 1, "0")
     return f"{text[:-places]}.{text[-places:]}".rstrip("0").rstrip(".")
+
+
+def readable(epsilon: Fraction) -> str:
+    """An amount for people to read: :func:`plain` of at most 12 characters, else "about" and six digits.
+
+    Examples
+    --------
+    >>> readable(Fraction(1, 3)), readable(Fraction(1, 1 << 40)), readable(Fraction(164926744166, 1 << 40))
+    ('1/3', 'about 9.09495e-13', 'about 0.15')
+    """
+    exact = plain(epsilon)
+    short = len(exact) <= _READABLE and Fraction(exact) == epsilon
+    return exact if short else f"about {float(epsilon):.6g}"
 
 
 def split_epsilon(total: Fraction, shares: Sequence[float]) -> tuple[Fraction, ...]:

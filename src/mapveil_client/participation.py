@@ -14,6 +14,7 @@ from typing import Final
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.contribution import client_report
 from mapveil_client.device_locations import Whereabouts
+from mapveil_client.epsilon import readable
 from mapveil_client.errors import BudgetExceeded, InputError, MapveilError, PromiseError, check
 from mapveil_client.local import message as local_message
 from mapveil_client.local.randomizer import LocalMethod
@@ -345,7 +346,7 @@ class Participation:
         charge = self._check_charge(number, epsilon)
         self.memory.account.charge(self.collection, number, charge, budget=self.policy.budget)
         what = f"round {number}" if number else "its report"
-        self.memory.log.add("charged", f"epsilon {float(charge):.6g} for {what}", self.collection)
+        self.memory.log.add("charged", f"epsilon {readable(charge)} for {what}", self.collection)
 
     def _leave(self, reason: str) -> DeviceRefusal:
         """Take no further part; the error to raise."""

@@ -14,7 +14,7 @@ import numpy as np
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.contribution import sensitivity
 from mapveil_client.device_account import Budget
-from mapveil_client.epsilon import keeps
+from mapveil_client.epsilon import keeps, readable
 from mapveil_client.errors import Checked, InputError, MapveilError, one_line
 from mapveil_client.method_parameters import LABELLED, SumParameters, shard_boundaries
 from mapveil_client.plane import closed_projection
@@ -210,8 +210,8 @@ class DevicePolicy(Checked):
             return "it is a round of a collection with other terms"
         if spent + asked.epsilon > terms.epsilon:
             return (
-                f"epsilon must be at most {float(terms.epsilon):.6g}, as the terms promised, of which "
-                f"{float(spent):.6g} is spent, got {float(asked.epsilon):.6g}"
+                f"epsilon must be at most {readable(terms.epsilon)}, as the terms promised, of which "
+                f"{readable(spent)} is spent, got {readable(asked.epsilon)}"
             )
         for name, told, agreed in (
             ("tolerated_dropout", asked.dropout, Fraction(str(sums.tolerated_dropout))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import duckdb
@@ -71,7 +72,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         r"row 2, column 'lat' is '90\.001'; expected .* degrees; on_bad_rows='drop'",
     ),
     "longitude out of range": ({"lon": [-180.5, 0, 1]}, r"row 1, column 'lon' is '-180\.5'"),
-    "swapped": ({"lon": [40.7, 40.8, 40.9], "lat": [139.7, 139.8, 139.9]}, "are lat and lon swapped\\?$"),
+    "swapped": (
+        {"lon": [40.7, 40.8, 40.9], "lat": [139.7, 139.8, 139.9]},
+        "are lat and lon swapped\\?; 3 of 3 rows",
+    ),
     "missing user": (
         {"user": ["a", None, "b"]},
         "row 2, column 'user' is missing .*every row needs a user id",
@@ -95,11 +99,32 @@ def test_a_bad_row_is_named(changes: dict[str, Any], expected: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_the_first_bad_row_of_many_is_named() -> None:
-    lon = np.zeros(500_000)
-    lon[[300_000, 450_000]] = np.nan
-    with pytest.raises(InputError, match="row 300001,"):
-        Points.from_arrays(np.arange(lon.size), lon, np.zeros(lon.size)).check()
+def test_bad_rows_are_counted_and_the_first_few_named() -> None:
+    lon, lat = np.zeros((2, 500_000))
+    lon[[300_000, 450_000, 460_000]], lat[440_000] = np.nan, 91
+    with pytest.raises(InputError) as caught:
+        Points.from_arrays(np.arange(lon.size), lon, lat).check()
+    assert re.search(
+        r"row 300001, column 'lon' is 'nan'; .*; 4 of 500000 rows cannot be used: next row 440001, column 'lat' is "
+        r"'91.0', row 450001, column 'lon' is 'nan'$",
+        str(caught.value),
+    )
+
+
+@pytest.mark.parametrize("held", [list, np.array, lambda ids: np.array(ids, dtype=object)])
+def test_ids_with_a_null_character_stay_whole(held: Any) -> None:
+    """Arrow reads NumPy's texts of a fixed width up to U+0000: two ids of four became one."""
+    ids = ["a\0b", "a\0c", "a", "d"]
+    points = Points.from_arrays(held(ids), np.zeros(4), np.zeros(4), label=held(ids))
+    assert np.unique(points.arrays().users).size == 4
+    with duckdb.connect() as opened:
+        rows = opened.execute(f"SELECT user_id, label FROM ({points.scan(opened)})").fetchall()
+    assert sorted(rows) == sorted(zip(ids, ids, strict=True))
+
+
+def test_a_list_keeps_the_end_of_its_texts() -> None:
+    assert np.unique(Points.from_arrays(["a", "a\0"], [0, 1], [0, 1]).arrays().users).size == 2
+    assert np.unique(Points.from_arrays(["1", 1, 2.5], [0, 1, 2], [0, 1, 2]).arrays().users).size == 2
 
 
 @pytest.mark.parametrize(

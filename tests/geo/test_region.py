@@ -135,6 +135,13 @@ def test_four_numbers(text: str) -> None:
     assert Region.parse(str(region)) == region
 
 
+def test_a_box_in_the_antarctic_that_is_new_york_when_exchanged_is_refused() -> None:
+    with pytest.raises(InputError, match=r"nobody lives; longitude and latitude seem to be swapped.*GeoJSON"):
+        Region.parse("40.69,-74.03,40.83,-73.90")
+    for meant in ("15.4,78.1,15.9,78.3", "100,85,120,86"):  # Longyearbyen, and no box when exchanged
+        Region.parse(meant)
+
+
 @pytest.mark.parametrize(
     ("box", "message"),
     [
@@ -146,6 +153,9 @@ def test_four_numbers(text: str) -> None:
         ((-74, 41, -73, 40), "south 41 is not less than north 40"),
         ((-74, 40, -73, 40), "south 40 is not less than north 40"),
         ((40.69, -174.03, 40.83, -173.9), "latitudes must be from -90 to 90.* swapped"),
+        ((40.83, -74.03, 40.69, -73.9), "as north,west,south,east the numbers would be a box"),
+        ((-74.03, 40.83, -73.9, 40.69), "as west,north,east,south the numbers would be a box"),
+        ((130, 140, 30, 40), "as west,east,south,north the numbers would be a box"),
         ((120, -174.03, 130, -173.9), "latitudes must be from -90 to 90, got -174.03 to -173.9$"),
         ((-74, 40, -73.9999999999, 41), "no area"),
         ((0, 89.9999999999, 1, 90), "no area"),

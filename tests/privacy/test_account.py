@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
@@ -89,6 +90,30 @@ def test_a_path_and_a_region_in_the_wrong_place_are_refused() -> None:
         mv.release(cast("Any", "visits.parquet"), TILING, epsilon=1)
     with pytest.raises(ParameterError, match="tiling must be a Tiling"):
         mv.release(CITY, cast("Any", CITY.region), epsilon=1)
+
+
+def test_a_region_that_meets_the_earlier_ones_only_when_exchanged_is_hinted_at_before_the_charge(
+    path: Path,
+) -> None:
+    porto, london = ([-8.7, 41.1, -8.5, 41.2], [-0.2, 51.4, 0.1, 51.6])
+    people = mv.Points.from_arrays([f"p{at}" for at in range(40)], np.full(40, -8.6), np.full(40, 41.15))
+
+    def release(box: list[float], data: mv.Points = people) -> None:
+        cells = mv.Quadtree(mv.Region.from_bbox(*box), depth=2)
+        mv.release(data, cells, epsilon="1/10", account=mv.Account("people", path))
+
+    exchanged = [porto[1], porto[0], porto[3], porto[2]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release(porto)
+        release(london)
+        charged = mv.Ledger(path).account("people").spent
+        with pytest.raises(CuratorWarning, match=r"does not meet -8.7,41.1,-8.5,41.2.* exchanged"):
+            release(exchanged)
+    assert mv.Ledger(path).account("people").spent == charged  # it comes first
+    declared = mv.Points.from_arrays(["a"], [-8.6], [41.15], region=mv.Region.from_bbox(*porto))
+    with pytest.warns(CuratorWarning, match="exchanged"):
+        release(exchanged, declared)
 
 
 def test_a_guarantee_rests_on_the_statement_that_people_are_others(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from fractions import Fraction
@@ -137,6 +138,29 @@ def test_a_belief_bound_names_its_hypotheses() -> None:
         assert text not in replaced
 
 
+@given(st.fractions(Fraction(1, 10**6), 60))
+def test_no_belief_is_called_certain_or_is_below_the_truth(epsilon: Fraction) -> None:
+    told = re.findall(
+        r"become (at most|over) ([\d.]+) %|locations, (at most|over) ([\d.]+) %",
+        guarantee(epsilon=epsilon).in_words(),
+    )
+    ((one, first, *_), (*_, other, second)) = told
+    for word, percent, exponent in ((one, first, epsilon), (other, second, 2 * epsilon)):
+        truth = 100 / (1 + math.exp(-float(exponent)))
+        assert float(percent) < 100
+        assert (truth > float(percent)) == (word == "over") or abs(truth - float(percent)) < 1e-9
+
+
+def test_a_seeded_answer_promises_nothing_to_whoever_knows_the_seed() -> None:
+    made = guarantee(epsilon=Fraction(1), seeded=True).promise
+    assert made.headline == "No bound for whoever knows the seed"
+    assert "For whoever does not know the seed, if all rows of one user" in made.sentences[1]
+    assert made.sentences[2].startswith(
+        "Somebody who does not know the seed and who holds presence and absence"
+    )
+    assert "seed" not in " ".join(guarantee(epsilon=Fraction(1)).promise.sentences)
+
+
 @pytest.mark.parametrize(
     ("epsilon", "headline", "title"),
     [
@@ -145,7 +169,8 @@ def test_a_belief_bound_names_its_hypotheses() -> None:
         (Fraction(10), "At most 22100 times", "(10, 0)-DP"),
         (Fraction(1, 100), "At most 1.0101 times", "(0.01, 0)-DP"),
         (Fraction(1, 3), "At most 1.4 times", "(1/3, 0)-DP"),
-        (Fraction(1234561, 10**7), "At most 1.14 times", "(0.123457, 0)-DP"),
+        (Fraction(1234561, 10**7), "At most 1.14 times", "(0.1234561, 0)-DP"),
+        (Fraction(164926744167, 1 << 40), "At most 1.17 times", "(0.150001, 0)-DP"),
         (Fraction(1000), "At most 1.98·10^434 times", "(1000, 0)-DP"),
         (Fraction(10**12), "At most 1.79·10^434294481903 times", "(1e+12, 0)-DP"),
     ],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import stat
 import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -98,13 +100,17 @@ def test_a_refusal_names_the_owner(ledger, checkins):
 @pytest.mark.parametrize(
     "epsilon", [Fraction(0.1), Fraction(1, 1 << 30), Fraction(1, 3), Fraction("1e-9"), Fraction(10**9)]
 )
-def test_amounts_are_exact_decimals_where_they_end(ledger, checkins, epsilon):
+def test_amounts_are_exact_where_they_are_short(ledger, checkins, epsilon):
     ledger.set_budget(checkins, 10**9)
     ledger.spend(checkins, epsilon, method="laplace")
-    spent = ledger.account(checkins).standing.partition(" ")[0]
-    assert Fraction(spent) == epsilon
-    assert "e" not in spent
-    assert ("/" in spent) == (epsilon == Fraction(1, 3))
+    spent = ledger.account(checkins).standing.partition(" of ")[0]
+    exact = Fraction(spent.removeprefix("about "))
+    assert (exact == epsilon) == ("about" not in spent)
+    assert exact == pytest.approx(epsilon, rel=1e-5)
+    assert len(spent) <= 17
+    with pytest.raises(BudgetExceeded) as caught:
+        ledger.spend(checkins, 10**9, method="laplace")
+    assert Fraction(str(caught.value).rpartition(" ")[2]) == epsilon + 10**9  # to be typed, so exact
 
 
 def test_a_budget_is_set_before_the_first_release(ledger, checkins):
@@ -372,6 +378,47 @@ def test_the_default_path_follows_the_variable_and_the_platform(monkeypatch, tmp
     assert default_ledger_path() == Path.home() / ".local" / "share" / "mapveil" / "ledger.sqlite"
     monkeypatch.setattr(sys, "platform", "darwin")
     assert default_ledger_path().parent == Path.home() / "Library" / "Application Support" / "mapveil"
+
+
+def test_no_lookup_reads_a_table_that_grows(
+    ledger: Ledger, checkins: str, others: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By SQLite's own plans of the queries behind a balance, a refusal, a release's lines and a recognition."""
+    spend = ledger.spend(others, 1, method="laplace")
+    asked, connect = list[str](), ledger_file._connect
+
+    def traced(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
+        connection.set_trace_callback(asked.append)
+        return connection
+
+    monkeypatch.setattr(ledger_file, "_connect", traced)
+    ledger.account(checkins)
+    ledger.account(others, before=spend)
+    ledger.check(checkins, 1)
+    ledger.release(spend)
+    ledger.entries(checkins)
+    ledger.identify(mv.Points.from_arrays(["cleo", "dan"], [-73.9, -74.0], [40.7, 40.8]), dataset="new name")
+    monkeypatch.undo()
+    with closing(connect(ledger.path)) as connection:
+        plans = {
+            text: [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}")]
+            for text in asked
+            if text.startswith(("SELECT", "WITH"))
+        }
+    assert len(plans) > 10
+    scanned = {
+        (step, text)
+        for text, steps in plans.items()
+        for step in steps
+        if re.match(r"SCAN (spends|events|datasets|names)\b", step)
+    }
+    assert not scanned
+
+
+def test_the_documentation_names_the_schema() -> None:
+    formats = Path(__file__).parents[2] / "docs" / "reference" / "formats.md"
+    assert f"Schema {ledger_file.SCHEMA_VERSION}; a file" in formats.read_text(encoding="utf-8")
 
 
 def test_the_repr_shows_the_path_only(ledger):

@@ -268,7 +268,7 @@ def test_ids_that_coincide_are_refused_with_both_ways_out(ledger: Ledger) -> Non
     assert str(caught.value) == (
         "arrays: has people in common with account oslo (about 100%) of the smaller of both, so nothing is charged or "
         "released; if they are the same people: --dataset oslo; if they are others whose ids coincide, as ids such as "
-        "1 to n do by chance: --dataset NEW-NAME --other-people REASON (in Python dataset=, other_people=)"
+        "1 to n do by chance: --dataset people --other-people REASON, and say why (in Python dataset=, other_people=)"
     )
 
 

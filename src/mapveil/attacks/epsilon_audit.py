@@ -43,7 +43,7 @@ from mapveil.attacks.audited_runs import REPORT, STATISTICS, Runs, audited_runs
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.epsilon import EpsilonLike, as_epsilon
+from mapveil_client.epsilon import EpsilonLike, as_epsilon, readable
 from mapveil_client.errors import ParameterError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
 
@@ -73,7 +73,7 @@ class AuditReport(NamedTuple):
     def __repr__(self) -> str:
         verdict = "no fault found" if self.holds else "REFUTED"
         return (
-            f"Epsilon audit: {verdict}; claimed {float(self.claimed):.6g}, at least {self.epsilon_lower:.4g} "
+            f"Epsilon audit: {verdict}; claimed {readable(self.claimed)}, at least {self.epsilon_lower:.4g} "
             f"at {self.confidence:.4%} confidence\n"
             f"  inputs    {self.neighbours}, {self.trials} runs on each\n"
             f"  told by   {self.statistic}\n"

@@ -1,7 +1,6 @@
 """``mapveil ledger``: what was spent, and the budgets."""
 
 from datetime import UTC, datetime
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import NoneType
@@ -21,7 +20,7 @@ from mapveil.privacy.ledger_chain import value_at, verify
 from mapveil.privacy.ledger_file import transaction
 from mapveil.privacy.signed_release import SIGNATURE_SUFFIX, SignedRelease
 from mapveil.privacy.signing_key import signing_key
-from mapveil_client.epsilon import plain
+from mapveil_client.epsilon import readable
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.secure_sum.keys import Identity
 
@@ -71,7 +70,10 @@ def command(context: click.Context, console: Console, ledger: Path | None, datas
         spend: "--resume" if request else "its answer is lost" for spend, request in unwritten(opened).items()
     }
     default = opened.default()
-    lines = [f"{opened.path}", "\n    ".join([f"default budget: {plain(default.budget)}", *_whose(default)])]
+    lines = [
+        f"{opened.path}",
+        "\n    ".join([f"default budget: {readable(default.budget)}", *_whose(default)]),
+    ]
     for account in accounts:
         lines.append(_account_line(account))
         lines += [
@@ -106,7 +108,7 @@ def budget(ledger: Path | None, account: str, epsilon: str, reason: str, owner: 
     opened.set_budget(None if default else account, epsilon, reason=reason, owner=owner)
     whole = (opened.default() if default else opened.account(account)).budget
     new = " (a new account: --dataset charges it)" * (len(opened.accounts()) - known)
-    click.echo(f"budget of {account}: {plain(whole)}{new}")
+    click.echo(f"budget of {account}: {readable(whole)}{new}")
 
 
 @command.command("name")
@@ -222,9 +224,7 @@ def _key_path(ledger: Path) -> Path:
 
 
 def _account_line(account: Balance) -> str:
-    spent, whole, left = map(_short, (account.spent, account.budget, account.remaining))
-    called = ", ".join(account.names or account.datasets)
-    lines = [f"account {called}: {spent} of {whole} spent per {account.unit}, {left} left"]
+    lines = [f"account {', '.join(account.names or account.datasets)}: {account.standing}"]
     lines += _whose(account)
     lines += [f"other people than account {statement}" for statement in account.other_people]
     return "\n    ".join(lines)
@@ -235,15 +235,9 @@ def _whose(budget: Balance | Default) -> list[str]:
     return lines + ([f"reason for the budget: {budget.reason}"] if budget.reason else [])
 
 
-def _short(epsilon: Fraction) -> str:
-    """The exact text where it is short, else six digits; ``--json`` has it exactly."""
-    exact = plain(epsilon)
-    return exact if len(exact) <= 12 else f"about {float(epsilon):.6g}"
-
-
 def _entry_line(entry: Entry, waiting: str | None) -> str:
     return (
-        f"  {entry.time}  {entry.id}  {_short(entry.epsilon)}  {entry.method}  {entry.tiling}"
+        f"  {entry.time}  {entry.id}  {readable(entry.epsilon)}  {entry.method}  {entry.tiling}"
         f"  {entry.status}  {', '.join(entry.outputs)}".rstrip()
     ) + (f"  unwritten: {waiting}" if waiting else "")
 

@@ -25,6 +25,7 @@ from mapveil.cli.options import (
 )
 from mapveil.maps.released import SUFFIXES
 from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
+from mapveil_client.epsilon import readable
 from mapveil_client.errors import check
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def command(
         console.note_columns(points)
         if region is None and epsilon is not None:
             console.note(
-                f"no --region: {float(split_region(epsilon)[0]):g} of epsilon is spent on finding one"
+                f"no --region: {readable(split_region(epsilon)[0])} of epsilon is spent on finding one"
             )
     check(merge_below is None or 0 <= merge_below < math.inf, "--merge-below", "at least 0", merge_below)
     if smooth_m is not None:

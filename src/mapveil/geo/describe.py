@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mapveil.geo.point_query import first_failure, look_swapped
+from mapveil.geo.point_query import first_failures, look_swapped
 from mapveil.geo.tables import column_types, connection, reading
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def describe(points: Points, region: Region | None = None) -> Description:
     columns: user=user, lon=lon, lat=lat
     other columns: none
     """
-    good, (bad, _) = dataclasses.replace(points, on_bad_rows="drop"), points.bad_rows()
+    good, (bad, every) = dataclasses.replace(points, on_bad_rows="drop"), points.bad_rows()
     times = "MIN(time) AS first, MAX(time) AS last" if points.columns.time else "NULL AS first, NULL AS last"
     inside = exchanged = 0
     with connection() as opened, reading(points.source):
@@ -137,7 +137,7 @@ def describe(points: Points, region: Region | None = None) -> Description:
         inside=None if region is None else inside,
         swapped=swapped,
         bad_rows=bad,
-        first_bad=first_failure(points) if bad else None,
+        first_bad=first_failures(points, bad, every) if bad else None,
         columns=columns,
         others=tuple(name for name in column_types(points.table) if name not in columns.values()),
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 _SMALLEST_WEIGHT: Final = 1 / WEIGHT_UNITS
 _LARGEST_WEIGHT: Final = 1e12
 """Weights are summed as integers of a millionth, so a larger one could overflow."""
+
+_NAMED: Final = 3
+"""Bad rows that a message names."""
 
 _WANTED: Final = {
     "user": "every row needs a user id",
@@ -95,16 +100,16 @@ class PointQuery:
         return "mapveil_kept" if self.copy_of else f"TRY({self.where or 'TRUE'}\n)"
 
     def check(self) -> None:
-        """Look for bad rows, in one cheap pass; a second one names the first of them. Run by: the curator.
+        """Look for bad rows, in one cheap pass; a second one names the first few. Run by: the curator.
 
-        Dropped rows are counted in a :class:`CuratorWarning`, and nowhere else.
+        Bad rows are counted in the error or, where they are dropped, in a :class:`CuratorWarning`, and nowhere else.
 
         Raises
         ------
         InputError
             A row has no user id, a coordinate that is missing, not finite or out of range, or a weight that is
-            missing or not above 0, and bad rows are not dropped: names the row (1 is the first of the data) and
-            the value.
+            missing or not above 0, and bad rows are not dropped: names the first rows (1 is the first of the data)
+            and their values.
         """
         if not self.checked:
             self.treat(*self.bad_rows())
@@ -115,11 +120,11 @@ class PointQuery:
         return self.copy_of is not None and bool(self._treated)
 
     def treat(self, bad: int, rows: int) -> None:
-        """Refuse so many bad rows, naming the first, or warn that they are dropped; see :meth:`check`."""
+        """Refuse so many bad rows, naming the first few, or warn that they are dropped; see :meth:`check`."""
         self._treated.append(bad)
         if bad and self.on_bad_rows == "fail":
             changed = f"{self.source}: changed while it was read; expected a table that stays as it is"
-            raise InputError(first_failure(self.copy_of or self) or changed)
+            raise InputError(first_failures(self.copy_of or self, bad, rows) or changed)
         if bad:
             text = f"{self.source}: dropped {bad} of {rows} rows, which cannot be used; keep these numbers private"
             warnings.warn(text, CuratorWarning, stacklevel=2)
@@ -145,17 +150,54 @@ class PointQuery:
         }
 
 
-def first_failure(points: PointQuery) -> str | None:
-    """The message about the first row that cannot be used, if there is one. Not private."""
+class _Failure(NamedTuple):
+    """A row that cannot be used."""
+
+    part: Table
+    row: int  # 1 is the first of the part
+    kind: str  # of the column
+    column: str
+    text: str  # the value
+
+    @property
+    def where(self) -> str:
+        return f"row {self.row}, column {self.column!r} is {self.text}"
+
+
+def first_failures(points: PointQuery, bad: int, rows: int) -> str | None:
+    """The message about so many rows that cannot be used, naming the first few, if there is one. Not private."""
     import duckdb
 
     with duckdb.connect() as opened, reading(points.source):
-        messages = (_failure_in(points, part, opened) for part in points.table.parts())
-        return next(filter(None, messages), None)
+        found = list(
+            itertools.islice(
+                (each for part in points.table.parts() for each in _failures_in(points, part, opened)), _NAMED
+            )
+        )
+        if not found:
+            return None
+        first, *others = found
+        text = f"{first.part.name}: {first.where}; {_wanted(points, first, opened)}"
+    if bad < 2:
+        return text
+    more = ", ".join(
+        each.where if each.part is first.part else f"{each.part.name} {each.where}" for each in others
+    )
+    return f"{text}; {bad} of {rows} rows cannot be used{f': next {more}' if more else ''}"
 
 
-def _failure_in(points: PointQuery, part: Table, opened: duckdb.DuckDBPyConnection) -> str | None:
-    """The message about the first failing row of a part, if there is one."""
+def _wanted(points: PointQuery, failure: _Failure, opened: duckdb.DuckDBPyConnection) -> str:
+    """What was expected in place of a value, and a hint."""
+    wanted = _WANTED["place" if points.written and failure.kind in ("lon", "lat") else failure.kind]
+    if failure.kind == "lat" and look_swapped(points, opened):
+        return f"{wanted}; are lat and lon swapped?"
+    if failure.kind != "user" and re.fullmatch(r"'\s*[+-]?\d+,\d+\s*'", failure.text):
+        return f"{wanted}, written with a point instead of a comma"
+    return f"{wanted}; on_bad_rows='drop' (--on-bad-rows drop) leaves out such rows"
+
+
+def _failures_in(points: PointQuery, part: Table, opened: duckdb.DuckDBPyConnection) -> Iterator[_Failure]:
+    """The first failing rows of a part."""
     names, expressions = points.columns._asdict(), points.expressions._asdict()
     holds = points.usable(Columns("user_id", "lon", "lat", weight=names["weight"] and "weight"))
     written = (
@@ -169,19 +211,11 @@ def _failure_in(points: PointQuery, part: Table, opened: duckdb.DuckDBPyConnecti
     found = opened.execute(
         f"SELECT row, CASE {case} END AS failing, {texts} "
         f"FROM (SELECT ROW_NUMBER() OVER () AS row, {select} FROM {part.relation(opened)}) AS rows "
-        "WHERE failing IS NOT NULL ORDER BY row LIMIT 1"
+        f"WHERE failing IS NOT NULL ORDER BY row LIMIT {_NAMED}"
     ).fetchall()
-    if not found:
-        return None
-    row, failing, *shown = found[0]
-    text = value_text(dict(zip(holds, shown, strict=True))[failing])
-    wanted = _WANTED["place" if points.written and failing in ("lon", "lat") else failing]
-    hint = "; on_bad_rows='drop' (--on-bad-rows drop) leaves out such rows"
-    if failing == "lat" and look_swapped(points, opened):
-        hint = "; are lat and lon swapped?"
-    elif failing != "user" and re.fullmatch(r"'\s*[+-]?\d+,\d+\s*'", text):
-        hint = ", written with a point instead of a comma"
-    return f"{part.name}: row {row}, column {names[failing]!r} is {text}; {wanted}{hint}"
+    for row, failing, *shown in found:
+        text = value_text(dict(zip(holds, shown, strict=True))[failing])
+        yield _Failure(part, row, failing, names[failing], text)
 
 
 def look_swapped(points: PointQuery, opened: duckdb.DuckDBPyConnection) -> bool:

@@ -180,6 +180,18 @@ def id_text(id: str, kind: str) -> str:
     return text
 
 
+def _texts(values: Any, array: npt.NDArray[np.str_]) -> npt.NDArray[np.object_]:
+    """Texts as they were given, whole; other values among them as NumPy writes them."""
+    import pyarrow
+
+    given = np.asarray(values, dtype=object)
+    try:
+        pyarrow.array(given, pyarrow.large_string())
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
+        return array.astype(object)
+    return given
+
+
 def _column(name: str, values: Any, source: str) -> pyarrow.Array:
     import pyarrow
 
@@ -188,6 +200,8 @@ def _column(name: str, values: Any, source: str) -> pyarrow.Array:
         array = np.asarray(values, dtype=kind)
     except (TypeError, ValueError) as error:
         raise InputError(f"{source}: {name} is not an array of numbers; expected degrees") from error
+    if array.dtype.kind == "U":  # Arrow would cut it at U+0000, and NumPy has done so at its end
+        array = _texts(values, array)
     if array.ndim != 1:
         raise InputError(f"{source}: {name} has shape {array.shape}; expected a one-dimensional array")
     return pyarrow.array(array, from_pandas=name == "user")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mapveil.geo.box_order import lies_where_nobody_lives, order_hint
 from mapveil.geo.projection import projection_of
 from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import InputError, require
@@ -122,14 +123,21 @@ class Region(Box):
         Raises
         ------
         InputError
-            Neither four numbers nor a readable file of polygons.
+            Neither four numbers nor a readable file of polygons, or numbers that seem to be in another order.
         """
         try:
             numbers = [float(part) for part in text.split(",")]
         except ValueError:
             numbers = []
         if len(numbers) == 4:
-            return cls.from_bbox(*numbers)
+            region = cls.from_bbox(*numbers)
+            if lies_where_nobody_lives(region.bbox):
+                raise InputError(
+                    f"region {text!r} lies at latitudes from {numbers[1]:g} to {numbers[3]:g}, where nobody lives; "
+                    "longitude and latitude seem to be swapped: expected west,south,east,north; if it is meant so, "
+                    "give it as a GeoJSON file"
+                )
+            return region
         if Path(text).is_file():
             return cls.from_file(text)
         given = f"is {len(numbers)} numbers" if numbers else "is no such file, and not four numbers"
@@ -301,9 +309,10 @@ def _checked_bbox(west: float, south: float, east: float, north: float, source: 
     for name, value in values.items():
         if not math.isfinite(value):
             raise InputError(f"{source}: {name} must be a finite number of degrees, got {value!r}")
+    hint = order_hint((west, south, east, north))
     if max(abs(south), abs(north)) > 90:
         swapped = max(abs(west), abs(east)) <= 90 and max(abs(south), abs(north)) <= 180
-        hint = "; longitude and latitude seem to be swapped" if swapped else ""
+        hint = "; longitude and latitude seem to be swapped" if swapped else hint
         raise InputError(f"{source}: latitudes must be from -90 to 90, got {south:g} to {north:g}{hint}")
     if max(abs(west), abs(east)) > 180:
         raise InputError(
@@ -313,10 +322,10 @@ def _checked_bbox(west: float, south: float, east: float, north: float, source: 
     if west >= east:
         raise InputError(
             f"{source}: west {west:g} is not less than east {east:g}; if the region crosses the antimeridian"
-            f", give two: {west:g} to 180, and -180 to {east:g}"
+            f", give two: {west:g} to 180, and -180 to {east:g}{hint}"
         )
     if south >= north:
-        raise InputError(f"{source}: south {south:g} is not less than north {north:g}")
+        raise InputError(f"{source}: south {south:g} is not less than north {north:g}{hint}")
     at_pole = round(south + north, 9) in {180.0, -180.0}
     if at_pole or round(east - west, 9) == 0 or round(north - south, 9) == 0:
         raise InputError(f"{source}: {west!r},{south!r},{east!r},{north!r} has no area to divide")

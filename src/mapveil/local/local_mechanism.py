@@ -135,18 +135,18 @@ class LocalMechanism(LocalMethod, Mechanism):
             randomizer = used.on(domain)
             check_reports(used.estimator, randomizer)
 
-        def ask() -> Tally:
-            tally = randomizer.tally(randomizer.randomize(cells[:0], stream))
-            for start in range(0, cells.size, _CHUNK):
-                tally += randomizer.tally(randomizer.randomize(cells[start : start + _CHUNK], stream))
-                tell("collect reports", min(1.0, (start + _CHUNK) / cells.size))
-            return tally
+            def ask() -> Tally:
+                tally = randomizer.tally(randomizer.randomize(cells[:0], stream))
+                for start in range(0, cells.size, _CHUNK):
+                    tally += randomizer.tally(randomizer.randomize(cells[start : start + _CHUNK], stream))
+                    tell("collect reports", min(1.0, (start + _CHUNK) / cells.size))
+                return tally
 
-        with charges:
-            charges.spend(self.budget)
-            tally = charges.keep(_REPORT, Tally, ask)
-            tell("estimate", 0.0)
-            made = used.estimate(tally, randomizer, seeded=stream.seeded)
+            with charges:
+                charges.spend(self.budget)
+                tally = charges.keep(_REPORT, Tally, ask)
+                tell("estimate", 0.0)
+                made = used.estimate(tally, randomizer, seeded=stream.seeded)
         made = replace(made, guarantee=made.guarantee.as_simulation(), notes=(*made.notes, *notes))
         tell("estimate", 1.0)
         return charged_to(made, charges)

@@ -15,7 +15,7 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.release import release
 from mapveil.privacy.account import OWN, Account, charges_of, check_account
 from mapveil.privacy.charges import Charges
-from mapveil_client.epsilon import EpsilonLike, as_epsilon, plain
+from mapveil_client.epsilon import EpsilonLike, as_epsilon, readable
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, check, is_whole
 from mapveil_client.randomness.random import Randomness, as_randomness
 
@@ -151,7 +151,8 @@ class Session:
         asked = as_epsilon(epsilon)
         if asked > self.remaining:
             raise BudgetExceeded(
-                f"epsilon {plain(asked)} asked, {plain(self.remaining)} left in the session, so nothing is released"
+                f"epsilon {readable(asked)} asked, {readable(self.remaining)} left in the session, so nothing is "
+                "released"
             )
         return asked
 

@@ -16,6 +16,7 @@ from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST
 from mapveil.pictures.picture_plane import Courses, MapPlane, Rings, map_plane, planar, region_rings
 from mapveil.pictures.plane_ground import plane_ground
 from mapveil_client.arrays import FloatArray
+from mapveil_client.epsilon import readable
 
 if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
@@ -53,7 +54,7 @@ def scene_record(released: ReleasedMap) -> dict[str, Any]:
         ("Software", f"Mapveil {released.version}"),
     ]
     parameters = [(name, _text(value)) for name, value in metadata["parameters"].items()]
-    spent = [(share.purpose, f"ε = {float(share.epsilon):.6g}") for share in guarantee.shares]
+    spent = [(share.purpose, f"ε = {readable(share.epsilon)}") for share in guarantee.shares]
     tables = [
         ("How it was made", made),
         ("Parameters", parameters),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from fractions import Fraction
 from os import PathLike
 from typing import Any, Final
 
+from mapveil.geo.box_order import swapped_against
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
@@ -18,8 +20,8 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import Balance, Entry
 from mapveil_client import __version__
-from mapveil_client.epsilon import EpsilonLike, as_epsilon, plain
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.epsilon import EpsilonLike, as_epsilon, readable
+from mapveil_client.errors import CuratorWarning, InputError, ParameterError
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,14 @@ class Account:
         try:
             known = opened.account(name).budget
         except InputError:
-            opened.recognise(None, dataset=name)
-            if whole is not None:
+            if whole is None:
+                opened.recognise(None, dataset=name)
+            else:
                 opened.set_budget(name, whole, owner=owner, reason=reason)
             return account
         if whole not in (None, known):
             raise ParameterError(
-                f"budget of account {name} must be {plain(known)}, which it has, got {budget}; to change it: "
+                f"budget of account {name} must be {readable(known)}, which it has, got {budget}; to change it: "
                 f"mapveil ledger budget {name} {budget}"
             )
         return account
@@ -139,7 +142,7 @@ class Account:
             )
         opened = self._opened
         try:
-            dataset = opened.recognise(
+            found = opened.identify(
                 data if isinstance(data, Points | Counts) else None,
                 dataset=self.name,
                 other_people=self.other_people,
@@ -148,7 +151,16 @@ class Account:
             if isinstance(data, Points):
                 data.check()  # names the row that cannot be used
             raise
-        return Charges(opened, dataset, about, request, self.outputs, resume=self.resume)
+        declared = (str(data.region),) if isinstance(data, Points) and data.region is not None else ()
+        meant = swapped_against(about["region"], (*declared, *found.regions))
+        if meant is not None:
+            warnings.warn(
+                f"the region {about['region']} does not meet {meant}, that of the data or of an earlier release, but "
+                "would with longitude and latitude exchanged; expected west,south,east,north",
+                CuratorWarning,
+                stacklevel=2,
+            )
+        return Charges(opened, found, about, request, self.outputs, resume=self.resume)
 
     def balance(self, guarantee: Guarantee) -> Balance | None:
         """The budget that a release was charged to, as it stands; None where nothing was charged."""
@@ -212,6 +224,8 @@ def charges_of(
     accept_large_epsilon: bool,
 ) -> Charges:
     """Recognise the people of the data and check their budget; nothing for ``None`` or a seeded run.
+
+    Nothing is written: the first charge records the people too.
 
     Call it before anything else about the data can be told: with an exhausted budget every region answers alike. The
     cells are a specification where the region is not known yet; delta is stated, not charged.

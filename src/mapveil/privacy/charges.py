@@ -10,14 +10,15 @@ from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mapveil.privacy.answers import Answers, answers_files, delete_answers
 from mapveil.privacy.claim import AccountReference, Assumes, Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.ledger import Ledger
-from mapveil.privacy.ledger_accounts import SpendId
-from mapveil_client.epsilon import plain
+from mapveil.privacy.ledger_accounts import Entry, SpendId
+from mapveil.privacy.recognition import Recognition
+from mapveil_client.epsilon import readable
 from mapveil_client.errors import CuratorWarning, InputError, PromiseError
 
 T = TypeVar("T")
@@ -32,7 +33,7 @@ class Charges:
     Parameters
     ----------
     ledger, dataset, about, outputs
-        For the record, see :meth:`Ledger.spend`.
+        For the record, see :meth:`Ledger.spend`; a dataset that was only identified is recorded by the first charge.
     request : mapping
         What tells this request from others beside ``about``, JSON-ready.
     resume : bool
@@ -47,7 +48,7 @@ class Charges:
     def __init__(
         self,
         ledger: Ledger | None = None,
-        dataset: str = "",
+        dataset: str | Recognition = "",
         about: Mapping[str, Any] | None = None,
         request: Mapping[str, Any] | None = None,
         outputs: Sequence[str | PathLike[str]] = (),
@@ -55,15 +56,13 @@ class Charges:
         resume: bool = False,
     ) -> None:
         self._ledger, self._dataset, self._about, self._outputs = ledger, dataset, dict(about or {}), outputs
-        self._request = json.dumps(
-            {"dataset": dataset, **self._about, **(request or {})}, sort_keys=True, default=str
-        )
+        self._request = json.dumps({**self._about, **(request or {})}, sort_keys=True, default=str)
         self._spends: list[SpendId] = []
         self._answers: Answers | None = None
         self._answered = False
         self._paid: dict[str, Fraction] = {}
         if ledger is not None and resume:
-            self._answers = _find(ledger, self._request)
+            self._answers = _find(ledger, self._request, dataset)
             self._paid = _paid(ledger, self._answers.spend)
 
     def check(self, epsilon: Fraction) -> None:
@@ -85,9 +84,10 @@ class Charges:
             self._ledger.spend(
                 self._dataset, epsilon, **about, outputs=self._outputs, spend=spend, answers=True
             )
+            self._dataset = self._ledger.release(first)[0].dataset
         elif self._paid[spend] != epsilon:
-            paid = plain(self._paid[spend])
-            raise PromiseError(f"spend {spend} is of epsilon {paid}, but {plain(epsilon)} is needed")
+            paid = readable(self._paid[spend])
+            raise PromiseError(f"spend {spend} is of epsilon {paid}, but {readable(epsilon)} is needed")
         self._spends.append(spend)
 
     @property
@@ -121,8 +121,9 @@ class Charges:
         """
         if self._ledger is None or not self._spends:
             return guarantee
-        balance = self._ledger.account(self._dataset)
-        before = self._ledger.account(self._dataset, before=self._spends[0]).spent  # later rows are others'
+        dataset = self._ledger.release(self._spends[0])[0].dataset
+        balance = self._ledger.account(dataset)
+        before = self._ledger.account(dataset, before=self._spends[0]).spent  # later rows are others'
         after = before + _charged(self._ledger, self._spends[0])
         reference = AccountReference(tuple(self._spends), balance.name, before, after, balance.budget)
         others = (Assumes.OTHER_PEOPLE(),) if balance.other_people else ()
@@ -133,7 +134,7 @@ class Charges:
         if self._ledger is not None and self._spends:
             self._answered = True
             charged = _charged(self._ledger, self._spends[0])
-            error.add_note(f"epsilon {float(charged):.6g} is charged (spend {self._spends[0]})")
+            error.add_note(f"epsilon {readable(charged)} is charged (spend {self._spends[0]})")
 
     def __enter__(self) -> Charges:
         return self
@@ -153,9 +154,12 @@ class Charges:
     def _kept(self) -> Answers:
         if self._answers is None:
             assert self._ledger is not None
-            for spend, request in delete_finished(self._ledger).items():
-                if request == self._request:
-                    text = f"an answer to this request is kept (spend {spend}): --resume writes it, and charges nothing"
+            for kept in delete_finished(self._ledger):
+                if kept.answers_request(self._request, self._dataset):
+                    text = (
+                        f"an answer to this request is kept (spend {kept.spend}): --resume writes it, and charges "
+                        "nothing"
+                    )
                     warnings.warn(
                         f"{text} again", CuratorWarning, stacklevel=3
                     )  # at the caller of spend or keep
@@ -166,7 +170,7 @@ class Charges:
 def charged_note(epsilon: Fraction, spend: str) -> str:
     """The note on an error after a charge."""
     return (
-        f"epsilon {float(epsilon):.6g} is charged (spend {spend}) and its answer is kept: the same request with "
+        f"epsilon {readable(epsilon)} is charged (spend {spend}) and its answer is kept: the same request with "
         "--resume (in Python Account(..., resume=True)) continues it, and is not charged again"
     )
 
@@ -193,48 +197,62 @@ def written(ledger: Ledger, spends: Sequence[str], outputs: Sequence[str | PathL
     delete_answers(ledger.path, spends[0])
 
 
+class Kept(NamedTuple):
+    """The answers of a release, as they lie beside the ledger."""
+
+    spend: str  # the first of the release
+    request: str  # empty where the process died before it was stored
+    entry: Entry | None  # the line of the first spend; None where the process died before the charge
+
+    def answers_request(self, request: str, dataset: str | Recognition) -> bool:
+        """Whether it is a release of this request, of a dataset by its id."""
+        identity = dataset if isinstance(dataset, str) else dataset.dataset
+        return self.entry is not None and self.request == request and identity.startswith(self.entry.dataset)
+
+
 def unwritten(ledger: Ledger) -> dict[str, str]:
     """The releases that can be resumed: the request of each first spend. One that is running now is left out."""
-    return {spend: request for spend, request, status in _kept_answers(ledger) if status == "spent"}
+    return {kept.spend: kept.request for kept in _kept_answers(ledger) if _waits(kept)}
 
 
-def delete_finished(ledger: Ledger) -> dict[str, str]:
+def delete_finished(ledger: Ledger) -> list[Kept]:
     """Delete the answers of releases that ended, or that died before the charge; no running one is touched.
 
     Returns
     -------
-    dict of str to str
-        The requests of the releases whose answers stay, by first spend.
+    list of Kept
+        The answers that stay.
     """
-    waiting = {}
-    for spend, request, status in _kept_answers(ledger):
-        if status == "spent":
-            waiting[spend] = request
-        elif request:
-            delete_answers(ledger.path, spend)
-    return waiting
+    found = list(_kept_answers(ledger))
+    for kept in found:
+        if kept.request and not _waits(kept):
+            delete_answers(ledger.path, kept.spend)
+    return [kept for kept in found if _waits(kept)]
 
 
-def _kept_answers(ledger: Ledger) -> Iterator[tuple[str, str, str | None]]:
-    """Spend, request and status of each answers file, whose status is read while no other process holds the file."""
+def _waits(kept: Kept) -> bool:
+    return kept.entry is not None and kept.entry.status == "spent"
+
+
+def _kept_answers(ledger: Ledger) -> Iterator[Kept]:
+    """Each answers file; the line of its spend is read while no other process holds the file."""
     for path in answers_files(ledger.path):
         try:
             answers = Answers(path)
         except InputError:
             continue
         with closing(answers):
-            first = next(iter(ledger.release(answers.spend)), None)
-            found = answers.spend, answers.request, first and first.status
+            found = Kept(answers.spend, answers.request, next(iter(ledger.release(answers.spend)), None))
         yield found
 
 
-def _find(ledger: Ledger, request: str) -> Answers:
+def _find(ledger: Ledger, request: str, dataset: str | Recognition) -> Answers:
     """The answers of the oldest unwritten release of a request."""
-    waiting = unwritten(ledger)
-    for spend, known in waiting.items():
-        if known == request:
-            return Answers.of(ledger.path, spend)
-    lines = [f"{spend} ({_short(known)})" for spend, known in waiting.items()]
+    waiting = [kept for kept in _kept_answers(ledger) if _waits(kept)]
+    for kept in waiting:
+        if kept.answers_request(request, dataset):
+            return Answers.of(ledger.path, kept.spend)
+    lines = [f"{kept.spend} ({_short(kept.request)})" for kept in waiting]
     raise InputError(
         "no unwritten release of this request can be resumed; "
         + (

@@ -23,8 +23,9 @@ import os
 import secrets
 import sqlite3
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
@@ -44,13 +45,13 @@ from mapveil.privacy.ledger_accounts import (
     find_entries,
     join_account,
     now,
-    recognise,
     refusal,
 )
 from mapveil.privacy.ledger_file import create_ledger, transaction
-from mapveil.privacy.population import see
+from mapveil.privacy.population import Seen, see
+from mapveil.privacy.recognition import Asked, Recognition, recognition, recorded, state_of
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
-from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
+from mapveil_client.errors import BudgetExceeded, CuratorWarning, InputError, ParameterError, PromiseError
 
 DEFAULT_BUDGET: Final = Fraction(3)
 """Budget of an account whose ledger says nothing else.
@@ -132,23 +133,51 @@ class Ledger:
         InputError
             The people are in other accounts too, or the source cannot be read: nothing was written.
         """
-        if dataset is None and (data is None or other_people is not None):
-            raise ParameterError(
-                "dataset (--dataset NAME) is required with other_people (--other-people), or without data"
-            )
-        if other_people is not None and not other_people.strip():
-            raise ParameterError("other_people (--other-people) must be a reason, got an empty text")
+        found = self.identify(data, dataset=dataset, other_people=other_people)
+        with self._writing(found) as (connection, current):
+            return recorded(connection, current)
+
+    def identify(
+        self, data: Points | Counts | None, *, dataset: str | None = None, other_people: str | None = None
+    ) -> Recognition:
+        """The dataset that :meth:`recognise` would record, which :meth:`spend` records with the first charge.
+
+        Nothing is written. Run by: the curator.
+
+        Raises
+        ------
+        InputError
+            As for :meth:`recognise`.
+        """
+        asked = Asked(data, dataset, other_people)
+        with self._seen(asked) as seen, transaction(self.path) as connection:
+            found = recognition(connection, asked, seen)
+        for text in found.warnings:
+            warnings.warn(text, CuratorWarning, stacklevel=2)
+        return found
+
+    def _seen(self, asked: Asked) -> AbstractContextManager[Seen | None]:
+        if asked.data is None:
+            return nullcontext()
         with transaction(self.path) as connection:
             key = connection.execute("SELECT key FROM ledger").fetchone()[0]
-        with (
-            nullcontext() if data is None else see(data, key) as seen,
-            transaction(self.path, write=True) as connection,
-        ):
-            return recognise(connection, seen, "" if data is None else data.source, dataset, other_people)
+        return see(asked.data, key)
+
+    @contextmanager
+    def _writing(self, dataset: str | Recognition) -> Iterator[tuple[sqlite3.Connection, str | Recognition]]:
+        """A transaction that writes, and the dataset, identified anew where the accounts have changed since."""
+        with ExitStack() as held:
+            connection = held.enter_context(transaction(self.path, write=True))
+            if isinstance(dataset, Recognition) and dataset.state != state_of(connection):
+                held.close()  # reading the people again takes long, and others write meanwhile
+                seen = held.enter_context(self._seen(dataset.asked))
+                connection = held.enter_context(transaction(self.path, write=True))
+                dataset = recognition(connection, dataset.asked, seen)
+            yield connection, dataset
 
     def spend(
         self,
-        dataset: str,
+        dataset: str | Recognition,
         epsilon: EpsilonLike,
         *,
         method: str,
@@ -161,7 +190,8 @@ class Ledger:
     ) -> SpendId:
         """Spend, or refuse. Durable on return: call it before any noise is drawn.
 
-        Processes that spend at once are served one after the other.
+        A dataset that was only identified is recorded in the same transaction: a refusal changes nothing. Processes
+        that spend at once are served one after the other.
 
         Parameters
         ----------
@@ -197,14 +227,14 @@ class Ledger:
             _names(outputs),
             answers,
         )
-        with transaction(self.path, write=True) as connection:
-            known = find_dataset(connection, dataset)
+        with self._writing(dataset) as (connection, current):
             if connection.execute("SELECT 1 FROM spends WHERE id = ?", (spend,)).fetchone():
                 raise PromiseError(
                     f"{self.path}: spend {spend} is in the ledger already, so nothing is released; if it was annulled, "
                     "release anew, without --resume"
                 )
-            self._refuse(connection, known, asked)
+            self._refuse(connection, current, asked)
+            known = recorded(connection, current)
             connection.execute(
                 "INSERT INTO spends (id, time, dataset, epsilon, method, parameters, tiling, region,"
                 " outputs, answers) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -212,7 +242,7 @@ class Ledger:
             )
         return spend
 
-    def check(self, dataset: str, epsilon: EpsilonLike) -> None:
+    def check(self, dataset: str | Recognition, epsilon: EpsilonLike) -> None:
         """Refuse a spend that the budget does not allow now; spend nothing. For a release of several rounds.
 
         Raises
@@ -222,7 +252,7 @@ class Ledger:
         """
         asked = as_epsilon(epsilon)
         with transaction(self.path) as connection:
-            self._refuse(connection, find_dataset(connection, dataset), asked)
+            self._refuse(connection, dataset, asked)
 
     def written(self, spend: SpendId | str, outputs: Sequence[str | os.PathLike[str]] | None = None) -> None:
         """Note that every output of a spend was written: these files, by default those recorded with it.
@@ -295,7 +325,8 @@ class Ledger:
             if account is None:
                 connection.execute(f"UPDATE ledger SET default_budget = ?, {kept}", given)
             else:
-                number = account_of(connection, recognise(connection, None, "", account, None))
+                found = recognition(connection, Asked(dataset=account), None)
+                number = account_of(connection, found.record(connection))
                 connection.execute(
                     f"UPDATE accounts SET budget = ?, {kept} WHERE account = ?", (*given, number)
                 )
@@ -345,11 +376,15 @@ class Ledger:
             row = (spend, kind, now(), reason, None if outputs is None else _names(outputs))
             connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)
 
-    def _refuse(self, connection: sqlite3.Connection, dataset: str, asked: Fraction) -> None:
+    def _refuse(self, connection: sqlite3.Connection, dataset: str | Recognition, asked: Fraction) -> None:
         """Refuse a spend that the budget does not allow."""
-        account = find_account(connection, dataset)
+        if isinstance(dataset, str):
+            account = find_account(connection, find_dataset(connection, dataset))
+        else:
+            account = dataset.balance(connection)
         if account.spent + asked > account.budget:
-            raise BudgetExceeded(refusal(account, asked, self.path))
+            name = dataset.proposed(connection) if isinstance(dataset, Recognition) else None
+            raise BudgetExceeded(refusal(account, asked, self.path, name))
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"

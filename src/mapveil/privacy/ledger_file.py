@@ -17,7 +17,7 @@ from typing import Final
 from mapveil.privacy import ledger_chain
 from mapveil_client.errors import InputError, PromiseError
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 _APPLICATION_ID: Final = 0x4D56_4C47  # "MVLG"
 _WAIT_SECONDS: Final = 60.0
 
@@ -66,6 +66,10 @@ CREATE TABLE events (
     outputs TEXT,
     UNIQUE (id)
 );
+CREATE INDEX datasets_of_people ON datasets (digest);
+CREATE INDEX datasets_of_an_account ON datasets (account);
+CREATE INDEX names_of_an_account ON names (account);
+CREATE INDEX spends_of_a_dataset ON spends (dataset, epsilon, id);
 CREATE TRIGGER spends_stay BEFORE DELETE ON spends
 BEGIN SELECT RAISE(ABORT, 'a spend is never deleted'); END;
 CREATE TRIGGER spends_are_final BEFORE UPDATE ON spends

@@ -6,6 +6,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
+from mapveil_client.epsilon import readable
+
 MANY: Final = 10**6  # a factor above it is printed as a power of ten, and called more than a million
 
 
@@ -27,9 +29,15 @@ def factor(epsilon: Fraction) -> str:
 
 
 def belief(epsilon: Fraction) -> str:
-    """e^epsilon / (1 + e^epsilon) in per cent, rounded up."""
+    """At most e^epsilon / (1 + e^epsilon) in per cent, rounded up; no belief of less than 1 is called one of 100 %.
+
+    Examples
+    --------
+    >>> belief(Fraction(1)), belief(Fraction(12))
+    ('at most 73.11 %', 'over 99.99 %')
+    """
     chance = 100 / (1 + math.exp(-float(epsilon)))
-    return "100 %" if chance >= 99.995 else f"{math.ceil(chance * 100) / 100:.4g} %"
+    return "over 99.99 %" if chance > 99.99 else f"at most {math.ceil(chance * 100) / 100:.4g} %"
 
 
 def three_digits(value: float) -> str:
@@ -48,12 +56,7 @@ def up(bound: Fraction | Decimal, digits: int = 3) -> str:
         return f"{float(+near):g}"
 
 
-def six_digits(epsilon: Fraction) -> str:
-    """A part of epsilon to six digits, to nearest: the whole is what bounds, and parts are to add up to it."""
-    return f"{float(epsilon):.6g}"
-
-
 def exact_or_up(epsilon: Fraction) -> str:
-    """Epsilon as a decimal of up to six digits or a short fraction, exactly, or else rounded up to six digits."""
-    rounded = up(epsilon, 6)
-    return rounded if Fraction(rounded) == epsilon or epsilon.denominator > 1000 else str(epsilon)
+    """A bound as an amount is written where that is short and exact, or else rounded up to six digits."""
+    exact = readable(epsilon)
+    return up(epsilon, 6) if exact.startswith("about") else exact

@@ -56,7 +56,7 @@ SHARED: Final = 0.1
 _DENSE_BITS: Final = 24
 """Ids that are integers of a range up to 2^24 are told apart by a table without hashing, in a third of the time."""
 
-_NOBODY: Final = np.empty(0, dtype=np.uint64)
+NOBODY: Final = np.empty(0, dtype=np.uint64)
 
 _PEOPLE_SQL: Final = """
 CREATE TEMP TABLE people AS
@@ -148,7 +148,7 @@ def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
         The source cannot be read.
     """
     if isinstance(data, Counts):
-        yield Seen(hmac.digest(key, data.fingerprint(), "sha256").hex(), _NOBODY)
+        yield Seen(hmac.digest(key, data.fingerprint(), "sha256").hex(), NOBODY)
         return
     with connection() as opened, reading(data.source):
         opened.execute(f"SET perfect_ht_threshold = {_DENSE_BITS}")

@@ -24,7 +24,8 @@ from mapveil.privacy.claim import (
     TrustModel,
     Unit,
 )
-from mapveil.privacy.numerals import MANY, belief, exact_or_up, factor, six_digits, three_digits, up
+from mapveil.privacy.numerals import MANY, belief, exact_or_up, factor, three_digits, up
+from mapveil_client.epsilon import readable
 
 MODELS: Final[Mapping[TrustModel, str]] = {
     TrustModel.CURATOR: "one trusted curator reads the raw locations",
@@ -129,7 +130,7 @@ class Promise(NamedTuple):
 
     label: str  # for titles and tags, the marks among it
     title: str  # unit, neighbouring relation and (epsilon, delta), without their definitions
-    headline: str  # the factor, or its absence
+    headline: str  # the factor, or why there is none
     sentences: tuple[str, ...]  # for a layperson
     line: str  # for an expert
     rows: tuple[tuple[str, str], ...]  # of a table: name, text
@@ -176,7 +177,7 @@ def render(claim: Claim) -> Promise:
         ("reveals", reveals),
         ("hidden", hidden),
         *(("measured", text) for text in measured),
-        *(("spent", f"{six_digits(share.epsilon)} on {share.purpose}") for share in claim.shares),
+        *(("spent", f"{readable(share.epsilon)} on {share.purpose}") for share in claim.shares),
         ("account", _account(claim)),
         *(("warning", text) for text in marks),
     ]
@@ -197,9 +198,7 @@ def render(claim: Claim) -> Promise:
     return Promise(
         label=", ".join((called, *marks)),
         title=", ".join((f"{claim.unit}-level", *filter(None, (claim.neighbours,)), parameters, *marks)),
-        headline="Not differential privacy"
-        if claim.epsilon is None
-        else f"At most {factor(claim.epsilon)} times",
+        headline=_headline(claim),
         sentences=tuple(sentences),
         line="; ".join((*line, *marks)),
         rows=tuple((name, text) for name, text in rows if text),
@@ -207,6 +206,14 @@ def render(claim: Claim) -> Promise:
         stamps=tuple(mark.upper() for mark in (*marks, *("not accounted",) * free)),
         warnings=warnings,
     )
+
+
+def _headline(claim: Claim) -> str:
+    if claim.epsilon is None:
+        return "Not differential privacy"
+    if claim.seeded:
+        return "No bound for whoever knows the seed"
+    return f"At most {factor(claim.epsilon)} times"
 
 
 def _assumption(term: Clause[Assumes], unit: Unit) -> str:
@@ -236,22 +243,25 @@ def _statement(claim: Claim) -> list[str]:
     assert claim.neighbours is not None
     changed = _NEIGHBOURS[claim.neighbours].format(unit=claim.unit)
     slack = f", plus at most {up(claim.delta)} (delta)" if claim.delta else ""
-    aside = "Leaving delta aside, somebody" if claim.delta else "Somebody"
+    others = " who does not know the seed" if claim.seeded else ""
+    aside = f"Leaving delta aside, somebody{others}" if claim.delta else f"Somebody{others}"
     told = [
         f"Protected unit: one {claim.unit}.",
-        f"If {changed}, the probability of any outcome changes by a factor of at most {factor(claim.epsilon)} "
+        f"{'For whoever does not know the seed, if' if claim.seeded else 'If'} {changed}, the probability of any "
+        f"outcome changes by a factor of at most {factor(claim.epsilon)} "
         f"(e^epsilon, epsilon = {exact_or_up(claim.epsilon)}){slack}.",
     ]
     either = f"{belief(claim.epsilon)} sure of either"
+    held = " and" if claim.seeded else ""
     if claim.neighbours is Neighbouring.REPLACE_ONE:
         return [
             *told,
-            f"{aside} who holds {_pair(claim)} for equally likely can become at most {either}.",
+            f"{aside}{held} who holds {_pair(claim)} for equally likely can become {either}.",
         ]
     return [
         *told,
-        f"{aside} who holds {_pair(claim)} for equally likely can become at most {either}; between two "
-        f"possible locations, at most {belief(2 * claim.epsilon)} (factor e^(2 epsilon) = "
+        f"{aside}{held} who holds {_pair(claim)} for equally likely can become {either}; between two "
+        f"possible locations, {belief(2 * claim.epsilon)} (factor e^(2 epsilon) = "
         f"{factor(2 * claim.epsilon)}).",
     ]
 
@@ -297,9 +307,10 @@ def _account(claim: Claim) -> str:
     entries, name, before, after, budget = claim.account
     ids = ", ".join(entries)
     if before is None or after is None or budget is None:
-        return f"{six_digits(claim.epsilon)} on each client, charged to its own account, as {ids}"
+        return f"{readable(claim.epsilon)} on each client, charged to its own account, as {ids}"
     of = f" of account {name}" if name else ""
-    return f"ledger: {ids}{of}; {six_digits(before)} spent before, {six_digits(after)} after, of {six_digits(budget)}"
+    amounts = f"{readable(before)} spent before, {readable(after)} after, of {readable(budget)}"
+    return f"ledger: {ids}{of}; {amounts}"
 
 
 def _disclosure(disclosure: Disclosure) -> tuple[str, str]:

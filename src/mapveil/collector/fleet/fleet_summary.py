@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
+from mapveil_client.epsilon import readable
+
 if TYPE_CHECKING:
     from mapveil_client.device_client import DeviceClient
 
@@ -124,8 +126,8 @@ class FleetSummary:
         made = [
             *(f"{name}: {state}" for name, state in self.states.items()),
             f"{self.devices} devices, {self.joined} took part, {self.sent} messages sent in {self.seconds:.1f} s",
-            f"the most that a device has spent in its life: epsilon {float(self.epsilon):.6g}",
-            f"the least that a device has left now: epsilon {float(self.least_left):.6g} of {self.budget}",
+            f"the most that a device has spent in its life: epsilon {readable(self.epsilon)}",
+            f"the least that a device has left now: epsilon {readable(self.least_left)} of {self.budget}",
             f"bytes of one device, mean (most): up {up}, down {down}",
         ]
         if self.dropped:
