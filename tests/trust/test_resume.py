@@ -354,7 +354,7 @@ def test_a_search_that_found_no_region_is_an_answer(ledger: mv.Ledger) -> None:
         mv.release(alone, "quadtree:4", epsilon=2, account=mv.Account(ledger=ledger, outputs=["map.tif"]))
     (entry,) = ledger.entries()
     assert entry.status == "written"
-    assert stopped.value.__notes__ == [f"epsilon 0.2 is charged (spend {entry.id})"]
+    assert stopped.value.__notes__ == [f"epsilon about 0.2 is charged (spend {entry.id})"]
     assert charges.unwritten(ledger) == {}
 
 

@@ -187,7 +187,7 @@ def first_failures(points: PointQuery, bad: int, rows: int) -> str | None:
 
 
 def _wanted(points: PointQuery, failure: _Failure, opened: duckdb.DuckDBPyConnection) -> str:
-    """What was expected in place of a value, and a hint."""
+    """The text of an expected value, and a hint."""
     wanted = _WANTED["place" if points.written and failure.kind in ("lon", "lat") else failure.kind]
     if failure.kind == "lat" and look_swapped(points, opened):
         return f"{wanted}; are lat and lon swapped?"

@@ -10,7 +10,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
-from mapveil_client.epsilon import readable
+from mapveil_client.epsilon import plain
 from mapveil_client.errors import ParameterError
 
 K = TypeVar("K", bound=StrEnum)
@@ -31,13 +31,13 @@ def check_large_epsilon(epsilon: Fraction, delta: Fraction, *, accepted: bool) -
     """Refuse what is above :data:`ACCEPTED_EPSILON` or :data:`ACCEPTED_DELTA` unless accepted; before any charge."""
     if epsilon <= ACCEPTED_EPSILON and delta > ACCEPTED_DELTA and not accepted:
         raise ParameterError(
-            f"epsilon must be smaller: at {readable(epsilon)} delta is {float(delta):g}, and above "
+            f"epsilon must be smaller: at {plain(epsilon)} delta is {float(delta):g}, and above "
             f"{float(ACCEPTED_DELTA):g} a release needs --accept-large-epsilon (accept_large_epsilon=True)"
         )
     if epsilon > ACCEPTED_EPSILON and not accepted:
         raise ParameterError(
             f"epsilon must be at most {ACCEPTED_EPSILON}, above which the proved odds exceed 4.8*10^8 to 1, got "
-            f"{readable(epsilon)}; to release all the same: --accept-large-epsilon (accept_large_epsilon=True)"
+            f"{plain(epsilon)}; to release all the same: --accept-large-epsilon (accept_large_epsilon=True)"
         )
 
 

@@ -61,12 +61,12 @@ class Balance(NamedTuple):
 
     @property
     def standing(self) -> str:
-        """One line: what is spent per unit, and what is left."""
+        """One line: amounts spent per unit, and left."""
         return self.amounts.replace(" spent", f" spent per {self.unit}")
 
     @property
     def amounts(self) -> str:
-        """What is spent of the budget, and what is left."""
+        """Amounts spent of the budget, and left."""
         spent, whole, left = map(readable, (self.spent, self.budget, self.remaining))
         return f"{spent} of {whole} spent, {left} left"
 
