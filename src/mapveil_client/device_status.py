@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from mapveil_client.device_account import Budget
-from mapveil_client.epsilon import plain
+from mapveil_client.epsilon import readable
 from mapveil_client.memory import DeviceMemory
 from mapveil_client.policy import DevicePolicy
 
@@ -77,6 +77,6 @@ class DeviceStatus:
 
     def __str__(self) -> str:
         return (
-            f"{plain(self.spent)} spent of {self.budget}, {plain(self.set_aside)} set aside, {plain(self.left)} left; "
-            f"{plain(self.spent_ever)} spent in its life; takes part in {self.running}"
+            f"{readable(self.spent)} spent of {self.budget}, {readable(self.set_aside)} set aside, "
+            f"{readable(self.left)} left; {readable(self.spent_ever)} spent in its life; takes part in {self.running}"
         )

@@ -1,6 +1,7 @@
 """``mapveil ledger``: what was spent, and the budgets."""
 
 from datetime import UTC, datetime
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import NoneType

@@ -15,7 +15,7 @@ from mapveil.formats.read_record import read_record
 from mapveil.maps.provenance import Provenance
 from mapveil.pictures.report_page import html_page
 from mapveil.privacy.guarantee import Guarantee
-from mapveil_client.epsilon import plain
+from mapveil_client.epsilon import readable
 from mapveil_client.errors import InputError
 
 _NO_PROOF: Final = (
@@ -190,7 +190,7 @@ def _spent(guarantee: Guarantee) -> list[tuple[str, str]]:
     if account is None:
         return []
     named = (("spent before", account.before), ("spent after", account.after), ("budget", account.budget))
-    return [(name, plain(amount)) for name, amount in named if amount is not None]
+    return [(name, readable(amount)) for name, amount in named if amount is not None]
 
 
 def _box(tiling: Mapping[str, Any]) -> str:
