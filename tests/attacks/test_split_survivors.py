@@ -93,6 +93,7 @@ def confirm(made: LocalRound, arc: np.ndarray, consents: dict[int, bytes]) -> tu
     committee = np.array(made.server._ring.committee(made.parameters.committee))
     for client in consents:
         same = np.array([member in consents and arc[member] == arc[client] for member in committee.tolist()])
+        same &= np.cumsum(same) <= made.parameters.quorum
         rows = b"".join(decode(consents[member])[4] for member in committee[same].tolist())
         message = encode(made.parameters, Message.CONFIRMATIONS, client, write_set(same), rows)
         try:

@@ -194,6 +194,7 @@ class Forger:
         server: Server = self.shard.server
         committee = np.array(server._ring.committee(self.parameters.committee))
         signers = server._signatures[committee].any(axis=1) & (committee != 1)
+        signers &= np.cumsum(signers) <= self.parameters.quorum
         rows = server._signatures[committee[signers]].tobytes()
         return messages.encode(self.parameters, Message.CONFIRMATIONS, client, write_set(signers), rows)
 

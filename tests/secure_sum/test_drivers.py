@@ -26,8 +26,8 @@ def test_the_parties_agree_on_the_neighbourhood_and_on_the_promise(active):
     made = how(active=active, context=b"c").parameters(1_000, b"un")
     wanted = choose_neighbourhood(1_000, TWENTIETH, TWENTIETH, active=active)
     assert (made.neighbours, made.threshold) == wanted
-    seated = choose_committee(1_000, TWENTIETH, TWENTIETH) if active else (0, 0)
-    assert (made.committee, made.quorum) == seated
+    committee = choose_committee(1_000, TWENTIETH, TWENTIETH) if active else (0, 0)
+    assert (made.committee, made.quorum) == committee
     assert made.minimum == 950
     assert (made.round_id, made.context, made.length, made.bits) == (b"run", b"c", 9, 20)
     assert made.active == made.signed == active

@@ -82,9 +82,9 @@ def test_neighbours_know_each_other_and_nobody_else(toy_round):
             assert graph[peer].tolist().index(client) == 15 - slot
     present = toy_round.stays >= 1
     for client in np.flatnonzero(present)[::50].tolist():
-        seed, there, keys_given, seated, committee_keys = decode(toy_round.outbox[client])[4:]
+        seed, there, keys_given, known, committee_keys = decode(toy_round.outbox[client])[4:]
         assert seed == toy_round.graph_seed
         assert read_set(there, 16).tolist() == present[graph[client]].tolist()
         advertised = toy_round.server._keys[graph[client][present[graph[client]]]]
         assert keys_given == advertised.tobytes()
-        assert (seated, committee_keys) == (b"", b"")  # not an active round
+        assert (known, committee_keys) == (b"", b"")  # not an active round

@@ -295,7 +295,8 @@ class Server:
                 raise Abort(
                     f"{count} of the committee of {signed.size} agreed to the sum; {needed} are needed"
                 )
-            return Outbox(self._arrived, self._confirmations(signed))
+            quorum = signed & (np.cumsum(signed) <= needed)
+            return Outbox(self._arrived, self._confirmations(quorum))
         collected = Collected(
             keys=self._keys,
             commitments=self._commitments,
@@ -334,8 +335,8 @@ class Server:
         slots = self._ring.neighbours[client]
         there = self._present[slots]
         keys = self._keys[slots[there]].tobytes()
-        seated = self._present[self._committee]
-        committee = (write_set(seated), self._keys[self._committee[seated]].tobytes())
+        known = self._present[self._committee]
+        committee = (write_set(known), self._keys[self._committee[known]].tobytes())
         return self._write(Message.ROSTER, client, self._graph, write_set(there), keys, *committee)
 
     def _inbox(self, boxes: ByteArray) -> Callable[[int], bytes]:

@@ -193,7 +193,7 @@ class ClientSteps:
         return keys
 
     def share(
-        self, memory: Memory, graph: bytes, present: bytes, keys: bytes, seated: bytes, committee_keys: bytes
+        self, memory: Memory, graph: bytes, present: bytes, keys: bytes, known: bytes, committee_keys: bytes
     ) -> Outcome:
         """Seal to each neighbour its shares of the seed and of the mask key."""
         p = self.parameters
@@ -204,7 +204,7 @@ class ClientSteps:
         peers = self._neighbours(graph_seed)
         slots = [int(slot) for slot in np.flatnonzero(there)]
         private = [_read_private(key) for key in (memory.mask_private, memory.seal_private)]
-        others = read_set(seated, p.committee)
+        others = read_set(known, p.committee)
         committee = rows_by_slot(committee_keys, others, roster_entry_bytes(p), "committee keys")
         members = self._ring(graph_seed).committee(p.committee)
         around, rows = [self.client, *peers, *members], np.concatenate([entries, committee])
@@ -215,7 +215,9 @@ class ClientSteps:
             there = np.concatenate([there, others & ~np.isin(members, around[: 1 + p.neighbours])])
             self._check_distinct([self._own_keys(memory), *map(bytes, rows[there])])
             for row in np.flatnonzero(there).tolist():
-                self._check_keys(around[1 + row], rows[row].tobytes())
+                if row < p.neighbours:  # of the committee only signatures of the survivors are needed
+                    self._check_keys(around[1 + row], rows[row].tobytes())
+                self._check_certificate(around[1 + row], rows[row].tobytes())
 
         def agree(purpose: Purpose, private: X25519PrivateKey, part: slice, slot: int) -> bytes:
             public, peer = entries[slot, part].tobytes(), peers[slot]
@@ -270,12 +272,15 @@ class ClientSteps:
             seen.update(distinct_parts(entry))
 
     def _check_keys(self, peer: int, entry: bytes) -> None:
-        """Refuse a neighbour's keys that its device did not sign, or a device that the authority did not certify."""
+        """Refuse a neighbour's keys that its device did not sign."""
         public, signature = entry[IDENTITY], entry[SIGNATURE]
         statement = key_statement(self.parameters, peer, entry[: SEAL_KEY.stop])
         if not signed_by(public, signature, statement):
             raise PeerFault(f"the server gave keys of client {peer} that are not signed by its identity")
-        if fault := self._signer.fault(public, entry[CERTIFICATE]):
+
+    def _check_certificate(self, peer: int, entry: bytes) -> None:
+        """Refuse a device that the authority did not certify."""
+        if fault := self._signer.fault(entry[IDENTITY], entry[CERTIFICATE]):
             raise PeerFault(f"the server gave keys of client {peer}: {fault}")
 
     def mask(self, memory: Memory, vector: Words, senders: bytes, boxes: bytes) -> Outcome:
@@ -365,11 +370,11 @@ class ClientSteps:
         if (count := int(np.count_nonzero(signed))) < p.quorum:
             raise Abort(f"{count} of the committee of {p.committee} agreed to the sum; {p.quorum} are needed")
         statement = survivor_statement(p, memory.graph_seed, included)
-        for seat in np.flatnonzero(signed).tolist():
-            public = memory.committee[seat * KEY_BYTES : (seat + 1) * KEY_BYTES]
-            if not signed_by(public, rows[seat].tobytes(), statement):
+        for member in np.flatnonzero(signed).tolist():
+            public = memory.committee[member * KEY_BYTES : (member + 1) * KEY_BYTES]
+            if not signed_by(public, rows[member].tobytes(), statement):
                 raise PeerFault(
-                    f"client {committee[seat]} has not signed the survivors that this client was told"
+                    f"client {committee[member]} has not signed the survivors that this client was told"
                 )
         return self._answer(memory, included[ring.neighbours[self.client]])
 

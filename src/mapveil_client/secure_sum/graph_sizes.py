@@ -196,7 +196,7 @@ def _choose(
 
 
 @functools.lru_cache(maxsize=256)
-def _seat(clients: int, corrupt: int, dropped: int, sigma: int, eta: int) -> Committee | None:
+def _choose_committee(clients: int, corrupt: int, dropped: int, sigma: int, eta: int) -> Committee | None:
     largest = min(clients, _LARGEST)
     corrupt_urn, dropped_urn = _Urn(clients, corrupt, largest), _Urn(clients, dropped, largest)
     for size in range(1, largest + 1):
@@ -283,7 +283,7 @@ def choose_committee(
     Committee(size=7, quorum=5)
     """
     spies, gone = _count(clients, corrupt, dropout, sigma, eta)
-    found = _seat(clients, spies, gone, sigma, eta)
+    found = _choose_committee(clients, spies, gone, sigma, eta)
     if found is None:
         raise _refusal(clients, spies, gone, active=True)
     return found

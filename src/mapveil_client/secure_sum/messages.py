@@ -129,7 +129,7 @@ LAYOUTS: dict[Message, tuple[Field, ...]] = {
     Message.CONSENT: (Field("signature", lambda _: SIGNATURE_BYTES),),
     Message.CONFIRMATIONS: (
         _committee_set("signers"),
-        Field("signatures", lambda _: SIGNATURE_BYTES, _committee, exact=False),
+        Field("signatures", lambda _: SIGNATURE_BYTES, lambda p: p.quorum, exact=False),
     ),
     Message.ANSWER: (
         _set("given", _neighbours),
