@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,11 +28,16 @@ from tests.geo.point_sources import (
 )
 
 
-def test_another_reference_system_is_refused(tmp_path: Path) -> None:
-    frame = geo_frame().to_crs(3857)
-    frame.to_parquet(tmp_path / "g.parquet")
-    with pytest.raises(InputError, match="column 'geometry' is in WGS 84 / Pseudo-Mercator; expected WGS84"):
-        read_points(tmp_path / "g.parquet")
+def test_an_unknown_reference_system_is_refused(tmp_path: Path) -> None:
+    geo_frame().to_parquet(tmp_path / "g.parquet")
+    table = pa.parquet.read_table(tmp_path / "g.parquet")
+    record = json.loads(table.schema.metadata[b"geo"])
+    record["columns"]["geometry"]["crs"] = {"type": "GeographicCRS", "name": "rubbish"}
+    pa.parquet.write_table(
+        table.replace_schema_metadata({b"geo": json.dumps(record)}), tmp_path / "h.parquet"
+    )
+    with pytest.raises(InputError, match=r"column .geometry.*is no known reference system"):
+        read_points(tmp_path / "h.parquet")
 
 
 def test_a_geometry_that_is_no_point_is_named(tmp_path: Path) -> None:

@@ -169,3 +169,13 @@ def test_read_source_tells_rasters_from_tables(tmp_path: Path) -> None:
     assert isinstance(read_source(str(tmp_path / "a.npz")), Counts)
     assert isinstance(read_source(str(parquet(tmp_path))), Points)
     assert isinstance(read_source("SELECT 1 AS user, 2 AS lon, 3 AS lat -- .npz"), Points)
+
+
+def test_csv_of_other_encodings_and_decimal_commas(tmp_path: Path) -> None:
+    text = "user_id;lon;lat\nJosé;-73,9;40,7\n"
+    for encoding in ("latin-1", "utf-16"):
+        (tmp_path / "a.csv").write_text(text, encoding=encoding)
+        assert rows_of(read_points(tmp_path / "a.csv", encoding=encoding)) == [("José", -73.9, 40.7)]
+    (tmp_path / "a.csv").write_text(text, encoding="latin-1")
+    with pytest.raises(InputError, match=r"not UTF-8 text .*--encoding"):
+        read_points(tmp_path / "a.csv").check()

@@ -145,7 +145,7 @@ def test_nan_in_a_file_is_found_though_its_statistics_leave_it_out(tmp_path: Pat
             pass
 
 
-@pytest.mark.parametrize("lat", ["", "40,7", "north", "99", "nan"])
+@pytest.mark.parametrize("lat", ["", "40,7,1", "north", "99", "nan"])
 def test_bad_rows_are_dropped_where_that_is_asked_for(lat: str, tmp_path: Path) -> None:
     path = tmp_path / "visits.csv"
     path.write_text(f'{CSV}bob,-73.95,"{lat}",1,2025-01-01 09:00\n')

@@ -80,13 +80,29 @@ _bad_rows_option = click.option(
 )
 
 
+_crs_option = click.option(
+    "--crs", help="Reference system of the coordinates, such as EPSG:32618. [default: the file's, or degrees]"
+)
+_encoding_option = click.option(
+    "--encoding",
+    type=click.Choice(["utf-8", "latin-1", "utf-16"]),
+    default="utf-8",
+    show_default=True,
+    help="Encoding of CSV.",
+)
+
+
 def table_source(*columns: str) -> Decorator:
     """Add an option for each named column, and where one is of users those that choose rows.
 
     The command receives one mapping, ``columns``: keywords of :func:`mapveil.read_points`.
     """
-    rows = (_where_option, _bad_rows_option) if "user" in columns else ()
-    return gathered(lambda **named: {"columns": named}, *(column_option(name) for name in columns), *rows)
+    options = [column_option(name) for name in columns]
+    if "user" in columns:
+        options += [_where_option, _bad_rows_option]
+    if {"user", "lon"} <= set(columns):
+        options += [_crs_option, _encoding_option]
+    return gathered(lambda **named: {"columns": named}, *options)
 
 
 def region_option(

@@ -13,17 +13,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from mapveil.geo.read_geojson import GeoJsonTable
+from mapveil.geo.read_vector import EXCEL, VECTOR, ExcelTable, VectorTable
 from mapveil.geo.tables import FileTable, Table, quote_text
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     import duckdb
 
-ACCEPTED: Final = ".parquet .geoparquet .csv .tsv .geojson (.gz too), a pattern, '-', a frame or SQL"
+ACCEPTED: Final = (
+    ".parquet .geoparquet .csv .tsv .geojson (.gz too) .gpkg .shp .fgb .xlsx, a pattern, '-', a frame or SQL"
+)
 """Sources that can be read, for messages."""
+
+Encoding = Literal["utf-8", "latin-1", "utf-16"]
+"""Encodings of CSV that DuckDB reads."""
 
 _PARQUET: Final = (".parquet", ".pq", ".geoparquet")
 _CSV: Final = (".csv", ".tsv", ".txt")
@@ -47,7 +53,7 @@ class TabularFiles(FileTable):
         return self.call.replace("{}", f"[{listed}]", 1)
 
 
-def open_files(sources: Iterable[str | PathLike[str]], name: str) -> Table:
+def open_files(sources: Iterable[str | PathLike[str]], name: str, encoding: Encoding = "utf-8") -> Table:
     """Open the files of paths and patterns, all of one known format, as one table."""
     paths = tuple(path for source in sources for path in _expand(source))
     for path in paths:
@@ -58,10 +64,10 @@ def open_files(sources: Iterable[str | PathLike[str]], name: str) -> Table:
     formats = {_format(path) for path in paths}
     if len(formats) > 1:
         raise InputError(f"{name}: files of several formats ({', '.join(sorted(formats))}); expected one")
-    return _open(paths, formats.pop(), name, None)
+    return _open(paths, formats.pop(), name, None, encoding)
 
 
-def open_standard_input() -> Table:
+def open_standard_input(encoding: Encoding = "utf-8") -> Table:
     """The table on standard input (Parquet, GeoJSON, CSV), spooled to a private temporary file.
 
     A table is read more than once, so it has to be kept; the file goes away with the table.
@@ -78,7 +84,7 @@ def open_standard_input() -> Table:
         raise InputError("standard input: is empty; expected Parquet, CSV with a header line or GeoJSON")
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     suffix = ".parquet" if start[:4] == b"PAR1" else ".geojson" if start[:1] in b"{\x1e" else ".csv"
-    return _open((path,), suffix, "standard input", spool)
+    return _open((path,), suffix, "standard input", spool, encoding)
 
 
 class _Spool:
@@ -89,13 +95,17 @@ class _Spool:
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
 
-def _open(paths: tuple[Path, ...], suffix: str, name: str, kept: object) -> Table:
+def _open(paths: tuple[Path, ...], suffix: str, name: str, kept: object, encoding: Encoding) -> Table:
     if suffix in _PARQUET:
         return parquet_files(paths, name, kept)
     if suffix in _GEOJSON:
         return GeoJsonTable.open(paths, name, kept)
     if suffix in _CSV:
-        return TabularFiles(paths, name, kept, _csv_call(paths, suffix, name))
+        return TabularFiles(paths, name, kept, _csv_call(paths, suffix, name, encoding))
+    if suffix in VECTOR:
+        return VectorTable.open(paths, name)
+    if suffix in EXCEL:
+        return ExcelTable.open(paths, name)
     hint = "a raster of counts, see read_counts" if suffix in _RASTER else "a format that is not known"
     raise InputError(f"{name}: {suffix or 'a name without a suffix'} is {hint}; expected one of {ACCEPTED}")
 
@@ -105,9 +115,9 @@ def parquet_files(paths: tuple[Path, ...], name: str, kept: object = None) -> Ta
     return TabularFiles(paths, name, kept, "read_parquet({}, union_by_name = true)")
 
 
-def _csv_call(paths: tuple[Path, ...], suffix: str, name: str) -> str:
+def _csv_call(paths: tuple[Path, ...], suffix: str, name: str, encoding: Encoding) -> str:
     """SQL of DuckDB's CSV reader: all columns are text, so that a bad value can be named, and nothing is guessed."""
-    lines = [(path, _first_bytes(path)) for path in paths]
+    lines = [(path, _as_utf8(_first_bytes(path), encoding)) for path in paths]
     delimiter = "\t" if suffix == ".tsv" else _delimiter(lines[0][1])
     headers = [
         (path, _header(line, delimiter, name if len(paths) == 1 else str(path))) for path, line in lines
@@ -119,8 +129,13 @@ def _csv_call(paths: tuple[Path, ...], suffix: str, name: str) -> str:
     columns = ", ".join(f"{quote_text(column)}: 'VARCHAR'" for column in first)
     return (
         f"read_csv({{}}, auto_detect = false, header = true, delim = {quote_text(delimiter)}, quote = '\"', "
-        f"escape = '\"', columns = {{{columns}}})"
+        f"escape = '\"', encoding = '{encoding}', columns = {{{columns}}})"
     )
+
+
+def _as_utf8(head: bytes, encoding: Encoding) -> bytes:
+    """The head of a file in UTF-8; bytes that are no text, or half a character at its end, become marks."""
+    return head if encoding == "utf-8" else head.decode(encoding, errors="replace").encode()
 
 
 def _delimiter(head: bytes) -> str:
@@ -136,7 +151,9 @@ def _header(head: bytes, delimiter: str, name: str) -> tuple[str, ...]:
     except (StopIteration, csv.Error) as error:
         raise InputError(f"{name}: no header line of column names; expected CSV with one") from error
     if any("\ufffd" in column for column in names):
-        raise InputError(f"{name}: the header line is not UTF-8 text; expected CSV in UTF-8")
+        raise InputError(
+            f"{name}: the header line is not UTF-8 text; expected CSV in UTF-8, or encoding latin-1 (--encoding)"
+        )
     names = [column or f"unnamed_{at}" for at, column in enumerate(names, start=1)]
     lowered = [column.lower() for column in names]
     for at, column in enumerate(lowered):

@@ -76,7 +76,10 @@ def find_columns(
             "usual name (user_id, uid, device_id) or --user NAME (in Python user=NAME) is needed"
         )
     names = {kind: name for kind, name in found.items() if name is not None}
-    computed = {kind: _expression(kind, source, name, types) for kind, name in names.items()}
+    computed = {
+        kind: _expression(kind, source, name, types, commas=kind in ("lon", "lat"))  # no degrees in thousands
+        for kind, name in names.items()
+    }
     if place is None:
         return FoundColumns(Columns(**names), Columns(**computed))
     written = {kind: quote_name(name) for kind, name in names.items()}
@@ -85,6 +88,32 @@ def find_columns(
         Columns(**computed, lon=place.lon, lat=place.lat),
         Columns(**written, lon=place.written, lat=place.written),
     )
+
+
+class Coordinate(NamedTuple):
+    """One coordinate of a reference system."""
+
+    column: str
+    expression: str  # SQL of type DOUBLE
+
+
+def find_coordinates(
+    source: str, types: Mapping[str, str], x: str | None, y: str | None
+) -> tuple[Coordinate, Coordinate]:
+    """Find the columns of easting and northing by the names given, or else by their usual names.
+
+    An :class:`InputError` where one is missing, ambiguous or of another type than numbers.
+    """
+    made = []
+    for kind, given, usual in (("lon", x, ("easting", "x")), ("lat", y, ("northing", "y"))):
+        name = find_column(kind, source, types, given, (*usual, *USUAL_NAMES[kind]))
+        if name is None:
+            raise InputError(
+                f"{source}: no {usual[0]} column among {listed(types)}; expected usual names (easting, northing, x, y) "
+                "or --lon NAME and --lat NAME (in Python lon=NAME, lat=NAME)"
+            )
+        made.append(Coordinate(name, _expression(kind, source, name, types)))
+    return made[0], made[1]
 
 
 def has_usual_place(types: Mapping[str, str]) -> bool:
@@ -124,8 +153,8 @@ def find_column(
     return None
 
 
-def _expression(kind: str, source: str, name: str, types: Mapping[str, str]) -> str:
-    """SQL of a canonical column."""
+def _expression(kind: str, source: str, name: str, types: Mapping[str, str], *, commas: bool = False) -> str:
+    """SQL of a canonical column; ``commas``: whether a comma in a number's text can only be a decimal mark."""
     quoted, held = quote_name(name), types[name]
     if kind == "user" and held in ("FLOAT", "DOUBLE"):
         # A missing id in a column of floats is NaN, which must not become one large user.
@@ -134,7 +163,10 @@ def _expression(kind: str, source: str, name: str, types: Mapping[str, str]) -> 
         return quoted
     if held == "VARCHAR":
         # DuckDB may move a plain TRY_CAST into its CSV reader, where text that is no number is an error of the file.
-        return f"TRY_CAST(TRIM({quoted}) AS DOUBLE)"
+        plain = f"TRY_CAST(TRIM({quoted}) AS DOUBLE)"
+        if not commas:
+            return plain
+        return f"COALESCE({plain}, TRY_CAST(REPLACE(TRIM({quoted}), ',', '.') AS DOUBLE))"
     if not NUMBER.match(held):
         shown = held.split("(")[0].lower()
         raise InputError(f"{source}: column {name!r} for {kind} is of type {shown}; expected numbers")

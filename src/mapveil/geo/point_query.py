@@ -27,7 +27,7 @@ _WANTED: Final = {
     "user": "every row needs a user id",
     "lon": "expected a longitude from -180 to 180 degrees",
     "lat": "expected a latitude from -90 to 90 degrees",
-    "place": "expected a point with longitude -180 to 180 and latitude -90 to 90",
+    "place": "expected a point with longitude -180 to 180 and latitude -90 to 90, or crs (--crs)",
     "weight": f"expected a number from {_SMALLEST_WEIGHT:g} to {_LARGEST_WEIGHT:g}",
 }
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.tables import Place, Table, quote_name
-from mapveil_client.errors import InputError
+from mapveil.geo.projected import is_wgs84, read_crs
+from mapveil.geo.tables import Place, Table, create_function, quote_name
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,7 +44,7 @@ class GeometryTable(Table):
         if self.sql_type.startswith("STRUCT"):
             place = f"{{'lon': {geometry}.x, 'lat': {geometry}.y}}"
         else:
-            _register(connection)
+            create_function(connection, "mapveil_wkb", _places, ["BLOB"])
             place = f"mapveil_wkb(CAST({geometry} AS BLOB))"
         return f"(SELECT *, {place} AS mapveil_place FROM {self.table.relation(connection)}) AS places"
 
@@ -65,10 +65,15 @@ def find_geometry(types: Mapping[str, str]) -> str | None:
     return None
 
 
-def check_crs(source: str, column: str, sql_type: str, metadata: bytes | None) -> None:
-    """Refuse a geometry column that declares another reference system than WGS84.
+def declared_crs(source: str, column: str, sql_type: str, metadata: bytes | None) -> str | None:
+    """The reference system of a geometry column as WKT, where it declares one that is not WGS84 degrees.
 
     The declaration is in ``sql_type`` or in ``metadata``, the file's ``geo`` record (GeoParquet).
+
+    Raises
+    ------
+    InputError
+        PROJ does not know the reference system.
     """
     declared: Any = None
     inside = re.match(r"GEOMETRY\('(.*)'\)$", sql_type, flags=re.DOTALL)
@@ -77,18 +82,9 @@ def check_crs(source: str, column: str, sql_type: str, metadata: bytes | None) -
     elif metadata:
         declared = json.loads(metadata).get("columns", {}).get(column, {}).get("crs")
     if declared is None:
-        return
-    from pyproj import CRS
-    from pyproj.exceptions import CRSError
-
-    try:
-        crs = CRS.from_user_input(declared)
-    except CRSError as error:
-        raise InputError(f"{source}: column {column!r} declares an unreadable reference system") from error
-    if not any(crs.equals(CRS(code), ignore_axis_order=True) for code in ("EPSG:4326", "OGC:CRS84")):
-        raise InputError(
-            f"{source}: column {column!r} is in {crs.name}; expected WGS84 longitude and latitude (EPSG:4326)"
-        )
+        return None
+    crs = read_crs(declared, f"{source}: column {column!r}")
+    return None if is_wgs84(crs) else crs.to_wkt()
 
 
 def decode_wkb_points(values: pyarrow.BinaryArray) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -99,22 +95,10 @@ def decode_wkb_points(values: pyarrow.BinaryArray) -> tuple[npt.NDArray[np.float
     return np.asarray(shapely.get_x(shapes)), np.asarray(shapely.get_y(shapes))
 
 
-def _register(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make ``mapveil_wkb`` known to a connection, once."""
+def _places(values: Any) -> Any:
+    """Longitudes and latitudes of a batch of WKB."""
     import pyarrow
 
-    known = connection.execute(
-        "SELECT COUNT(*) FROM duckdb_functions() WHERE function_name = 'mapveil_wkb'"
-    ).fetchall()
-    if known[0][0]:
-        return
-
-    # DuckDB evaluates these annotations where only builtins are known.
-    def places(values: object) -> object:
-        whole = values.combine_chunks() if isinstance(values, pyarrow.ChunkedArray) else pyarrow.array(values)
-        lon, lat = decode_wkb_points(whole.cast(pyarrow.binary()))
-        return pyarrow.StructArray.from_arrays([pyarrow.array(lon), pyarrow.array(lat)], names=["lon", "lat"])
-
-    connection.create_function(  # type: ignore[call-overload]  # its stubs want what it cannot evaluate
-        "mapveil_wkb", places, ["BLOB"], "STRUCT(lon DOUBLE, lat DOUBLE)", type="arrow"
-    )
+    whole = values.combine_chunks() if isinstance(values, pyarrow.ChunkedArray) else pyarrow.array(values)
+    lon, lat = decode_wkb_points(whole.cast(pyarrow.binary()))
+    return pyarrow.StructArray.from_arrays([pyarrow.array(lon), pyarrow.array(lat)], names=["lon", "lat"])

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from mapveil.geo.counts import Counts, read_counts
-from mapveil.geo.files import ACCEPTED, TabularFiles, open_files, open_standard_input
-from mapveil.geo.find_columns import find_columns, has_usual_place
+from mapveil.geo.files import ACCEPTED, Encoding, TabularFiles, open_files, open_standard_input
+from mapveil.geo.find_columns import find_columns, find_coordinates, has_usual_place
 from mapveil.geo.point_query import BadRows
 from mapveil.geo.points import Points
-from mapveil.geo.read_geoparquet import GeometryTable, check_crs, find_geometry
+from mapveil.geo.projected import WGS84, ProjectedTable, is_wgs84, read_crs
+from mapveil.geo.read_geoparquet import GeometryTable, declared_crs, find_geometry
+from mapveil.geo.read_vector import VectorTable
 from mapveil.geo.row_filter import check_filter
-from mapveil.geo.tables import FrameTable, QueryTable, StreamTable, Table, column_types, reading
+from mapveil.geo.tables import FrameTable, QueryTable, StreamTable, Table, column_types, quote_name, reading
 from mapveil_client.errors import InputError, check
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ def read_points(
     region: Region | None = None,
     where: str | None = None,
     on_bad_rows: BadRows = "fail",
+    crs: str | None = None,
+    encoding: Encoding = "utf-8",
 ) -> Points:
     """Describe a table of points; its rows are read when it is used, as a stream. Run by: the curator.
 
@@ -51,6 +55,8 @@ def read_points(
 
         - a path, a pattern or a list of either: Parquet, GeoParquet (points), CSV or TSV with a header line
           (``.gz`` too), GeoJSON of points (a collection, or one Feature a line); ``"-"`` for standard input;
+        - the path of a GeoPackage, Shapefile or FlatGeobuf with one layer of points, or of an Excel file, of which the
+          first sheet is read;
         - a pandas, GeoPandas, Polars or Arrow table, or an Arrow dataset;
         - a DuckDB relation, which must stay usable as long as the points;
         - SQL text that begins with SELECT, WITH or FROM, over files.
@@ -65,6 +71,13 @@ def read_points(
         column of users.
     on_bad_rows : str
         ``"fail"``: a row that cannot be used is an error; ``"drop"``: such rows are left out, and counted on stderr.
+
+    crs : str, optional
+        Reference system of the coordinates, such as ``"EPSG:32618"``: ``lon`` is then the easting and ``lat`` the
+        northing. A file or frame that declares its reference system needs none.
+
+    encoding : str
+        Encoding of CSV files: ``"utf-8"``, ``"latin-1"`` or ``"utf-16"``.
 
     Returns
     -------
@@ -83,11 +96,22 @@ def read_points(
     Points(SQL: user=user_id, lon=lon, lat=lat, weight=none)
     """
     given = {"user": user, "lon": lon, "lat": lat, "time": time, "weight": weight, "label": label}
-    table = open_table(source)
+    check(encoding in get_args(Encoding), "encoding", f"one of {', '.join(get_args(Encoding))}", encoding)
+    table = open_table(source, encoding)
     types = column_types(table)
-    if lon is None and lat is None:
-        table = _with_place(table, types)
-    found = find_columns(table.name, types, given, table.place if lon is None and lat is None else None)
+    named = None if crs is None else read_crs(crs, "crs")
+    system = None if named is None or is_wgs84(named) else named.to_wkt()
+    by_columns = lon is not None or lat is not None
+    if not by_columns:
+        table = _with_place(table, types, system)
+    if system is not None and (by_columns or table.place is None):
+        x, y = find_coordinates(table.name, types, lon, lat)
+        written = f"CONCAT_WS(', ', {', '.join(quote_name(each.column) for each in (x, y))})"
+        both = f"{x.column} and {y.column}"
+        table = ProjectedTable(table.name, table, both, x.expression, y.expression, written, system)
+        given |= {"lon": None, "lat": None}
+        by_columns = False
+    found = find_columns(table.name, types, given, None if by_columns else table.place)
     recorded = where
     if where is not None and found.columns.user.lower() in map(str.lower, check_filter(where, table, types)):
         recorded = _ON_USERS  # its text can hold an id
@@ -108,35 +132,40 @@ def read_source(source: str, **options: Any) -> Points | Counts:
     return read_points(source, **options)
 
 
-def open_table(source: Any) -> Table:
+def open_table(source: Any, encoding: Encoding = "utf-8") -> Table:
     """Open any source of :func:`read_points`, whatever its columns are.
 
     An open table stays itself, so that standard input can be read for more than one purpose.
     """
     if isinstance(source, str) and source == "-":
-        return open_standard_input()
+        return open_standard_input(encoding)
     if isinstance(source, str) and _SQL.match(source) and not Path(source).exists():
         return _query(source)
     if isinstance(source, str | PathLike):
-        return open_files([source], str(source))
+        return open_files([source], str(source), encoding)
     if isinstance(source, Sequence) and source and all(isinstance(one, str | PathLike) for one in source):
         more = f" and {len(source) - 1} more" if len(source) > 1 else ""
-        return open_files(source, f"{source[0]}{more}")
+        return open_files(source, f"{source[0]}{more}", encoding)
     return _open_frame(source)
 
 
-def _with_place(table: Table, types: dict[str, str]) -> Table:
+def _with_place(table: Table, types: dict[str, str], crs: str | None) -> Table:
     """The table with its geometry column decoded, where it has one instead of lon and lat."""
     geometry = None if table.place or has_usual_place(types) else find_geometry(types)
     if geometry is None:
-        return table
-    metadata = None
+        return (
+            table
+            if crs is None or table.place is None
+            else ProjectedTable(table.name, table, *table.place, crs)
+        )
+    metadata = table.geo if isinstance(table, VectorTable) else None
     if isinstance(table, TabularFiles):
         import pyarrow.parquet
 
         metadata = (pyarrow.parquet.read_schema(table.paths[0]).metadata or {}).get(b"geo")
-    check_crs(table.name, geometry, types[geometry], metadata)
-    return GeometryTable(table.name, table, geometry, types[geometry])
+    declared = crs or declared_crs(table.name, geometry, types[geometry], metadata)
+    found = GeometryTable(table.name, table, geometry, types[geometry])
+    return found if declared is None else ProjectedTable(found.name, found, *found.place, declared)
 
 
 def _query(sql: str) -> Table:
@@ -157,6 +186,8 @@ def _open_frame(source: Any) -> Table:
     if home == "geopandas" and hasattr(source, "to_arrow"):
         import pyarrow
 
+        if source.crs is not None and not is_wgs84(source.crs):
+            source = source.to_crs(WGS84)
         return FrameTable(pyarrow.table(source.to_arrow(geometry_encoding="WKB")), kind)
     if home == "polars" and hasattr(source, "collect"):
         return FrameTable(source.collect(), kind)

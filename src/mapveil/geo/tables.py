@@ -160,6 +160,19 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield opened
 
 
+def create_function(
+    connection: duckdb.DuckDBPyConnection, name: str, function: Callable[..., Any], types: list[str]
+) -> None:
+    """Make a function of Arrow columns to ``STRUCT(lon DOUBLE, lat DOUBLE)`` known to a connection, once."""
+    known = connection.execute(
+        "SELECT COUNT(*) FROM duckdb_functions() WHERE function_name = ?", [name]
+    ).fetchall()
+    if not known[0][0]:
+        connection.create_function(  # type: ignore[call-overload]  # its stubs want what it cannot evaluate
+            name, function, types, "STRUCT(lon DOUBLE, lat DOUBLE)", type="arrow"
+        )
+
+
 @contextlib.contextmanager
 def reading(name: str) -> Iterator[None]:
     """Turn DuckDB's errors about an unreadable source into :class:`InputError`, one line that names it."""
@@ -191,7 +204,7 @@ def _csv_reason(message: str) -> str:
     if columns:
         return f", {columns[2]} columns where the header has {columns[1]}"
     if "not utf-8" in message:
-        return ", not UTF-8 text"
+        return ", not UTF-8 text (another one needs encoding, --encoding)"
     if "unterminated quote" in message:
         return ", a quote that is not closed"
     return ""
