@@ -9,6 +9,7 @@ from mapveil.analysis.signal_mapping import signal_map as signal_map
 from mapveil.analysis.trips import Trips as Trips
 from mapveil.analysis.trips import read_trips as read_trips
 from mapveil.analysis.verify_release import verify_release as verify_release
+from mapveil.analysis.zone_changes import changes as changes
 from mapveil.attacks.attack_membership import attack_membership as attack_membership
 from mapveil.attacks.attack_random_features import attack_random_features as attack_random_features
 from mapveil.attacks.audit import audit as audit

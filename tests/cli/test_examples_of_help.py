@@ -70,9 +70,32 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("grid", "population"):
         edges = dict(zip(("west", "south", "east", "north"), NEW_YORK.bbox, strict=True))
         np.savez(folder / f"{name}.npz", values=draw.poisson(3.0, (16, 16)), **edges)
+    zones(folder, points, tiling)
     roads(folder)
     measurements(folder, draw)
     return folder
+
+
+def zones(folder: Path, points: mv.Points, tiling: mv.Quadtree) -> None:
+    """Districts, released maps to ask about them, and a raster of residents."""
+    import geopandas
+    import rasterio
+    import shapely
+
+    west, south, east, north = NEW_YORK.bbox
+    parts = [shapely.box(x, south, x + 0.01, north) for x in np.linspace(west, east - 0.01, 11)]
+    names = [f"district {number}" for number in range(11)]
+    frame = geopandas.GeoDataFrame({"name": names, "geometry": parts}, crs="EPSG:4326")
+    frame.to_file(folder / "districts.geojson")
+    frame.to_file(folder / "districts.gpkg")
+    for name in ("map", "week1", "week2"):
+        mv.release(points, tiling, epsilon=1, account=None).save(folder / f"{name}.parquet")
+    transform = rasterio.transform.from_bounds(west, south, east, north, 20, 20)
+    profile = {"driver": "GTiff", "width": 20, "height": 20, "count": 1, "dtype": "float64"}
+    with rasterio.open(
+        folder / "population.tif", "w", crs="EPSG:4326", transform=transform, **profile
+    ) as file:
+        file.write(np.full((20, 20), 40.0), 1)
 
 
 def roads(folder: Path) -> None:

@@ -348,6 +348,23 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
     )
 
 
+def zone_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--zones`` and the options that say how to read it; the command receives ``zones`` and ``read``."""
+
+    def given(zones: str, name: str | None, zones_crs: str | None, repair: bool) -> dict[str, Any]:
+        return {"zones": zones, "read": {"name": name, "crs": zones_crs, "repair": repair}}
+
+    return gathered(
+        given,
+        click.option("--zones", required=True, help="Polygons: GeoJSON, GeoParquet, or what pyogrio reads."),
+        click.option(
+            "--name", help="Column of the zones' names. [default: name, zone, district, id, label or code]"
+        ),
+        click.option("--zones-crs", help="CRS of a file that states none, such as EPSG:25832."),
+        click.option("--repair", is_flag=True, help="Repair invalid polygons; they are refused by default."),
+    )(function)
+
+
 def seed_option(what: str, *, name: str = "seed") -> Decorator:
     """Add ``--seed`` of an evaluation, which is never private; the command receives ``name``."""
     return click.option(

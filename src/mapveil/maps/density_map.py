@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.measurement import INTERVAL_ALPHA, Interval, Measurement
-from mapveil.maps.released import ReleasedMap, check_shape
+from mapveil.maps.released import ReleasedMap, check_shape, function_of
 from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil.privacy.claim import TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError, check
+
+if TYPE_CHECKING:
+    from mapveil.inference.linear_totals import Total
+    from mapveil.inference.zone_results import RankedZones, ZonesAbove, ZoneTotals
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +136,26 @@ class DensityMap(ReleasedMap):
                 title = f"users, {side} bound of the {100 * (1 - INTERVAL_ALPHA):g} % interval"
                 found.append(Layer(side, title, "users per cell", bound))
         return (*found, *self.layers())
+
+    def total(self, zone: Any, *, repair: bool = False) -> Total:
+        """The users of a zone, with the exact interval of the noise; see :func:`mapveil.analysis.zone_totals.total`."""
+        made: Total = function_of("analysis.zone_totals:total")(self, zone, repair=repair)
+        return made
+
+    def totals(self, zones: Any, *, alpha: float = INTERVAL_ALPHA, **read: Any) -> ZoneTotals:
+        """The users of every zone; see :func:`mapveil.analysis.zone_totals.totals`."""
+        made: ZoneTotals = function_of("analysis.zone_totals:totals")(self, zones, alpha=alpha, **read)
+        return made
+
+    def top(self, count: int, zones: Any, *, alpha: float = INTERVAL_ALPHA, **read: Any) -> RankedZones:
+        """The busiest zones, with the ranks each may have; see :func:`mapveil.analysis.zone_ranks.top`."""
+        made: RankedZones = function_of("analysis.zone_ranks:top")(self, count, zones, alpha=alpha, **read)
+        return made
+
+    def above(self, zones: Any, limit: float, *, alpha: float = INTERVAL_ALPHA, **read: Any) -> ZonesAbove:
+        """The zones surely above a number of users; see :func:`mapveil.analysis.zone_ranks.above`."""
+        made: ZonesAbove = function_of("analysis.zone_ranks:above")(self, zones, limit, alpha=alpha, **read)
+        return made
 
     def density(self) -> FloatArray:
         """:meth:`per_km2` with NaN outside the region's polygon, shape (cells,): what pictures show."""

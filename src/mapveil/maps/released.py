@@ -134,40 +134,40 @@ class ReleasedMap(ABC):
         if suffix not in self.suffixes:
             known = ", ".join(self.suffixes)
             raise InputError(f"{path}: the suffix must be one of {known}, got {suffix or 'none'}")
-        _function(WRITERS[suffix])(self, path)
+        function_of(WRITERS[suffix])(self, path)
 
     def to_geotiff(self, path: str | PathLike[str]) -> None:
         """Write a Cloud-Optimised GeoTIFF; see :func:`mapveil.formats.geotiff.write_geotiff`."""
-        _function("formats.geotiff:write_geotiff")(self, path)
+        function_of("formats.geotiff:write_geotiff")(self, path)
 
     def to_geoparquet(self, path: str | PathLike[str]) -> None:
         """Write GeoParquet; see :func:`mapveil.formats.geoparquet.write_geoparquet`."""
-        _function("formats.geoparquet:write_geoparquet")(self, path)
+        function_of("formats.geoparquet:write_geoparquet")(self, path)
 
     def to_geojson(self, path: str | PathLike[str], *, skip_empty: bool = False) -> None:
         """Write GeoJSON; see :func:`mapveil.formats.geojson.write_geojson`."""
-        _function("formats.geojson:write_geojson")(self, path, skip_empty=skip_empty)
+        function_of("formats.geojson:write_geojson")(self, path, skip_empty=skip_empty)
 
     def to_xarray(self) -> xarray.Dataset:
         """Make a dataset of a map of cells; see :func:`mapveil.formats.dataset.as_dataset`."""
-        made: xarray.Dataset = _function("formats.dataset:as_dataset")(self)
+        made: xarray.Dataset = function_of("formats.dataset:as_dataset")(self)
         return made
 
     def plot(self, ax: Axes | None = None, **shown: Any) -> Axes:
         """Draw the map with its guarantee; ``shown`` goes to its scene. See :func:`mapveil.pictures.picture.plot`."""
-        made: Axes = _function("pictures.picture:plot")(self, ax, **shown)
+        made: Axes = function_of("pictures.picture:plot")(self, ax, **shown)
         return made
 
     def to_png(self, path: str | PathLike[str], **shown: Any) -> None:
         """Write a picture; see :func:`mapveil.pictures.picture.write_png`."""
-        _function("pictures.picture:write_png")(self, path, **shown)
+        function_of("pictures.picture:write_png")(self, path, **shown)
 
     def to_html(self, path: str | PathLike[str]) -> None:
         """Write a page that works offline; see :func:`mapveil.pictures.page.write_page`."""
-        _function("pictures.page:write_page")(self, path)
+        function_of("pictures.page:write_page")(self, path)
 
     def _repr_html_(self) -> str:
-        return str(_function("pictures.picture:notebook_html")(self))
+        return str(function_of("pictures.picture:notebook_html")(self))
 
 
 def check_shape(name: str, values: npt.NDArray[Any], tiling: Tiling) -> None:
@@ -176,7 +176,7 @@ def check_shape(name: str, values: npt.NDArray[Any], tiling: Tiling) -> None:
     check(fits, name, f"an array of shape ({tiling.size},) for {tiling.spec}", values.shape)
 
 
-def _function(name: str) -> Any:
+def function_of(name: str) -> Any:
     """A function by ``room.module:name``."""
     module, _, function = name.partition(":")
     return getattr(importlib.import_module(f"mapveil.{module}"), function)

@@ -1,0 +1,240 @@
+r"""Zones where two maps differ significantly, with the false discovery rate held.
+
+Two null hypotheses, which differ in what "no change" means:
+
+- ``people``: the same number of users from the table of each map. Only the noise of privacy makes them differ.
+- ``rate`` (the default): the same expected number. Users come and go by chance too, as a Poisson variable does.
+
+.. math:: D = N_2 - N_1 + \eta, \qquad N_1, N_2 \sim \mathrm{Poisson}(\lambda), \qquad
+    p = \gamma + \sup_{\lambda \le \lambda_\gamma} \Pr[|D| \ge d], \qquad
+    \Pr[N_1 + N_2 + \eta' \le s \mid \lambda_\gamma] = \gamma
+
+where: :math:`\eta` and :math:`\eta'` are the noise of the difference and of the sum, d and s their estimates, and
+:math:`\gamma` is a twentieth of ``fdr`` over the number of zones. The rate :math:`\lambda` is not known; the p-value
+is the largest over those that the sum does not rule out (Berger and Boos). Chance and noise are symmetric and unimodal,
+so the largest :math:`\lambda` gives it. A user who is divided over zones counts as less than one whole chance, which
+makes p too large, never too small. With ``people``, :math:`p = \Pr[|\eta| \ge d]`.
+
+Zones are called changed by Benjamini and Hochberg's procedure. Source: Berger, Boos, "P values maximized over a
+confidence set for the nuisance parameter" (1994); Benjamini, Hochberg (1995).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from mapveil.analysis.zone_totals import Asked
+from mapveil.geo.zones import Zones
+from mapveil.inference.linear_totals import half_widths
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.measurement import INTERVAL_ALPHA
+from mapveil.privacy.weighted_noise import WeightedNoise, tail
+from mapveil_client.arrays import BoolArray, FloatArray
+from mapveil_client.errors import InputError, check
+
+Null = Literal["rate", "people"]
+NULLS: Final = get_args(Null)
+
+_GAMMA: Final = 0.05  # of the false discovery rate over the number of zones
+_REACH: Final = 9.0  # deviations of a Skellam variable: 1e-18 lies beyond
+_POINTS: Final = 64
+_MOST: Final = 1 << 14  # values of a Skellam variable at a time
+_DOUBLINGS: Final = 60
+
+
+class ZoneChanges(NamedTuple):
+    """Differences of two maps over zones, arrays of shape (zones,)."""
+
+    zones: Zones
+    null: Null
+    fdr: float
+    before: FloatArray  # estimates of the first map
+    after: FloatArray  # and of the second
+    difference: FloatArray
+    low: FloatArray  # of its 95 % interval, over the noise alone
+    high: FloatArray
+    p: FloatArray
+    q: FloatArray  # the least rate at which the zone would be called changed
+    changed: BoolArray
+
+    def columns(self) -> dict[str, Any]:
+        """The results as columns."""
+        record = {name: getattr(self, name) for name in self._fields if name not in {"zones", "null", "fdr"}}
+        return {"zone": list(self.zones.names), **record}
+
+
+def changes(
+    before: DensityMap,
+    after: DensityMap,
+    zones: Any,
+    *,
+    fdr: float = 0.05,
+    null: Null = "rate",
+    **read: Any,
+) -> ZoneChanges:
+    """Compare two released maps over zones. Run by: anybody who holds them; costs no privacy.
+
+    Parameters
+    ----------
+    before, after : DensityMap
+        Maps of one region, with one unit and made by one method, from different tables or noise.
+    zones, read
+        As for :func:`mapveil.analysis.zone_totals.totals`.
+    fdr : float
+        Largest expected fraction of false calls among the zones called changed, in (0, 0.5].
+    null : str
+        ``"rate"`` or ``"people"``.
+
+    Raises
+    ------
+    InputError
+        The maps cannot be compared, or one cannot be asked.
+    ParameterError
+        Another null hypothesis, or a rate outside its range.
+    """
+    check(null in NULLS, "null", f"one of {', '.join(NULLS)}", null)
+    check(0 < fdr <= 0.5, "fdr", "above 0 and at most 0.5", fdr)
+    _check_alike(before, after)
+    given = Zones.read(zones, **read)
+    one, two = Asked.of(before, given), Asked.of(after, given)
+    first, second = one.weights @ one.sums.estimate, two.weights @ two.sums.estimate
+    noises = [
+        a.noise.joined(b.noise)
+        for a, b in zip(one.sums.errors(one.weights), two.sums.errors(two.weights), strict=True)
+    ]
+    apart = second - first
+    if null == "people":
+        p = np.array([_two_sided(noise, d) for noise, d in zip(noises, apart.tolist(), strict=True)])
+    else:
+        gamma = _GAMMA * fdr / max(len(given), 1)
+        numbers = zip(apart.tolist(), (first + second).tolist(), strict=True)
+        p = np.array(
+            [_rate_p(beyond, *each, gamma) for beyond, each in zip(_tails(noises), numbers, strict=True)]
+        )
+    q = _adjusted(p)
+    width = half_widths(noises, INTERVAL_ALPHA)
+    found = first, second, apart, apart - width, apart + width
+    return ZoneChanges(given, null, fdr, *found, p, q, q <= fdr)
+
+
+def _check_alike(before: DensityMap, after: DensityMap) -> None:
+    """Refuse maps whose difference would mean nothing."""
+    if before is after:
+        raise InputError("both maps are one; a change needs two releases")
+    one, two = before.tiling.region, after.tiling.region
+    if one.to_dict() != two.to_dict():
+        raise InputError(f"the maps are of different regions: {one} and {two}; release both over one region")
+    if before.guarantee.unit != after.guarantee.unit:
+        units = f"{before.guarantee.unit} and {after.guarantee.unit}"
+        raise InputError(f"the maps protect different units: {units}; release both with one unit")
+    if before.method != after.method:
+        raise InputError(
+            f"the maps are of different methods: {before.method} and {after.method}; release both with one method"
+        )
+    if before.guarantee.model is not after.guarantee.model:
+        models = f"{before.guarantee.model.value} and {after.guarantee.model.value}"
+        raise InputError(f"the maps have different trust models: {models}; release both with one")
+
+
+def _two_sided(noise: WeightedNoise, apart: float) -> float:
+    if apart == 0:
+        return 1.0
+    return min(1.0, 2 * float(tail(noise, np.array([abs(apart)]))[0]))
+
+
+class _NoiseTail:
+    """The tail of a noise, from a table of its logarithm."""
+
+    def __init__(self, noise: WeightedNoise) -> None:
+        from scipy.interpolate import PchipInterpolator
+
+        self.deviation = math.sqrt(noise.variance)
+        self._far = 24 * self.deviation
+        self._log = None
+        if not self.deviation:
+            return
+        x = self._far * np.square(np.linspace(0, 1, _POINTS))
+        self._log = PchipInterpolator(x, np.log(np.maximum(tail(noise, x), 1e-300)))
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """Pr[noise > x]; beyond 24 deviations, that at 24."""
+        if self._log is None:
+            return np.asarray(np.where(x < 0, 1.0, 0.0))
+        beyond = np.exp(self._log(np.minimum(np.abs(x), self._far)))
+        return np.asarray(np.where(x >= 0, beyond, 1 - beyond))
+
+
+def _tails(noises: Sequence[WeightedNoise]) -> Iterator[_NoiseTail]:
+    """The tail of each noise; zones that are measured alike have one law."""
+    made: dict[bytes, _NoiseTail] = {}
+    for noise in noises:
+        key = b"".join(np.ascontiguousarray(part).tobytes() for part in noise)
+        if key not in made:
+            made[key] = _NoiseTail(noise)
+        yield made[key]
+
+
+def _rate_p(beyond: _NoiseTail, apart: float, total: float, gamma: float) -> float:
+    """The p-value under equal rates, maximised over the rates that the sum does not rule out."""
+    if apart == 0:
+        return 1.0
+    rate = _largest_rate(beyond, total, gamma)
+    return min(1.0, gamma + 2 * _skellam_tail(beyond, abs(apart), rate))
+
+
+def _largest_rate(beyond: _NoiseTail, total: float, gamma: float) -> float:
+    r""":math:`\lambda_\gamma`: Pr[N + noise <= s] = gamma for N of rate 2 lambda, rounded up."""
+
+    def likely(rate: float) -> bool:
+        k, chance = _poisson(2 * rate)
+        return float(chance @ (1 - beyond(total - k))) > gamma
+
+    high = max(total / 2, 0.0) + beyond.deviation + 1
+    for _ in range(_DOUBLINGS):
+        if not likely(high):
+            break
+        high *= 1.5
+    low = 0.0
+    while high - low > 1e-3 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if likely(middle) else (low, middle)
+    return high
+
+
+def _poisson(mean: float) -> tuple[FloatArray, FloatArray]:
+    """Values and probabilities of a Poisson variable, thinned out where there are very many."""
+    from scipy.special import gammaln, xlogy
+
+    reach = _REACH * math.sqrt(mean) + _REACH**2
+    k = _values(max(mean - reach, 0.0), mean + reach)
+    chance = np.exp(xlogy(k, mean) - mean - gammaln(k + 1))
+    return k, chance / chance.sum()
+
+
+def _skellam_tail(beyond: _NoiseTail, apart: float, rate: float) -> float:
+    """Pr[N2 - N1 + noise >= d] for two Poisson variables of one rate."""
+    from scipy.special import ive
+
+    reach = _REACH * math.sqrt(2 * rate) + _REACH**2
+    k = _values(-reach, reach)
+    chance = ive(np.abs(k), 2 * rate)
+    return float((chance / chance.sum()) @ beyond(apart - k))
+
+
+def _values(low: float, high: float) -> FloatArray:
+    """Whole numbers, thinned out where there are very many."""
+    step = max(1, math.ceil((high - low) / _MOST))
+    return np.arange(math.floor(low), math.ceil(high) + 1, step, dtype=np.float64)
+
+
+def _adjusted(p: FloatArray) -> FloatArray:
+    """Benjamini and Hochberg's adjusted p-values."""
+    order = np.argsort(p)
+    scaled = p[order] * p.size / np.arange(1, p.size + 1)
+    made = np.empty(p.size)
+    made[order] = np.minimum.accumulate(scaled[::-1])[::-1]
+    return np.minimum(made, 1.0)

@@ -1,0 +1,74 @@
+"""Rates of users against a public denominator, such as residents: a column of the zones, or a raster."""
+
+from __future__ import annotations
+
+import warnings
+from os import PathLike
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from mapveil.geo.zones import Zones
+from mapveil.maps.frame import RasterFrame
+from mapveil.maps.zone_fractions import raster_fractions
+from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.errors import InputError, require
+
+RASTERS: Final = (".tif", ".tiff")
+"""Suffixes of denominators that are rasters."""
+
+_PARTS: Final = 64  # of the zones' extent: edges are cut before they are projected
+
+
+def denominators(zones: Zones, source: str | PathLike[str]) -> FloatArray:
+    """The public denominator of every zone, shape (zones,). Reads no private data.
+
+    Parameters
+    ----------
+    zones : Zones
+        The zones.
+    source : str or path-like
+        Name of a column of numbers, or the path of a GeoTIFF whose pixels add up: residents per pixel, not per km².
+
+    Raises
+    ------
+    InputError
+        No such column, no numbers, no raster with a CRS, or a negative denominator.
+    MissingExtra
+        A GeoTIFF, and rasterio is not installed.
+    """
+    if Path(source).suffix.lower() in RASTERS:
+        found = _of_raster(zones, Path(source))
+    else:
+        found = zones.column(str(source))
+    if not (np.isfinite(found) & (found >= 0)).all():
+        raise InputError(f"--per {source}: a denominator must be a number of at least 0")
+    return found
+
+
+def _of_raster(zones: Zones, file: Path) -> FloatArray:
+    import shapely
+
+    rasterio = require("rasterio", "geo")
+    if not file.is_file():
+        raise InputError(f"{file}: no such file; expected a GeoTIFF")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+            with rasterio.open(file) as opened:
+                pixels = np.asarray(opened.read(1, masked=True).filled(0), dtype=np.float64)
+                crs, at = opened.crs, opened.transform
+    except rasterio.errors.RasterioError as error:
+        raise InputError(f"{file}: not readable as GeoTIFF ({str(error).splitlines()[0]})") from error
+    if crs is None or at.b or at.d or at.e >= 0:
+        raise InputError(f"{file}: expected a raster with a CRS, north up")
+    rows, columns = pixels.shape
+    none: IntArray = np.empty(0, dtype=np.int64)
+    bounds = (at.c, at.f + rows * at.e, at.c + columns * at.a, at.f)
+    frame = RasterFrame(rows, columns, none, none, bounds, crs.to_wkt())
+    extent = shapely.total_bounds(zones.polygons)
+    step = float(max(extent[2] - extent[0], extent[3] - extent[1])) / _PARTS
+    found = raster_fractions(zones.polygons, frame, step)
+    held = np.nan_to_num(pixels[found.row, found.col])
+    return np.bincount(found.zone, found.fraction * held, len(zones)).astype(np.float64)

@@ -1,0 +1,161 @@
+"""``mapveil ask``: users in zones, from a released map."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mapveil.cli.console import Console, console_options, save_all
+from mapveil.cli.options import outputs, zone_options
+from mapveil.formats.zone_table import ZONE_SUFFIXES
+from mapveil_client.errors import ParameterError, check
+
+if TYPE_CHECKING:
+    from mapveil.inference.zone_results import ZoneTotals
+
+_LINES = 40  # of a table on the terminal
+_PER = 1000.0
+
+
+@click.command("ask")
+@click.argument("source", metavar="MAP")
+@zone_options
+@click.option("--top", type=int, help="Rank so many zones, with the ranks that each may have.")
+@click.option("--above", type=float, help="List the zones that surely have more users than this.")
+@click.option("--per", help="Public denominator of rates: a column of the zones, or a GeoTIFF of residents.")
+@click.option(
+    "--confidence", type=float, default=95.0, show_default=True, help="Coverage of intervals, per cent."
+)
+@outputs(ZONE_SUFFIXES, ".csv .parquet .geojson (one row per zone)", required=False)
+@console_options
+def command(
+    console: Console,
+    source: str,
+    zones: str,
+    read: dict[str, Any],
+    top: int | None,
+    above: float | None,
+    per: str | None,
+    confidence: float,
+    outputs: tuple[Path, ...],
+) -> None:
+    """Estimate the users in zones of a released map, with exact intervals of its noise. Costs no privacy.
+
+    MAP is a .tif, .parquet, .geojson or .csv that Mapveil wrote. Of a zone that cuts a measured cell, "placed" is the
+    percentage of its users that the model places, and "at least" and "at most" are the estimates of the cells wholly
+    inside and of all that it touches.
+
+    \b
+    Examples:
+      mapveil ask map.parquet --zones districts.geojson -o districts.csv
+      mapveil ask map.parquet --zones districts.geojson --top 10
+      mapveil ask map.parquet --zones districts.gpkg --per population.tif -o rates.csv
+    """
+    import numpy as np
+
+    from mapveil.analysis.zone_ranks import above_of, top_of
+    from mapveil.analysis.zone_rates import denominators
+    from mapveil.analysis.zone_totals import Asked, totals_of
+    from mapveil.formats.read_map import read_map
+    from mapveil.formats.zone_table import write_zones
+
+    if top is not None and above is not None:
+        raise ParameterError("--top and --above are two questions: ask one at a time")
+    check(50 <= confidence < 100, "--confidence", "from 50 to below 100 per cent", confidence)
+    alpha = 1 - confidence / 100
+    heat = read_map(source)
+    with console.progress() as progress:
+        progress("overlay", 0.0)
+        asked = Asked.of(heat, zones, **read)
+        progress("overlay", 1.0)
+        progress("totals", 0.0)
+        ranked = None if top is None else top_of(asked, top, alpha)
+        compared = None if above is None else above_of(asked, above, alpha)
+        answer = ranked or compared
+        found = totals_of(asked, alpha) if answer is None else answer.totals
+        progress("totals", 1.0)
+        columns = found.columns()
+        if per is not None:
+            under = denominators(asked.zones, per)
+            columns["denominator"] = under
+            for name in ("estimate", "low", "high"):
+                nothing = np.full(under.size, np.nan)
+                rate = np.divide(columns[name] * _PER, under, out=nothing, where=under > 0)
+                columns[f"{name}_per_1000"] = rate
+        if ranked is not None:
+            for name in ("first", "last"):
+                ranks = np.full(len(asked.zones), np.nan)
+                ranks[ranked.zone] = getattr(ranked, name)
+                columns[f"{name}_rank"] = ranks
+        if compared is not None:
+            columns["surely_above"], columns["surely_below"] = compared.above, compared.below
+        about = {
+            "question": {"confidence": confidence, "cost": "none", "zones": len(asked.zones)},
+            "map": heat.metadata(),
+        }
+        save_all(outputs, lambda path: write_zones(asked.zones, columns, about, path), progress)
+    for note in (*asked.zones.notes, *_uncovered(found)):
+        console.warn(note)
+    lines = [f"{len(asked.zones)} zones, {confidence:g} % intervals of the noise; asking costs no privacy"]
+    if ranked is not None:
+        lines += _ranks(ranked.rows())
+    elif compared is not None:
+        names = ", ".join(compared.names) or "none"
+        sure = f"{int(compared.above.sum())} surely have more, {int(compared.below.sum())} surely fewer"
+        lines += [f"compared with {above:g} users, all zones together: {sure}", f"surely more: {names}"]
+    else:
+        lines += _table(found, columns)
+    record = {**about["question"], "answers": _rows(columns)}
+    console.result("\n".join(lines), record, outputs)
+
+
+def _table(found: ZoneTotals, columns: dict[str, Any]) -> list[str]:
+    rates = "estimate_per_1000" in columns
+    numbers = " ".join(f"{name:>10}" for name in ("users", "low", "high"))
+    head = f"{'zone':<24} {numbers} {'sd':>8} {'placed':>7} {'at least':>10} {'at most':>10}"
+    lines = [head + (f" {'per 1000':>10}" if rates else "")]
+    for zone, name in enumerate(found.zones.names[:_LINES]):
+        cells = (columns[key][zone] for key in ("estimate", "low", "high"))
+        text = f"{name[:24]:<24} " + " ".join(f"{value:>10,.1f}" for value in cells)
+        text += f" {found.deviation[zone]:>8,.1f} {100 * found.placed[zone]:>6.0f}%"
+        text += f" {max(found.inside[zone], 0):>10,.1f} {max(found.touched[zone], 0):>10,.1f}"
+        lines.append(text + (f" {columns['estimate_per_1000'][zone]:>10,.2f}" if rates else ""))
+    rest = len(found.zones) - _LINES
+    return lines if rest <= 0 else [*lines, f"and {rest} more zones; -o FILE.csv lists all"]
+
+
+def _ranks(rows: list[dict[str, Any]]) -> list[str]:
+    lines = [f"{'rank':>4}  {'zone':<24} {'users':>10} {'low':>10} {'high':>10}  ranks it may have"]
+    for row in rows:
+        between = f"{row['first_rank']} to {row['last_rank']}"
+        lines.append(
+            f"{row['rank']:>4}  {row['zone'][:24]:<24} {row['estimate']:>10,.1f} {row['low']:>10,.1f} "
+            f"{row['high']:>10,.1f}  {between}"
+        )
+    return lines
+
+
+def _uncovered(found: ZoneTotals) -> list[str]:
+    """Remarks on zones that reach beyond the map."""
+    import numpy as np
+
+    outside = np.flatnonzero(found.covered == 0).tolist()
+    partly = np.flatnonzero((found.covered > 0) & (found.covered < 0.999)).tolist()
+    names, notes = found.zones.names, []
+    if outside:
+        notes.append(f"{len(outside)} zones lie outside the map, such as {names[outside[0]]}")
+    if partly:
+        first = f"{names[partly[0]]} ({100 * found.covered[partly[0]]:.0f} % of its area)"
+        notes.append(
+            f"{len(partly)} zones lie only partly in the map, such as {first}: they count what is in it"
+        )
+    return notes
+
+
+def _rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    listed = {
+        name: values if isinstance(values, list) else values.tolist() for name, values in columns.items()
+    }
+    return [dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True)]

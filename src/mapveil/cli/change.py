@@ -1,0 +1,107 @@
+"""``mapveil change``: zones where two released maps differ significantly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mapveil.cli.console import Console, console_options, save_all
+from mapveil.cli.options import outputs, zone_options
+from mapveil.formats.zone_table import ZONE_SUFFIXES
+
+if TYPE_CHECKING:
+    from mapveil.analysis.zone_changes import Null, ZoneChanges
+
+_LINES = 40  # of a table on the terminal
+_NULLS = {"rate": "one expected number in both maps", "people": "the same users in both tables"}
+
+
+@click.command("change")
+@click.argument("before", metavar="BEFORE")
+@click.argument("after", metavar="AFTER")
+@zone_options
+@click.option(
+    "--fdr", type=float, default=0.05, show_default=True, help="Largest expected fraction of false calls."
+)
+@click.option(
+    "--null",
+    type=click.Choice(list(_NULLS)),
+    default="rate",
+    show_default=True,
+    help="Meaning of no change: one rate (noise and chance) or the same people (noise alone).",
+)
+@outputs(ZONE_SUFFIXES, ".csv .parquet .geojson (one row per zone)", required=False)
+@console_options
+def command(
+    console: Console,
+    before: str,
+    after: str,
+    zones: str,
+    read: dict[str, Any],
+    fdr: float,
+    null: Null,
+    outputs: tuple[Path, ...],
+) -> None:
+    """Call the zones where two released maps differ significantly, the false discovery rate held. Costs no privacy.
+
+    Both maps are of one region, unit, method and trust model, such as two weeks of one city.
+
+    \b
+    Examples:
+      mapveil change week1.parquet week2.parquet --zones districts.geojson
+      mapveil change week1.parquet week2.parquet --zones districts.geojson --fdr 0.1 -o change.csv
+    """
+    from mapveil.analysis.zone_changes import changes
+    from mapveil.formats.read_map import read_map
+    from mapveil.formats.zone_table import write_zones
+
+    one, two = read_map(before), read_map(after)
+    with console.progress() as progress:
+        progress("compare", 0.0)
+        found = changes(one, two, zones, fdr=fdr, null=null, **read)
+        progress("compare", 1.0)
+        about = {
+            "question": {"null": null, "false_discovery_rate": fdr, "cost": "none"},
+            "before": one.metadata(),
+            "after": two.metadata(),
+        }
+        save_all(outputs, lambda path: write_zones(found.zones, found.columns(), about, path), progress)
+    for note in found.zones.notes:
+        console.warn(note)
+    lines = [
+        f"{int(found.changed.sum())} of {len(found.zones)} zones changed; no change means {_NULLS[null]}; at most "
+        f"{100 * fdr:g} % of such calls are expected to be false; asking costs no privacy",
+        *_table(found),
+    ]
+    rows = [
+        {"zone": name, "difference": d, "p": p, "q": q, "changed": changed}
+        for name, d, p, q, changed in zip(
+            found.zones.names,
+            found.difference.tolist(),
+            found.p.tolist(),
+            found.q.tolist(),
+            found.changed.tolist(),
+            strict=True,
+        )
+    ]
+    console.result("\n".join(lines), {**about["question"], "zones": rows}, outputs)
+
+
+def _table(found: ZoneChanges) -> list[str]:
+    """The zones that changed, the surest first."""
+    import numpy as np
+
+    order = np.argsort(found.p, kind="stable")
+    order = order[found.changed[order]]
+    if not order.size:
+        return []
+    lines = [f"{'zone':<24} {'before':>10} {'after':>10} {'change':>10} {'low':>10} {'high':>10} {'q':>9}"]
+    for zone in order[:_LINES].tolist():
+        ends = max(found.before[zone], 0.0), max(found.after[zone], 0.0)
+        numbers = (*ends, found.difference[zone], found.low[zone], found.high[zone])
+        text = " ".join(f"{value:>10,.1f}" for value in numbers)
+        lines.append(f"{found.zones.names[zone][:24]:<24} {text} {found.q[zone]:>9.2g}")
+    rest = order.size - _LINES
+    return lines if rest <= 0 else [*lines, f"and {rest} more zones; -o FILE.csv lists all"]

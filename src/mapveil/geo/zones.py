@@ -1,0 +1,275 @@
+"""Zones: the polygons that a map is asked about, with their names and columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil_client.errors import InputError, require
+from mapveil_client.plane import DEGREES_CRS
+
+_NAMES: Final = ("name", "zone", "district", "id", "label", "code")
+"""Columns whose texts name zones, the most likely first."""
+
+_WIDEST: Final = 200  # characters of a list in a message
+
+
+@dataclass(frozen=True, eq=False)
+class Zones:
+    """Polygons in WGS84 degrees, with a name and the further columns of each.
+
+    Parameters
+    ----------
+    polygons : ndarray of shapely polygons, shape (zones,)
+        Valid polygons or multipolygons, degrees.
+    names : tuple of str
+        Name of each zone.
+    columns : mapping of str to list
+        Further columns of the source, one entry per zone.
+    notes : tuple of str
+        What was repaired, and which zones overlap.
+    """
+
+    polygons: npt.NDArray[np.object_]
+    names: tuple[str, ...]
+    columns: Mapping[str, list[Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @classmethod
+    def read(
+        cls, source: Any, *, name: str | None = None, crs: str | None = None, repair: bool = False
+    ) -> Zones:
+        """Read zones from a polygon, several, a frame, GeoJSON, or a file.
+
+        Parameters
+        ----------
+        source : polygon, iterable of polygons, GeoDataFrame, mapping, path-like or Zones
+            Shapely polygons and GeoJSON are in WGS84 degrees. A path is GeoJSON, GeoParquet, or any vector file that
+            pyogrio reads, such as GeoPackage, Shapefile or FlatGeobuf.
+        name : str, optional
+            Column of the zones' names; by default ``name``, ``zone``, ``district``, ``id``, ``label`` or ``code``, or
+            else their numbers from 1.
+        crs : str, optional
+            CRS of a source that states none, such as ``"EPSG:25832"``.
+        repair : bool
+            Repair invalid polygons; they are refused by default.
+
+        Raises
+        ------
+        InputError
+            No zones, no CRS, no polygons, or invalid ones without ``repair``.
+        MissingExtra
+            Another file than GeoJSON, and geopandas is not installed.
+        """
+        if isinstance(source, Zones):
+            return source
+        where, shapes, columns, stated = _opened(source)
+        if stated is None:
+            stated = crs
+        if stated is None:
+            raise InputError(
+                f"{where}: no CRS is stated, so nothing is known of where it lies; give --crs, such as EPSG:25832"
+            )
+        if not len(shapes):
+            raise InputError(f"{where}: no zones in it; expected at least one polygon")
+        names = _names(where, columns, name, len(shapes))
+        shapes, notes = _checked(where, _in_degrees(where, shapes, str(stated)), names, repair=repair)
+        rest = {key: values for key, values in columns.items() if key != "geometry"}
+        return cls(shapes, names, rest, (*notes, *_overlaps(shapes, names)))
+
+    def column(self, name: str) -> npt.NDArray[np.float64]:
+        """A column of numbers, shape (zones,).
+
+        Raises
+        ------
+        InputError
+            There is no such column, or it holds something else.
+        """
+        if name not in self.columns:
+            known = ", ".join(self.columns) or "none"
+            raise InputError(f"the zones have no column {name!r}; their columns are {known}")
+        try:
+            return np.asarray(self.columns[name], dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"the zones' column {name!r} must hold numbers") from None
+
+
+def _opened(source: Any) -> tuple[str, npt.NDArray[np.object_], dict[str, list[Any]], object | None]:
+    """Name, geometries, columns and CRS of a source."""
+    from shapely.geometry.base import BaseGeometry
+
+    if isinstance(source, BaseGeometry):
+        return "zone", np.array([source], dtype=object), {}, DEGREES_CRS
+    if isinstance(source, Mapping):
+        return "zones", *_of_geojson(source, "zones"), DEGREES_CRS
+    if hasattr(source, "geometry") and hasattr(source, "crs"):
+        return "zones", *_of_frame(source), source.crs
+    if isinstance(source, str | PathLike):
+        return _of_file(Path(source))
+    if isinstance(source, Iterable):
+        shapes = list(source)
+        if all(isinstance(each, BaseGeometry) for each in shapes):
+            return "zones", np.array(shapes, dtype=object), {}, DEGREES_CRS
+    raise InputError(
+        f"zones must be polygons, a GeoDataFrame, GeoJSON or a file, got {type(source).__name__}"
+    )
+
+
+def _of_file(file: Path) -> tuple[str, npt.NDArray[np.object_], dict[str, list[Any]], object | None]:
+    if not file.is_file():
+        raise InputError(f"{file}: no such file; expected polygons, such as GeoJSON or GeoPackage")
+    where = str(file)
+    if file.suffix.lower() in {".geojson", ".json"}:
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+        except (ValueError, OSError) as error:
+            raise InputError(f"{where}: not readable as GeoJSON ({error})") from error
+        named = content.get("crs") if isinstance(content, Mapping) else None
+        return where, *_of_geojson(content, where), _geojson_crs(named)
+    geopandas = require("geopandas", "geo")
+    read = (
+        geopandas.read_parquet if file.suffix.lower() in {".parquet", ".geoparquet"} else geopandas.read_file
+    )
+    try:
+        frame = read(file)
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        raise InputError(f"{where}: not readable as a vector file ({str(error).splitlines()[0]})") from error
+    if not hasattr(frame, "crs"):
+        raise InputError(f"{where}: a table without geometries; expected polygons")
+    return where, *_of_frame(frame), frame.crs
+
+
+def _geojson_crs(named: Any) -> str:
+    """WGS84 degrees (RFC 7946), or the CRS that a file of the format's 2008 edition names."""
+    try:
+        text = str(named["properties"]["name"])
+    except (TypeError, KeyError):
+        return DEGREES_CRS
+    return DEGREES_CRS if "CRS84" in text else text
+
+
+def _of_geojson(
+    content: Mapping[str, Any], where: str
+) -> tuple[npt.NDArray[np.object_], dict[str, list[Any]]]:
+    from shapely.errors import ShapelyError
+    from shapely.geometry import shape
+
+    kind = content.get("type") if isinstance(content, Mapping) else None
+    try:
+        if kind == "FeatureCollection":
+            features = list(content["features"])
+        else:
+            features = [content if kind == "Feature" else {"geometry": content, "properties": {}}]
+        shapes = np.array([shape(each["geometry"]) for each in features] + [None], dtype=object)[:-1]
+        records = [each.get("properties") or {} for each in features]
+    except (ShapelyError, AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+        raise InputError(f"{where}: not GeoJSON of polygons ({type(error).__name__}: {error})") from error
+    keys = dict.fromkeys(key for record in records for key in record)
+    return shapes, {str(key): [record.get(key) for record in records] for key in keys}
+
+
+def _of_frame(frame: Any) -> tuple[npt.NDArray[np.object_], dict[str, list[Any]]]:
+    shapes = np.asarray(frame.geometry, dtype=object)
+    own = frame.geometry.name
+    columns = {str(key): frame[key].tolist() for key in getattr(frame, "columns", ()) if key != own}
+    return shapes, columns
+
+
+def _names(where: str, columns: Mapping[str, list[Any]], name: str | None, count: int) -> tuple[str, ...]:
+    lowered = {key.lower(): key for key in columns}
+    key = name or next((lowered[each] for each in _NAMES if each in lowered), None)
+    if key is None:
+        return tuple(str(number) for number in range(1, count + 1))
+    if key not in columns:
+        raise InputError(f"{where}: no column {key!r}; its columns are {', '.join(columns) or 'none'}")
+    return tuple("" if each is None else str(each) for each in columns[key])
+
+
+def _in_degrees(where: str, shapes: npt.NDArray[np.object_], crs: str) -> npt.NDArray[np.object_]:
+    import shapely
+    from pyproj import CRS, Transformer
+    from pyproj.exceptions import CRSError
+
+    kinds = set(shapely.get_type_id(shapes).tolist()) - {3, 6}
+    if kinds:
+        raise InputError(f"{where}: zones must be polygons; there are other geometries, or none, among them")
+    try:
+        known = CRS.from_user_input(crs)
+    except CRSError:
+        raise InputError(f"{where}: CRS {crs!r} is not known; expected such as EPSG:25832") from None
+    flat = shapely.force_2d(shapes)
+    if known.to_authority(min_confidence=100) in {("EPSG", "4326"), ("OGC", "CRS84")}:
+        return np.asarray(flat, dtype=object)
+    to_degrees = Transformer.from_crs(known, DEGREES_CRS, always_xy=True)
+    # Edges that are straight in a plane are curved in degrees.
+    bounds = shapely.bounds(flat)
+    longest = float(np.nanmax(bounds[:, 2:] - bounds[:, :2], initial=0.0))
+    if known.is_projected and longest > 0:
+        flat = shapely.segmentize(flat, longest / 64)
+    made = shapely.transform(flat, lambda xy: np.column_stack(to_degrees.transform(xy[:, 0], xy[:, 1])))
+    return np.asarray(made, dtype=object)
+
+
+def _checked(
+    where: str, shapes: npt.NDArray[np.object_], names: tuple[str, ...], *, repair: bool
+) -> tuple[npt.NDArray[np.object_], tuple[str, ...]]:
+    import shapely
+
+    if not np.isfinite(shapely.bounds(shapes)).all():
+        empty = [names[at] for at in np.flatnonzero(~np.isfinite(shapely.bounds(shapes)).all(axis=1))]
+        raise InputError(f"{where}: zones without a place on Earth: {_listed(empty)}")
+    broken = np.flatnonzero(~shapely.is_valid(shapes))
+    if not broken.size:
+        return shapes, ()
+    named = _listed([f"{names[at]} ({shapely.is_valid_reason(shapes[at])})" for at in broken])
+    if not repair:
+        raise InputError(f"{where}: invalid polygons: {named}; repair them, or give --repair")
+    shapes = shapes.copy()
+    shapes[broken] = polygonal(shapely.make_valid(shapes[broken]))
+    return shapes, (f"{broken.size} invalid polygons were repaired: {named}",)
+
+
+def polygonal(shapes: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+    """The polygons of geometries: lines and points, which have no area, are left out."""
+    import shapely
+
+    made = shapes.copy()
+    for at in np.flatnonzero(~np.isin(shapely.get_type_id(shapes), (3, 6))):
+        parts = shapely.get_parts(shapely.get_parts(shapes[at]))
+        made[at] = shapely.union_all(parts[shapely.get_type_id(parts) == 3])
+    return made
+
+
+def _overlaps(shapes: npt.NDArray[np.object_], names: tuple[str, ...]) -> tuple[str, ...]:
+    """A note on zones whose insides have a point in common."""
+    import shapely
+
+    if len(shapes) < 2:
+        return ()
+    one, other = shapely.STRtree(shapes).query(shapes, predicate="intersects")
+    one, other = one[one < other], other[one < other]
+    if one.size:
+        # Borders drawn twice overlap by slivers: those are none.
+        common = shapely.area(shapely.intersection(shapes[one], shapes[other]))
+        least = np.minimum(shapely.area(shapes[one]), shapely.area(shapes[other]))
+        real = common > 1e-3 * least
+        one, other = one[real], other[real]
+    if not one.size:
+        return ()
+    pairs = _listed([f"{names[a]} and {names[b]}" for a, b in zip(one, other, strict=True)])
+    return (f"{one.size} pairs of zones overlap, so people count in both: {pairs}",)
+
+
+def _listed(names: list[str]) -> str:
+    text = ", ".join(names)
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}... ({len(names)} in all)"

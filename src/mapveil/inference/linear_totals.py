@@ -1,0 +1,195 @@
+r"""Totals of users that are linear in noisy sums: their errors, sums, differences and ratios.
+
+A ratio has a confidence set by Fieller's argument, for the exact law of the noise,
+
+.. math:: \{ r \ge 0 : |\hat n - r \hat d| \le t_\alpha(n - r d) \}
+
+where: :math:`\hat n` and :math:`\hat d` are the estimates of numerator and denominator, and :math:`t_\alpha` is the
+half width of the exact law of the error of :math:`\hat n - r \hat d`. The set has coverage 1 - alpha whatever the
+truth is. Where the denominator cannot be told from 0 it has no upper end, and says so.
+
+Source: Fieller, "Some Problems in Interval Estimation" (1954).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from mapveil.inference.nested_sums import LinearError, NestedSums
+from mapveil.maps.measurement import INTERVAL_ALPHA
+from mapveil.privacy.weighted_noise import WeightedNoise, half_width
+from mapveil_client.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+_PRECISION: Final = 1e-4  # of an end, relative; ends are rounded outward by it
+_LARGEST: Final = 2.0**60
+
+
+@dataclass(frozen=True, eq=False)
+class LinearTotal:
+    """A weighted sum of users, estimated from noisy sums of one or several maps.
+
+    Totals add and subtract, and a number multiplies them: the errors of one map's noisy sums, which several totals
+    share, are counted once.
+
+    Parameters
+    ----------
+    parts : tuple of (NestedSums, csr_array of shape (1, leaves))
+        The noisy sums of each map, and the weights of its leaves; no map twice.
+    """
+
+    parts: tuple[tuple[NestedSums, csr_array], ...]
+
+    @cached_property
+    def estimate(self) -> float:
+        """Least-squares estimate, users; unbiased, so it may be negative."""
+        return float(sum(float((weights @ sums.estimate)[0]) for sums, weights in self.parts))
+
+    @cached_property
+    def error(self) -> LinearError:
+        """The estimate's error: its variance and its law."""
+        found = [next(iter(sums.errors(weights))) for sums, weights in self.parts]
+        noise = found[0].noise
+        for each in found[1:]:
+            noise = noise.joined(each.noise)
+        return LinearError(sum(each.variance for each in found), noise)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the estimate over the noise, users."""
+        return math.sqrt(self.error.variance)
+
+    def interval(self, alpha: float = INTERVAL_ALPHA) -> tuple[float, float]:
+        """Bounds that hold with probability at least 1 - alpha over the noise; a bound may be negative."""
+        width = half_width(self.error.noise, alpha)
+        return self.estimate - width, self.estimate + width
+
+    def __mul__(self, factor: float) -> LinearTotal:
+        return LinearTotal(tuple((sums, weights * factor) for sums, weights in self.parts))
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: LinearTotal) -> LinearTotal:
+        parts = dict(self.parts)
+        for sums, weights in other.parts:
+            parts[sums] = parts[sums] + weights if sums in parts else weights
+        return LinearTotal(tuple(parts.items()))
+
+    def __sub__(self, other: LinearTotal) -> LinearTotal:
+        return self + other * -1.0
+
+    def __truediv__(self, other: LinearTotal) -> Ratio:
+        return ratio(self, other)
+
+    def __repr__(self) -> str:
+        low, high = self.interval()
+        return f"{self.estimate:,.1f} users (95 %: {low:,.1f} to {high:,.1f})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Total(LinearTotal):
+    """The users of one zone; see :mod:`mapveil.analysis.zone_totals`.
+
+    Parameters
+    ----------
+    parts
+        As for :class:`LinearTotal`: one map.
+    inside, touched : LinearTotal
+        The leaves wholly inside the zone, and all leaves that it touches.
+    shown : float
+        Users that the map shows in the zone: its model's placement.
+    covered : float
+        Fraction of the zone's area that lies in the map's cells.
+    """
+
+    inside: LinearTotal
+    touched: LinearTotal
+    shown: float
+    covered: float
+
+    @property
+    def placed(self) -> float:
+        """Fraction of the estimate that lies in leaves which the zone cuts: placed by the model, not measured."""
+        return float(placed_fraction(np.array([self.estimate]), np.array([self.inside.estimate]))[0])
+
+    def certain(self, alpha: float = INTERVAL_ALPHA) -> tuple[float, float]:
+        """Bounds that hold wherever in the cut leaves people are, with probability at least 1 - alpha."""
+        return self.inside.interval(alpha)[0], self.touched.interval(alpha)[1]
+
+
+class Ratio(NamedTuple):
+    """A ratio of totals, at least 0."""
+
+    estimate: float  # NaN where the denominator's estimate is not above 0
+    low: float
+    high: float  # infinite where the set has no upper end
+    alpha: float
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the set has an upper end: the denominator can be told from 0."""
+        return math.isfinite(self.high)
+
+    def __repr__(self) -> str:
+        coverage = f"{100 * (1 - self.alpha):g} %"
+        if self.bounded:
+            return f"{self.estimate:.4g} ({coverage}: {self.low:.4g} to {self.high:.4g})"
+        return f"{self.estimate:.4g} ({coverage}: from {self.low:.4g}, unbounded: the denominator may be 0)"
+
+
+def ratio(numerator: LinearTotal, denominator: LinearTotal, alpha: float = INTERVAL_ALPHA) -> Ratio:
+    """The ratio of two totals, of one map or of two. Run by: anybody who holds the maps; costs no privacy.
+
+    Parameters
+    ----------
+    numerator, denominator : LinearTotal
+        Totals; their common errors cancel.
+    alpha : float
+        Largest probability, over the noise, that the set misses the true ratio; from 1e-12 to 0.5.
+    """
+
+    def excess(r: float) -> float:
+        """Above 0 where r is not in the set."""
+        apart = numerator - denominator * r
+        return abs(apart.estimate) - half_width(apart.error.noise, alpha)
+
+    above, below = numerator.estimate, denominator.estimate
+    estimate = max(above, 0.0) / below if below > 0 else math.nan
+    bounded = below > half_width(denominator.error.noise, alpha)
+    if not bounded and math.isnan(estimate):
+        return Ratio(estimate, 0.0, math.inf, alpha)
+    low = 0.0 if excess(0.0) <= 0 else _end(excess, estimate, 0.0) * (1 - _PRECISION)
+    if not bounded:
+        return Ratio(estimate, low, math.inf, alpha)
+    step = max(estimate, 1e-12)
+    far = estimate + step
+    while excess(far) <= 0 and far < _LARGEST:
+        step *= 2
+        far = estimate + step
+    return Ratio(estimate, low, _end(excess, estimate, far) * (1 + _PRECISION), alpha)
+
+
+def _end(excess: Callable[[float], float], inside: float, outside: float) -> float:
+    """The end of the set between a ratio in it and one outside."""
+    from scipy.optimize import brentq
+
+    return float(brentq(excess, inside, outside, xtol=1e-12, rtol=_PRECISION / 2))
+
+
+def half_widths(laws: Sequence[WeightedNoise], alpha: float) -> FloatArray:
+    """The half width of each law, shape (laws,)."""
+    return np.array([half_width(law, alpha) for law in laws], dtype=np.float64)
+
+
+def placed_fraction(estimate: FloatArray, inside: FloatArray) -> FloatArray:
+    """The fraction of each estimate that is not in leaves wholly inside, 1 where nothing is estimated."""
+    part = np.divide(estimate - inside, estimate, out=np.ones(estimate.shape), where=estimate > 0)
+    return np.clip(part, 0.0, 1.0)

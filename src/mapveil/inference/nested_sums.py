@@ -1,0 +1,216 @@
+r"""Linear functionals of noisy sums over nested groups: estimate, coefficients and noise.
+
+.. math:: y = A x + \eta, \qquad \hat q = w^T \hat x = a^T y, \qquad A^T a = w
+
+where: x are the users of each leaf (a finest group), A says which leaves each noisy sum y holds, :math:`\eta` are
+independent noises of known variance, w weighs the leaves, and a has the least variance of all coefficients with
+:math:`A^T a = w`. Both come from two passes over the tree of groups. Upwards, as in
+:mod:`mapveil.inference.tree_least_squares`, with any number of children,
+
+.. math:: z_v = t_v + \omega_v (y_v - t_v), \quad t_v = \sum_c z_c, \quad
+    \omega_v = \frac{S_v}{S_v + \sigma_v^2}, \quad S_v = \sum_c s_c, \quad s_v = \omega_v \sigma_v^2;
+    \qquad g_v = \frac{1}{S_v} \sum_c s_c\, g_c, \quad g_{leaf} = w
+
+and downwards, with :math:`h_{root} = g_{root}`,
+
+.. math:: a_v = \omega_v h_v, \qquad h_c = (g_c - g_v) + (1 - \omega_v) h_v
+
+for every child c of v. A zone that holds or misses all of a node's leaves adds nothing below that node but one number
+for all of them, so leaves outside the zone are counted, not walked through.
+
+Source: Hay, Rastogi, Miklau, Suciu, "Boosting the Accuracy of Differentially Private Histograms Through Consistency"
+(VLDB 2010), Theorem 4; the passes of its adjoint for a functional: Abowd et al., "The 2020 Census Disclosure
+Avoidance System TopDown Algorithm" (2022), and arXiv 2404.13164 for the variance of any linear functional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from mapveil.maps.measurement import Measurement
+from mapveil.privacy.weighted_noise import WeightedNoise
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
+from mapveil_client.errors import InputError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+_PER_OCTAVE: Final = 32  # coefficients are rounded up to powers of 2**(1/32): widths by 1 % on average
+_LEAST_OCTAVE: Final = -34  # smaller coefficients are taken for rounding errors
+_AT_ONCE: Final = 1 << 22  # coefficients
+
+
+class _Level(NamedTuple):
+    """Groups of one measurement that hold anybody's cells, or one node above all that was not measured."""
+
+    noisy: FloatArray  # y, shape (nodes,)
+    variance: float  # of the noise on each, inf where it was not measured
+    parent: IntArray  # index of each node among those of the level above
+    law: Measurement | None
+
+
+class LinearError(NamedTuple):
+    """The error of a linear functional's estimate."""
+
+    variance: float  # users squared
+    noise: WeightedNoise  # its law, coefficients rounded up by at most 2.2 %
+
+
+class NestedSums:
+    """Noisy sums of nested groups of cells, as a tree.
+
+    Parameters
+    ----------
+    measurements : sequence of Measurement
+        Noisy sums with independent discrete Laplace noise; any order.
+    inside : ndarray of bool, shape (cells,)
+        Whether anybody can be in each cell.
+
+    Raises
+    ------
+    InputError
+        The groups are not nested, or leave out a cell where somebody can be.
+    """
+
+    def __init__(self, measurements: Sequence[Measurement], inside: BoolArray) -> None:
+        cells = np.flatnonzero(inside)
+        ordered = sorted(measurements, key=lambda each: each.noisy.size)
+        self._levels = [_Level(np.zeros(1), np.inf, np.zeros(1, dtype=np.int64), None)]
+        node = np.zeros(cells.size, dtype=np.int64)
+        for each in ordered:
+            group = each.groups[cells]
+            if (group < 0).any():
+                raise InputError("its noisy sums leave out cells where somebody can be")
+            used, first, own = np.unique(group, return_index=True, return_inverse=True)
+            parent = node[first]
+            if (parent[own] != node).any():
+                raise InputError("its noisy sums are of groups that are not nested")
+            self._levels.append(_Level(each.noisy[used], max(each.deviation() ** 2, 1e-300), parent, each))
+            node = own
+        self.leaf = np.full(inside.size, -1, dtype=np.int64)
+        """Leaf of each cell, -1 where nobody can be."""
+        self.leaf[cells] = node
+        self.cells = np.bincount(node, minlength=self._levels[-1].noisy.size)
+        """Number of cells of each leaf where somebody can be."""
+        self._up()
+
+    def _up(self) -> None:
+        """The upward pass: weights, variances, and estimates from below."""
+        from scipy.sparse import csr_array
+
+        last = self._levels[-1]
+        z, s = last.noisy, np.full(last.noisy.size, last.variance)
+        below = [z]
+        spreads = [s]
+        self._share = []  # s_c / S_v of each child, as a matrix (parents, children)
+        self._weight = [np.ones(last.noisy.size)]  # omega, of each level
+        for child, level in zip(reversed(self._levels[1:]), reversed(self._levels[:-1]), strict=True):
+            size = level.noisy.size
+            total = np.bincount(child.parent, z, size)
+            spread = np.bincount(child.parent, s, size)
+            columns = np.arange(child.parent.size)
+            self._share.append(
+                csr_array(
+                    (s / spread[child.parent], (child.parent, columns)), shape=(size, child.parent.size)
+                )
+            )
+            measured = np.isfinite(level.variance)
+            weight = spread / (spread + level.variance) if measured else np.zeros(size)
+            z = total + weight * (level.noisy - total)
+            s = weight * level.variance if measured else spread
+            below.append(z)
+            spreads.append(s)
+            self._weight.append(weight)
+        self._weight.reverse()
+        self._share.reverse()
+        found = below[-1]
+        for at in range(1, len(self._levels)):
+            child, z, s = self._levels[at], below[-1 - at], spreads[-1 - at]
+            size = found.size
+            missing = (found - np.bincount(child.parent, z, size)) / np.bincount(child.parent, s, size)
+            found = z + s * missing[child.parent]
+        self.estimate = found
+        """Least-squares estimate of each leaf, users; it may be negative."""
+
+    def errors(self, weights: csr_array) -> Iterator[LinearError]:
+        """The error of each functional's estimate.
+
+        Parameters
+        ----------
+        weights : csr_array of float64, shape (functionals, leaves)
+            w of each.
+        """
+        count = weights.shape[0]
+        inner = sum(level.noisy.size for level in self._levels[:-1])
+        chunk = max(1, _AT_ONCE // max(inner, 1))
+        for start in range(0, count, chunk):
+            yield from self._errors(weights[start : min(start + chunk, count)])
+
+    def coefficients(self, weights: csr_array) -> list[FloatArray]:
+        """Every a, one array of shape (nodes, functionals) for each measurement, coarsest first; for checks."""
+        found, lazy = self._inner(weights)
+        leaves = self._levels[-1]
+        return [*found[1:], weights.T.toarray() + lazy[leaves.parent]]
+
+    def _inner(self, weights: csr_array) -> tuple[list[FloatArray], FloatArray]:
+        """The coefficients of all nodes but leaves, and that of a leaf of each parent if its weight is 0."""
+        up = [(self._share[-1] @ weights.T).toarray()]
+        for share in reversed(self._share[:-1]):
+            up.append(share @ up[-1])
+        up.reverse()
+        h, made = up[0], []
+        for at, g in enumerate(up):
+            weight = self._weight[at][:, None]
+            made.append(weight * h)
+            rest = (1 - weight) * h - g
+            if at + 1 < len(up):
+                h = up[at + 1] + rest[self._levels[at + 1].parent]
+        return made, rest
+
+    def _errors(self, weights: csr_array) -> list[LinearError]:
+        from scipy.sparse import csr_array
+
+        found, lazy = self._inner(weights)
+        leaves, zones = self._levels[-1], weights.shape[0]
+        rows = np.repeat(np.arange(zones), np.diff(weights.indptr))
+        parent = leaves.parent[weights.indices]
+        touched = weights.data + lazy[parent, rows]
+        held = np.bincount(leaves.parent, minlength=lazy.shape[0])[:, None]
+        seen = csr_array((np.ones(rows.size), (parent, rows)), shape=lazy.shape).toarray()
+        every = np.broadcast_to(np.arange(zones), lazy.shape)
+        last = [(touched, rows, np.ones(rows.size)), (lazy, every, held - seen)]
+        inner = [[(a, np.broadcast_to(np.arange(zones), a.shape), np.ones(a.shape))] for a in found[1:]]
+        variance = np.zeros(zones)
+        laws: list[list[WeightedNoise]] = [[] for _ in range(zones)]
+        for level, parts in zip(self._levels[1:], [*inner, last], strict=True):
+            flat = [tuple(np.ravel(each) for each in part) for part in parts]
+            a, zone, number = (np.concatenate(each) for each in zip(*flat, strict=True))
+            variance += np.bincount(zone, number * a * a, zones) * level.variance
+            for at, law in enumerate(_binned(a, zone, number, zones, level.law)):
+                laws[at].append(law)
+        joined = (WeightedNoise(*map(np.concatenate, zip(*each, strict=True))) for each in laws)
+        return [LinearError(*each) for each in zip(variance.tolist(), joined, strict=True)]
+
+
+def _binned(
+    a: FloatArray, zone: IntArray, number: FloatArray, zones: int, law: Measurement | None
+) -> Iterator[WeightedNoise]:
+    """The laws of each zone's coefficients, rounded up to a geometric grid."""
+    assert law is not None
+    size = np.abs(a)
+    kept = (size > 2.0**_LEAST_OCTAVE) & (number > 0)
+    size, zone, number = size[kept], zone[kept], number[kept]
+    # Just below the grid's own points, so that a weight of 1 stays 1.
+    step = np.ceil(_PER_OCTAVE * np.log2(size) - 1e-9).astype(np.int64) - _PER_OCTAVE * _LEAST_OCTAVE
+    width = int(step.max(initial=0)) + 1
+    counts = np.bincount(zone * width + step, number, zones * width).reshape(zones, width)
+    grid = np.exp2((np.arange(width) / _PER_OCTAVE) + _LEAST_OCTAVE) / law.unit
+    rate = float(law.epsilon / (law.sensitivity or law.unit))
+    for row in counts:
+        used = np.flatnonzero(row)
+        yield WeightedNoise(
+            grid[used], np.full(used.size, rate), np.asarray(law.terms * row[used], dtype=np.float64)
+        )

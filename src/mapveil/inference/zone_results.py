@@ -1,0 +1,72 @@
+"""Answers about zones: totals, ranks, and comparisons with a number."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mapveil.geo.zones import Zones
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
+
+
+class ZoneTotals(NamedTuple):
+    """The users of zones, arrays of shape (zones,)."""
+
+    zones: Zones
+    alpha: float
+    estimate: FloatArray  # least squares, unbiased: it may be negative
+    low: FloatArray  # of the noise interval of coverage 1 - alpha
+    high: FloatArray
+    deviation: FloatArray  # standard deviation over the noise, users
+    inside: FloatArray  # estimate of the leaves wholly inside
+    touched: FloatArray  # estimate of all leaves that the zone touches
+    placed: FloatArray  # fraction of the estimate that is placed by the model
+    shown: FloatArray  # users that the map shows there
+    covered: FloatArray  # fraction of the zone's area that lies in the map
+
+    def columns(self) -> dict[str, Any]:
+        """The results as columns, the displayed estimate raised to 0."""
+        record = {name: getattr(self, name) for name in self._fields if name not in {"zones", "alpha"}}
+        return {"zone": list(self.zones.names), **record, "estimate": np.maximum(self.estimate, 0.0)}
+
+
+class RankedZones(NamedTuple):
+    """Zones by their estimates, the busiest first; arrays of shape (zones asked for,)."""
+
+    totals: ZoneTotals  # of all zones, in their own order
+    zone: IntArray  # index of each
+    first: IntArray  # best rank that each may have, from 1
+    last: IntArray  # worst rank
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each zone: rank, name, estimate, interval, and the ranks it may have."""
+        found = self.totals
+        return [
+            {
+                "rank": rank,
+                "zone": found.zones.names[zone],
+                "estimate": max(float(found.estimate[zone]), 0.0),
+                "low": float(found.low[zone]),
+                "high": float(found.high[zone]),
+                "first_rank": int(first),
+                "last_rank": int(last),
+            }
+            for rank, (zone, first, last) in enumerate(
+                zip(self.zone.tolist(), self.first, self.last, strict=True), start=1
+            )
+        ]
+
+
+class ZonesAbove(NamedTuple):
+    """Zones compared with a number of users; arrays of shape (zones,)."""
+
+    totals: ZoneTotals
+    limit: float
+    above: BoolArray  # surely above
+    below: BoolArray  # surely below
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The zones that are surely above."""
+        return tuple(self.totals.zones.names[zone] for zone in np.flatnonzero(self.above))
