@@ -90,7 +90,7 @@ def zones(folder: Path, points: mv.Points, tiling: mv.Quadtree) -> None:
     frame.to_file(folder / "districts.gpkg")
     for name in ("map", "week1", "week2"):
         mv.release(points, tiling, epsilon=1, account=None).save(folder / f"{name}.parquet")
-    transform = rasterio.transform.from_bounds(west, south, east, north, 20, 20)
+    transform = rasterio.Affine((east - west) / 20, 0, west, 0, (south - north) / 20, north)
     profile = {"driver": "GTiff", "width": 20, "height": 20, "count": 1, "dtype": "float64"}
     with rasterio.open(
         folder / "population.tif", "w", crs="EPSG:4326", transform=transform, **profile
