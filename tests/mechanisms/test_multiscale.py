@@ -61,7 +61,8 @@ def test_the_rule_follows_what_is_public() -> None:
     setting = a_setting(100_000)
     assert level_of(Multiscale(epsilon=Fraction(1, 100), rounds=1), setting) == 4
     assert level_of(Multiscale(epsilon=1, rounds=1), a_setting(100_000, shards=1)) == 8
-    assert level_of(Multiscale(epsilon=1, rounds=1, concentration=16), setting) == 9
+    assert level_of(Multiscale(epsilon=1, rounds=1, concentration=16, longest=None), setting) == 9
+    assert level_of(Multiscale(epsilon=1, rounds=1, concentration=16), setting) == 8
     assert level_of(Multiscale(epsilon=1, rounds=1, longest=5000), setting) == 6
     assert level_of(Multiscale(epsilon=1, depth=3), setting) == 3
     assert level_of(Multiscale(epsilon=1), setting) == 5
@@ -120,6 +121,39 @@ def test_the_second_round_asks_where_people_are(play) -> None:
     # Leaves are quarters of quarters of the blocks.
     block = first.encoding.positions(sites)[:, 0]
     assert np.unique(np.stack([owner, block]), axis=1).shape[1] == second.encoding.length
+
+
+def test_an_even_map_is_asked_for_cells_of_one_size(play) -> None:
+    """One round's level for the second budget, at no more than 5 % more error than one round."""
+    errors: dict[int, list[float]] = {1: [], 2: []}
+    for seed in range(4):
+        density, people = a_crowded_town(8, 20_000, seed)
+        for rounds in errors:
+            made = play(Multiscale(epsilon=1, rounds=rounds), people, shards=2, seed=seed)
+            errors[rounds].append(error(density, made.made.values))
+        assert [query.purpose for query in made.queries] == ["every cell of level 5", "every cell of level 6"]
+        assert [measured.noisy.size for measured in made.made.measurements] == [1024, 4096]
+        assert "evenly crowded" in made.made.notes[-1]
+    assert np.mean(errors[2]) < 1.05 * np.mean(errors[1])
+
+
+def test_one_hot_spot_makes_an_even_map_uneven(play) -> None:
+    _, people = a_crowded_town(8, 20_000, 1)
+    people[77] += (
+        1_000  # 5 % at one cell: too few to change the concentration of 1,024 blocks beyond any doubt
+    )
+    made = play(Multiscale(epsilon=1), people, shards=2, seed=1)
+    assert made.queries[1].purpose == "leaves of the blocks"
+
+
+@pytest.mark.parametrize("longest", [400, 1_500, 6_000])
+@pytest.mark.parametrize("make", [a_crowded_town, a_skewed_land])
+def test_no_device_sends_more_than_the_longest_vector_in_both_rounds(play, make, longest: int) -> None:
+    _, people = make(8, 50_000, 0)
+    made = play(Multiscale(epsilon=1, longest=longest), people, shards=5, seed=1)
+    sent = [query.encoding.length for query in made.queries]
+    assert len(sent) == 2
+    assert longest / 6 < sum(sent) <= longest
 
 
 def test_much_budget_measures_the_leaves_exactly(play) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mapveil.inference.interpolation import Known, interpolate, slope_exponent
 from mapveil.inference.local_dimension import local_dimension
-from mapveil.inference.nested_rounds import Leaves, Round, shrink_rounds
+from mapveil.inference.nested_rounds import Leaves, Round, block_inference, shrink_rounds
 from mapveil.inference.shrinkage import multiscale_shrinkage, pool, spread
 from mapveil.maps.measurement import Measurement
 from mapveil.mechanisms.uniform_grid import (
@@ -18,6 +18,7 @@ from mapveil.mechanisms.uniform_grid import (
     cells_at,
     held_at,
     nearest_level,
+    no_longer,
     noise_deviation,
     resolution_note,
     tree_at,
@@ -37,6 +38,11 @@ _DEEPEST = (
 )
 _BLOCKS, _BLOCKS_OF_CURATOR = 1.6, 0.8  # beta
 _LEAF_SIGNAL, _LEAF_SIGNAL_OF_CURATOR = 1.4, 2.0  # c
+_EVEN_CONCENTRATION = (
+    2.5  # of blocks: tuned maps have 1.0 to 1.8 where one round is better, from 4.7 on where two are
+)
+_COARSER = 2**0.25  # step of the search for leaves that fit
+_EVEN = "the blocks are about evenly crowded, so the second round asked for cells of one size"
 _FULL = 3.0  # noise scales of users per site from which a curator measures every site at once
 
 
@@ -94,9 +100,11 @@ class Multiscale(GridMechanism):
     - with ``slope``, users inside a block follow the slope of the blocks around it
       (:mod:`mapveil.inference.interpolation`).
 
-    One round is a compromise between maps: the image of Bagdasaryan et al. (2022), crowded everywhere, is best at
-    about this depth. On eight data sets kept aside, at :math:`\epsilon = 1`, two rounds over secure sums had 2 to 650
-    times less mean squared error on seven and, where the density is flat, at most 9 % more.
+    Over secure sums the first reply decides between a skewed map and one that is evenly crowded, as the image of
+    Bagdasaryan et al. (2022) is: where :math:`\sum_b \hat x_b^2 / a_b \cdot \sum_b a_b \le 2.5 (\sum_b \hat x_b)^2` and
+    no block would be divided by more than a level beyond the others, the second round asks for every cell of the
+    level that one round with its budget would choose, and both replies are inferred as one.
+    Here :math:`a_b` is the number of cells of block b.
 
     Parameters
     ----------
@@ -108,7 +116,8 @@ class Multiscale(GridMechanism):
         k, at least 1: the density around an average user over the average density, from public data such as a
         census (``mean(x**2) / mean(x)**2`` of its density x); 1 where nothing is known.
     longest : int, optional
-        The longest vector that the rule for the level may choose; no limit by default.
+        Coordinates that a device sends over secure sums, in both rounds together, at most: 65,536 by default, about
+        200 kB. Not for a curator, nor for a given ``depth``.
     of : str
         Map that secure sums make: ``"population"``, of all users of whom the clients are a sample, so that sampling
         error is smoothed as noise is; or ``"devices"``, of the clients asked and nobody else.
@@ -140,7 +149,7 @@ class Multiscale(GridMechanism):
 
     rounds: int = 2
     concentration: float = 1.0
-    longest: int | None = None
+    longest: int | None = 1 << 16
     of: Literal["population", "devices"] = "population"
     first_share: float | None = None
     leaf_signal: float | None = None
@@ -162,16 +171,21 @@ class Multiscale(GridMechanism):
 
     def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:
         """The rule's level for so many users with so much budget."""
-        wanted = self.concentration * users / _deviation(setting, float(epsilon))
+        wanted = self._cells_of_one_round(setting, users, float(epsilon))
         if self.rounds == 2:
             wanted = (_BLOCKS_OF_CURATOR if setting.curator else _BLOCKS) * math.pow(wanted, 2 / 3)
         level = nearest_level(setting, wanted)
         sites = cells_at(setting, setting.depth).size
         if setting.curator and self.concentration * users * float(epsilon) >= _FULL * sites:
             level = setting.depth
-        while level > 0 and self.longest is not None and cells_at(setting, level).size > self.longest:
-            level -= 1
-        return level
+        return no_longer(setting, level, self._longest(setting))
+
+    def _cells_of_one_round(self, setting: Setting, users: float, epsilon: float) -> float:
+        return min(self.concentration * users / _deviation(setting, epsilon), self._longest(setting))
+
+    def _longest(self, setting: Setting) -> float:
+        """Coordinates that a device sends in all rounds, at most."""
+        return math.inf if setting.curator or self.longest is None else self.longest
 
     def plan(self, setting: Setting) -> Plan:
         """One query or two, after one for the number of users where it is needed; see :meth:`SumMechanism.plan`."""
@@ -186,20 +200,43 @@ class Multiscale(GridMechanism):
         row, col = deinterleave(np.arange(setting.members.size))
         below = "interpolated" if self._sloped(setting) else "uniform"
         if single:
-            made = (
-                interpolate(blocks.shrunk, blocks.members, blocks.exponent, blocks.floor)
-                if self._sloped(setting)
-                else spread(blocks.shrunk, blocks.members)
-            )
+            made = self._inside(setting, blocks)
             note = resolution_note(setting, level, level, below)
             return Estimate(made[row, col], _measurements(measured), (note,))
         depths = self._depths(setting, blocks, float(second))
+        even = self._even_level(setting, blocks, depths, float(second))
+        if even is not None:
+            tree = tree_at(setting, even)
+            sums = yield Query(f"every cell of level {even}", NodeEncoding(tree), second, _row_by_row(tree))
+            measured.append(_Measured(tree, sums))
+            made = self._inside(setting, self._blocks(setting, even, _consistent(*measured[-2:])))
+            notes = resolution_note(setting, even, even, below), _EVEN
+            return Estimate(made[row, col], _measurements(measured), notes)
         leaves = _leaf_nodes(setting, blocks, depths)
         again = yield Query("leaves of the blocks", NodeEncoding(leaves), second, _row_by_row(leaves))
         measured.append(_Measured(leaves, again))
         made = self._combine(setting, blocks, depths, measured)
         note = resolution_note(setting, level, level + int(depths.max(initial=0)), below)
         return Estimate(made[row, col], _measurements(measured), (note,))
+
+    def _inside(self, setting: Setting, blocks: _Blocks) -> FloatArray:
+        """Users per site of cells of one level, shape (side, side)."""
+        if not self._sloped(setting):
+            return spread(blocks.shrunk, blocks.members)
+        return interpolate(blocks.shrunk, blocks.members, blocks.exponent, blocks.floor)
+
+    def _even_level(self, setting: Setting, blocks: _Blocks, depths: IntArray, epsilon: float) -> int | None:
+        """The level of one round, where secure sums of the blocks say that the map is evenly crowded; else None."""
+        if setting.curator or setting.clients is None:
+            return None
+        there = blocks.held > 0
+        users, held = blocks.shrunk[there], blocks.held[there].astype(np.float64)
+        squares = float((users**2 / held).sum() * held.sum())
+        level = nearest_level(setting, self._cells_of_one_round(setting, float(setting.clients), epsilon))
+        level = no_longer(setting, level, self._longest(setting) - blocks.codes.size)
+        evenly = squares <= _EVEN_CONCENTRATION * float(users.sum()) ** 2
+        deepest = blocks.level + int(depths.max(initial=0))
+        return level if evenly and blocks.level < level and deepest <= level + 1 else None
 
     def _sloped(self, setting: Setting) -> bool:
         return not setting.curator if self.slope is None else self.slope
@@ -240,11 +277,16 @@ class Multiscale(GridMechanism):
     def _depths(self, setting: Setting, blocks: _Blocks, epsilon: float) -> IntArray:
         """d of each block, of the shape of the blocks."""
         least = self.leaf_signal or (_LEAF_SIGNAL_OF_CURATOR if setting.curator else _LEAF_SIGNAL)
-        signal = np.maximum(blocks.shrunk / (least * _deviation(setting, epsilon)), 1.0)
+        leaf = least * _deviation(setting, epsilon)
         dimension = local_dimension(blocks.shrunk, blocks.held) if setting.curator else 2.0
         most = min(setting.depth - blocks.level, _DEEPEST)
-        depths = np.clip(np.rint(np.log2(signal) / dimension), 0, most).astype(np.int64)
-        return np.where(blocks.held > 0, depths, 0)
+        room, there = self._longest(setting) - blocks.codes.size, blocks.held > 0
+        while True:
+            signal = np.log2(np.maximum(blocks.shrunk / leaf, 1.0))
+            depths = np.where(there, np.clip(np.rint(signal / dimension), 0, most), 0).astype(np.int64)
+            if not depths.any() or (4.0 ** depths[there]).sum() <= room:
+                return depths
+            leaf *= _COARSER  # fewer leaves, each of more users, until they fit
 
     def _shrink(self, setting: Setting, members: IntArray, measured: Sequence[_Measured]) -> FloatArray:
         """Users per site of a raster that is as fine as the last nodes, and has ``members``, from all replies."""
@@ -284,6 +326,17 @@ class Multiscale(GridMechanism):
 def _measurements(measured: Sequence[_Measured]) -> tuple[Measurement, ...]:
     sites = np.arange(1 << (2 * measured[0].tree.depth))
     return tuple(each.sums.measurement(each.tree.owner(sites)) for each in measured)
+
+
+def _consistent(above: _Measured, below: _Measured) -> list[_Measured]:
+    """The second of two replies, made consistent with the first by least squares."""
+    block = np.searchsorted(
+        above.tree.code, below.tree.code >> (2 * (below.tree.level - above.tree.level[0]))
+    )
+    values = block_inference(
+        above.sums.values, below.sums.values, block, above.sums.variance, below.sums.variance
+    )
+    return [below._replace(sums=below.sums._replace(values=values))]
 
 
 def _deviation(setting: Setting, epsilon: float) -> float:

@@ -99,6 +99,13 @@ def nearest_level(setting: Setting, wanted: float) -> int:
     return min(range(len(counts)), key=lambda level: abs(math.log(counts[level] / max(wanted, 1.0))))
 
 
+def no_longer(setting: Setting, level: int, most: float) -> int:
+    """The level, or the finest above it that has at most so many cells."""
+    while level > 0 and cells_at(setting, level).size > most:
+        level -= 1
+    return level
+
+
 @dataclass(frozen=True, kw_only=True)
 class UniformGrid(GridMechanism):
     r"""Ask for every cell of one level at once; users are spread evenly inside a cell.
