@@ -6,9 +6,15 @@ from fractions import Fraction
 
 import pytest
 
-from mapveil_client.participation import DeviceRefusal
+from mapveil_client.device_account import Budget
+from mapveil_client.memory import DeviceMemory
+from mapveil_client.participation import DeviceRefusal, Participation
+from mapveil_client.policy import DevicePolicy
+from mapveil_client.randomness.random import Randomness
+from tests.authority import NAMED, certified
 
 from .conduct import spent
+from .conftest import Shard, make_announcement, somewhere
 
 
 def held(device) -> Fraction:
@@ -56,3 +62,41 @@ def test_joining_alone_costs_nothing(new_terms, new_device) -> None:
     assert (spent(device), held(device)) == (0, 1)
     device.end("the server says that it is aborted")
     assert (spent(device), held(device)) == (0, 0)
+
+
+@pytest.mark.parametrize(("phase", "lasts"), [("shares", 6), ("consents", 4)])
+def test_a_server_that_aborts_drains_the_budget_from_inputs_on_and_not_before(
+    new_terms, phase, lasts
+) -> None:
+    """It learns no sum. Four collections use up the life of a device, or the period of one whose budget renews."""
+    clock = [1.79e9]
+    for budget, renews in ((Budget(Fraction(4)), False), (Budget(Fraction(4), 30), True)):
+        policy = DevicePolicy(authority=NAMED, budget=budget)
+        memories = [
+            certified(DeviceMemory.open(rng=Randomness(index), clock=lambda: clock[0])) for index in range(24)
+        ]
+
+        def collection(number: int, memories=memories, policy=policy) -> list[Participation]:
+            terms = new_terms(identifier=f"{number:032x}")
+            return [
+                Participation(memory, policy, terms, somewhere(index), Randomness(index), lambda: clock[0])
+                for index, memory in enumerate(memories)
+            ]
+
+        for number in range(lasts):
+            devices = collection(number)
+            for device in devices:
+                device.join()
+            Shard(devices[0].terms, devices, make_announcement(devices[0].terms)).until(phase)
+            for device in devices:
+                device.end("the server says that it is aborted")
+        victim = memories[0].account
+        assert victim.left(budget) == (4 if phase == "shares" else 0)
+        last = collection(lasts)[0]
+        if phase == "consents":
+            with pytest.raises(DeviceRefusal, match="at most 0"):
+                last.join()
+            clock[0] += 31 * 86_400.0
+            assert victim.left(budget) == (4 if renews else 0)
+        else:
+            last.join()

@@ -163,6 +163,8 @@ def test_aborting_asks_why_and_is_audited(collector: Any, pages: Any) -> None:
     page = pages.open(f"/#token={collector.token}&/collections/{identifier}")
     page.get_by_role("button", name="Abort").click()
     page.get_by_label("Reason").fill("the wrong region")
+    charged = page.get_by_role("region", name="Charges of an abort").inner_text()
+    assert re.search(r"reporting \(now\)\s+ε\s+ε, if it came in", charged)
     pages.shoot(page, "dialog")
     page.get_by_role("button", name="Abort it").click()
     page.locator(".badge.aborted").wait_for()
@@ -172,6 +174,19 @@ def test_aborting_asks_why_and_is_audited(collector: Any, pages: Any) -> None:
     text = page.get_by_role("region", name="Audit log").inner_text()
     assert "the wrong region" in text
     pages.shoot(page, "audit")
+
+
+def test_the_dialog_of_an_abort_says_for_each_phase_what_stays_charged(collector: Any, pages: Any) -> None:
+    identifier = collector.open(title="Sums", trust="distributed", devices=50, minimum=30)
+    page = pages.open(f"/#token={collector.token}&/collections/{identifier}")
+    page.get_by_role("button", name="Abort").click()
+    rows = page.get_by_role("region", name="Charges of an abort").locator("tbody tr").all_inner_texts()
+    assert [row.split("\t")[0] for row in rows] == ["joining (now)", "keys, shares", "inputs", "consents, answers"]
+    assert rows[2].split("\t")[1:] == ["ε, if it made its masked vector", "nothing"]
+    assert rows[3].split("\t")[1:] == ["ε", "ε"]
+    pages.shoot(page, "dialog-of-sums")
+    page.get_by_role("button", name="Keep it").click()
+    collector.ask("POST", f"/collections/{identifier}/abort", {"reason": "only a test"})
 
 
 def test_what_somebody_typed_is_never_markup(collector: Any, pages: Any) -> None:

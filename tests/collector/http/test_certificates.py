@@ -279,3 +279,15 @@ def test_a_collector_serves_the_newest_list_of_an_authority_apart_and_asks_nobod
     assert found.count(("authority", "device.revoke")) == 1
     clock.advance(8 * 86_400)
     assert served() is None
+
+
+def test_a_certificate_alone_opens_nothing(api: Any) -> None:
+    """An authority that certifies keys of nobody brings no device into a collection: the collector enrols them."""
+    collection, stranger = api.opened(**SPEC), Phone(api.client, 5)
+    made = AUTHORITY.certify(stranger.identity.public, api.clock.now().timestamp())
+    assert made.fault(NAMED, stranger.identity.public, api.clock.now().timestamp()) is None
+    for number in (1, 2):
+        stranger.number = number
+        answer = stranger.ask("PUT", f"/v1/collections/{collection}/members/me")
+        assert answer.status_code == 401
+    assert api.ask("GET", f"/v1/collections/{collection}").json()["members"] == 0
