@@ -36,7 +36,8 @@ EXAMPLES = [shlex.split(line.replace("8a88...", KEY))[1:] for line in dict.fromk
 NEW_YORK = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 # Not run here but in the tests of their commands: servers and fleets, training, and runs of minutes.
 LONG = re.compile(
-    r"serve|device|audit|attack membership|compare|plan|signal (fit|tradeoff|choose)|routes city.osm"
+    r"serve|enrol-authority .*--serve|"
+    r"device|audit|attack membership|compare|plan|signal (fit|tradeoff|choose)|routes city.osm"
 )
 
 
@@ -140,6 +141,7 @@ def inside(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """A copy of the folder, to work in."""
     shutil.copytree(files, tmp_path / "work")
     (tmp_path / "work" / "keys.txt").write_text(Identity(bytes(32)).public.hex())
+    (tmp_path / "work" / "revoked.txt").touch()
     (tmp_path / "work" / "authority.key").touch(0o600)
     (tmp_path / "work" / "authority.key").write_text("5a" * 32)
     monkeypatch.chdir(tmp_path / "work")

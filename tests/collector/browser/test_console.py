@@ -181,7 +181,12 @@ def test_the_dialog_of_an_abort_says_for_each_phase_what_stays_charged(collector
     page = pages.open(f"/#token={collector.token}&/collections/{identifier}")
     page.get_by_role("button", name="Abort").click()
     rows = page.get_by_role("region", name="Charges of an abort").locator("tbody tr").all_inner_texts()
-    assert [row.split("\t")[0] for row in rows] == ["joining (now)", "keys, shares", "inputs", "consents, answers"]
+    assert [row.split("\t")[0] for row in rows] == [
+        "joining (now)",
+        "keys, shares",
+        "inputs",
+        "consents, answers",
+    ]
     assert rows[2].split("\t")[1:] == ["ε, if it made its masked vector", "nothing"]
     assert rows[3].split("\t")[1:] == ["ε", "ε"]
     pages.shoot(page, "dialog-of-sums")

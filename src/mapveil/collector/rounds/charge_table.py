@@ -28,7 +28,7 @@ CHARGE_TABLE: Final = (
     ChargeRow("too few devices join, or an operator aborts before a round; the device is not asked", "0",
               "0: what was set aside is free again", (JOINING,)),
     ChargeRow("an operator aborts, or the round is run again, in `keys` or `shares`", "0",
-              "0; the next round is charged for itself", ("keys", "shares")),
+              "0; a round that is run again is charged for itself", ("keys", "shares")),
     ChargeRow("the device is left out before it made its masked vector", "0", "0"),
     ChargeRow("its masked input is malformed, late or lost", "0", "epsilon"),
     ChargeRow("its shard is left out at the end of `inputs`, or the collection ends there", "0",
