@@ -117,7 +117,7 @@ def test_a_viewer_changes_nothing(api: Any, mode: GenerationMode) -> None:
 def test_a_device_that_signs_whatever_it_sends_breaks_nothing(
     api: Any, mode: GenerationMode, trust: str
 ) -> None:
-    """All it can do is join, once; no bytes that it makes up are a report or a message."""
+    """All it can do is join, and be certified, once; no bytes that it makes up are a report or a message."""
     kinds: dict[str, dict[str, Any]] = {
         "local": {},
         "distributed": {"options": {"shard_size": 12, "corrupt": 0}, "devices": 24, "minimum": 20},
@@ -130,6 +130,9 @@ def test_a_device_that_signs_whatever_it_sends_breaks_nothing(
             assert phone.ask("PUT", f"/v1/collections/{id}/members/me").status_code == 204
         api.tick(2)
         assert api.engine.devices.progress(id).phase == "keys"
+    assert (
+        phones[0].ask("GET", CERTIFICATE).status_code == 200
+    )  # one line of the audit log, however often it asks
     before = snapshot(api.store)
     for answer in searched(api, mode, {"auth": Signed(phones[0])}, "device", id):
         assert answer.status_code < 500, answer.request.url
