@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import rasterio
+from matplotlib.collections import PathCollection
 
 from mapveil.formats.read_map import read_map
 from mapveil.geo.grid import Grid
@@ -202,7 +203,7 @@ class TestExports:
 
     def test_the_picture_is_of_the_proportion(self, tmp_path: Path) -> None:
         heat = made([[60, 40], [10, 90], [-5, 0]])
-        image = heat.plot().images[0]
+        image = heat.plot(detail="cells").images[0]
         shown = np.ma.filled(image.get_array().astype(float), np.nan)
         np.testing.assert_allclose(shown.reshape(-1), heat.proportion())
         assert image.norm.vmax == pytest.approx(0.9)
@@ -210,11 +211,17 @@ class TestExports:
         assert (tmp_path / "map.png").stat().st_size > 1000
         assert "ProportionMap" in heat._repr_html_()
 
+    def test_where_nobody_can_be_told_from_zero_no_proportion_is_drawn(self) -> None:
+        heat = made([[60, 40], [10, 90], [-5, 0]], [0, 0, 0, 0, 1, 2])
+        shown = heat.plot().images[0].get_array()
+        assert np.ma.getmaskarray(shown).reshape(-1).tolist() == [False] * 5 + [True]
+
     def test_other_labels_and_cells_of_any_shape_can_be_drawn(self) -> None:
         tiling = Hexagons(REGION, resolution=6)
         heat = made([[10, 20, 30]], [0] * tiling.size, tiling)
         axes = replace(heat, title="Part three").plot(label=2)
-        np.testing.assert_allclose(axes.collections[0].get_array(), 0.5)
+        cells = next(each for each in axes.collections if isinstance(each, PathCollection))
+        np.testing.assert_allclose(cells.get_array(), 0.5)
         assert axes.get_title(loc="left").startswith("Part three")
 
     def test_other_maps_have_no_layers(self, make_map: MakeMap) -> None:

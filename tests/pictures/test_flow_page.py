@@ -65,7 +65,9 @@ def test_arcs_and_their_facts_come_back() -> None:
     assert held["facts"]["From"][0].startswith(f"cell {flows.origin[between][0]} (")
     assert unpack(held["start"]).tolist() == list(range(0, POINTS * (between.sum() + 1), POINTS))
     within = np.zeros(12)
-    within[flows.origin[~between]] = flows.trips[~between]
+    told = flows.told_from_zero()
+    within[flows.origin[~between & told]] = flows.trips[~between & told]
+    assert unpack(held["faded"]).tolist() == (~told[between]).tolist()
     np.testing.assert_allclose(unpack(held["dots"]["size"]), within, rtol=1e-3)
     assert held["directed"]
     assert record_of(page_html(flows))["metadata"] == json.loads(flows.metadata_json())

@@ -27,7 +27,7 @@ def texts(axes):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_tiling_is_drawn_in_its_densities(make_map, kind):
     heat = make_map(kind)
-    axes = plot(heat)
+    axes = plot(heat, detail="cells")
     axes.figure.canvas.draw()
     if axes.images:
         shown = np.ma.filled(axes.images[0].get_array(), np.nan)
@@ -67,7 +67,7 @@ def test_says_how_uncertain_the_median_cell_is(make_map):
     heat = make_map("grid")
     lower, upper = heat.error()
     middle = np.median((upper - lower) / 2 / (heat.tiling.area_m2() / 1e6))
-    said = " ".join(" ".join(texts(plot(heat))).split())
+    said = " ".join(" ".join(texts(plot(heat, detail="cells"))).split())
     assert f"Uncertainty of the median cell: ± {number_text(middle)} users per km²." in said
 
 

@@ -17,7 +17,7 @@ from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.local.local_mechanism import LocalMechanism
-from mapveil.maps.density_map import DensityMap
+from mapveil.maps.density_map import DensityMap, Detail
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil.mechanisms.release import release
 from mapveil.privacy.account import OWN, Account
@@ -90,9 +90,9 @@ class NeighbourMap(DensityMap):
         title = f"distance to the {_ordinal(self.k)} nearest user"
         return (Layer(f"radius_{self.k}_m", title, "m", radius, Shading("linear")),)
 
-    def scene(self, *, page: bool = False, scale: ScaleKind | None = None) -> Scene:
-        """The distance to the k-th nearest user, and on a page what the density map shows."""
-        scene = super().scene(page=page)
+    def scene(self, *, page: bool = False, scale: ScaleKind | None = None, detail: Detail = "cells") -> Scene:
+        """The distance to the k-th nearest user, and on a page what the density map shows of every cell."""
+        scene = self.cell_scene()
         (radius,) = self.layers()
         shown = radius._replace(unit=radius.unit if page else f"m to the {_ordinal(self.k)} nearest user")
         shown = shown._replace(shading=Shading(scale or "linear"))

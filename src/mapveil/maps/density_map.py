@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from mapveil.geo.tiling import Tiling
-from mapveil.maps.measurement import INTERVAL_ALPHA, Interval, Measurement
+from mapveil.inference.supported_blocks import FALSE_RATE, Blocks, supported_blocks
+from mapveil.maps.block_scene import NOT_KNOWN, above_the_floor, with_blocks
+from mapveil.maps.measurement import INTERVAL_ALPHA, EstimatedUsers, Interval, Measurement
 from mapveil.maps.released import ReleasedMap, check_shape, function_of
 from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
@@ -20,6 +22,8 @@ from mapveil_client.errors import ParameterError, check
 if TYPE_CHECKING:
     from mapveil.inference.linear_totals import Total
     from mapveil.inference.zone_results import RankedZones, ZonesAbove, ZoneTotals
+
+Detail = Literal["supported", "cells"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,11 +168,48 @@ class DensityMap(ReleasedMap):
             return self.per_km2()
         return np.where(inside(), self.per_km2(), np.nan)
 
-    def scene(self, *, page: bool = False, scale: ScaleKind | None = None) -> Scene:
-        """The density, and on a page users with their bounds and the further layers.
+    def supported(self, *, false_rate: float = FALSE_RATE, alpha: float = INTERVAL_ALPHA) -> Blocks:
+        """The finest blocks of cells that the noisy sums tell from zero, with an interval each.
 
-        ``scale`` maps values to colours: "log", which copes with skew, by default, or "linear".
+        Run by: anybody who holds the map; costs no privacy. See
+        :func:`~mapveil.inference.supported_blocks.supported_blocks` for the parameters.
+
+        Raises
+        ------
+        ParameterError
+            A parameter is outside (0, 1), or the map carries no measurements.
         """
+        if not self.measurements:
+            raise ParameterError(f"a map of {self.method} carries no measurements, so no block can be tested")
+        return supported_blocks(self.measurements, self.tiling.lattice(), false_rate=false_rate, alpha=alpha)
+
+    def scene(
+        self, *, page: bool = False, scale: ScaleKind | None = None, detail: Detail = "supported"
+    ) -> Scene:
+        """The density of the supported blocks, and on a page users with their bounds and the further layers.
+
+        Parameters
+        ----------
+        page : bool
+            Whether it is for a page, which can show more than a picture.
+        scale : str, optional
+            From values to colours: "log", which copes with skew, by default, or "linear".
+        detail : str
+            ``"supported"``, or ``"cells"``: the estimate of every cell, whether the measurements support it or not.
+        """
+        scene = self.cell_scene(scale)
+        if detail == "cells":
+            return scene
+        if self.measurements:
+            blocks = self.supported()
+            # Reports of devices bear no estimate at all where the noise is larger than everybody.
+            if blocks.testable or isinstance(self.measurements[-1], EstimatedUsers):
+                return with_blocks(scene, self.values, self.tiling, blocks)
+            return scene._replace(reading=NOT_KNOWN)
+        return above_the_floor(scene, self.noise_floor) if self.noise_floor else scene
+
+    def cell_scene(self, scale: ScaleKind | None = None) -> Scene:
+        """The density of every cell, users with their bounds and the further layers."""
         shading = Shading(scale or "log", noise_floor=self.noise_floor)
         on_earth = self.tiling.region.georeferenced
         name, unit = ("users_per_km2", "users per km²") if on_earth else ("density", "users per cell")

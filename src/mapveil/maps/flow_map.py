@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from mapveil.geo.places import Places
 from mapveil.geo.tiling import Tiling
+from mapveil.inference.supported_blocks import FALSE_RATE
 from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap
 from mapveil.maps.scene import Layer, Lines, Rows, Scene
 from mapveil.privacy.guarantee import Guarantee
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.errors import ParameterError, check
 
 if TYPE_CHECKING:
@@ -136,6 +137,29 @@ class FlowMap(ReleasedMap):
 
         return np.asarray(Geod(ellps="WGS84").inv(*ends)[2], dtype=np.float64)
 
+    def told_from_zero(self, false_rate: float = FALSE_RATE) -> BoolArray | None:
+        r"""Which flows the randomization leaves no doubt about, by Benjamini and Hochberg's rule; shape (flows,).
+
+        .. math:: p_i = 1 - \Phi(x_i / s_i), \qquad
+                  i \text{ is kept where } p_i \le \max \{ p_{(j)} : p_{(j)} \le j q / m \}
+
+        where: :math:`x_i` is ``trips``, :math:`s_i` is ``deviation``, q is ``false_rate``, the expected fraction of
+        those kept that are no flow at all, and m is the number of pairs of cells. The normal law is an approximation.
+        None where deviations are not known. Run by: anybody who holds the map; costs no privacy.
+        """
+        check(0 < false_rate < 1, "false_rate", "between 0 and 1", false_rate)
+        if self.deviation is None:
+            return None
+        from scipy.special import ndtr
+
+        ratio = np.divide(
+            self.trips, self.deviation, out=np.full(self.size, np.inf), where=self.deviation > 0
+        )
+        p = np.where(self.trips > 0, ndtr(-ratio), 1.0)
+        order = np.sort(p)
+        held = order <= false_rate * np.arange(1, self.size + 1) / self.tiling.size**2
+        return np.asarray(p <= (order[held].max() if held.any() else -1.0))
+
     def merge_below(self, minimum: float) -> FlowMap:
         """Move every flow estimated below ``minimum`` trips to the unlisted ones.
 
@@ -195,6 +219,8 @@ class FlowMap(ReleasedMap):
         part = 100 * shown.trips.sum() / self.total if self.total else 100.0
         between = shown.origin != shown.destination
         drawn = shown._kept(between)
+        told = self.told_from_zero()
+        told = np.ones(shown.size, dtype=np.bool_) if told is None else told[: shown.size]
         facts: dict[str, FloatArray | list[str]] = {"Estimated trips": drawn.trips}
         reading = f"{part:.0f} % of the estimated trips; arcs thicken towards their destination."
         if shown.size < self.size:
@@ -213,12 +239,18 @@ class FlowMap(ReleasedMap):
                 facts[name] = [f"{place} ({x:.5f}, {y:.5f})" for place, x, y in places]
         rows = drawn.rows()
         dots = np.full(self.tiling.size, 0.0 if self.tiling.size <= _MOST_DOTS else np.nan)
-        dots[shown.origin[~between]] = shown.trips[~between]
+        within = ~between & told
+        dots[shown.origin[within]] = shown.trips[within]
+        doubted = not told.all()
+        if doubted:
+            count = f"{int(told[between].sum())} of {drawn.size} arcs"
+            reading += f" {count if told.any() else 'None'} can be told from zero; the grey ones may be no flow at all."
         return Scene(
             title="Where people go",
             layers=(Layer("trips", "trips", "trips", drawn.trips),),
-            lines=Lines(rows.lon, rows.lat, rows.start, facts, directed=True),
+            lines=Lines(rows.lon, rows.lat, rows.start, facts, directed=True, faded=~told[between]),
             dots=dots,
+            doubt="Grey: cannot be told from zero" if doubted else "",
             reading=reading,
             made=(("Trips", f"{self.total:.6g}, {self.unlisted:.6g} of them unlisted"),),
             notes=self.notes,

@@ -48,19 +48,20 @@ class Measurement:
     terms: float = 1.0
     sensitivity: int | None = None
 
-    def deviation(self) -> float:
-        """Standard deviation of the noise on each sum, users."""
+    def deviation(self, groups: int = 1) -> float:
+        """Standard deviation of the noise on the sum of so many groups, users."""
         sensitivity = self.unit if self.sensitivity is None else self.sensitivity
-        return math.sqrt(self.terms * laplace_variance(self.epsilon, sensitivity)) / self.unit
+        return math.sqrt(self.terms * groups * laplace_variance(self.epsilon, sensitivity)) / self.unit
 
-    def half_width(self, alpha: float) -> float:
-        """Half the width of a two-sided interval of coverage 1 - alpha around a noisy sum, users."""
+    def half_width(self, alpha: float, groups: int = 1) -> float:
+        """Half the width of a two-sided interval of coverage 1 - alpha around the sum of so many groups, users."""
         sensitivity = self.unit if self.sensitivity is None else self.sensitivity
-        if self.terms == 1:
+        terms = self.terms * groups
+        if terms == 1:
             return laplace_quantile(alpha, self.epsilon, sensitivity) / self.unit
         from mapveil.privacy.laplace_sum import laplace_sum_quantile
 
-        return laplace_sum_quantile(alpha, self.terms, self.epsilon, sensitivity) / self.unit
+        return laplace_sum_quantile(alpha, terms, self.epsilon, sensitivity) / self.unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +79,14 @@ class EstimatedUsers(Measurement):
     variance: float = 0.0
     step: float = 0.0
 
-    def deviation(self) -> float:
-        """Standard deviation of the noise, users, at the noisiest site."""
-        return math.sqrt(self.reports * self.variance)
+    def deviation(self, groups: int = 1) -> float:
+        """Standard deviation of the noise on the sum of so many estimates, users, at most: at the noisiest sites."""
+        return groups * math.sqrt(self.reports * self.variance)
 
-    def half_width(self, alpha: float) -> float:
-        """Half the width of a two-sided interval of coverage 1 - alpha around an estimate, users."""
+    def half_width(self, alpha: float, groups: int = 1) -> float:
+        """Half the width of a two-sided interval of coverage 1 - alpha around the sum of so many estimates, users.
+
+        Estimates of one map depend on each other: deviation and step of a sum are taken as the sums of theirs.
+        """
         level = math.log(2 / alpha)
-        return math.sqrt(2 * self.reports * self.variance * level) + 2 * self.step * level / 3
+        return groups * (math.sqrt(2 * self.reports * self.variance * level) + 2 * self.step * level / 3)

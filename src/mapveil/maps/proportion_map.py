@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mapveil.inference.wilson import noisy_wilson, normal_quantile
-from mapveil.maps.density_map import DensityMap
+from mapveil.maps.density_map import DensityMap, Detail
 from mapveil.maps.measurement import INTERVAL_ALPHA, Interval, Measurement
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil_client.arrays import FloatArray
@@ -152,13 +152,27 @@ class ProportionMap(DensityMap):
             ]
         return tuple(made)
 
-    def scene(self, *, page: bool = False, scale: ScaleKind | None = None, label: int = 1) -> Scene:
-        """The proportion of ``label``, on a linear scale by default; a page shows the density first."""
-        scene = super().scene(page=page, scale=scale if page else None)
+    def scene(
+        self,
+        *,
+        page: bool = False,
+        scale: ScaleKind | None = None,
+        detail: Detail = "supported",
+        label: int = 1,
+    ) -> Scene:
+        """The proportion of ``label``, on a linear scale by default; a page shows the density first.
+
+        With ``detail="supported"`` proportions are drawn where the people are told from zero only.
+        """
+        scene = super().scene(page=page, scale=scale if page else None, detail=detail)
         if page:
             return scene
         unit, shading = f"proportion of label {label}", Shading(scale or "linear")
-        shown = Layer(f"proportion_{label}", unit, unit, self.proportion(label), shading)
+        proportion = self.proportion(label)
+        # Measured as one group, the map is its own block.
+        if scene.blocks is not None and self.measured.noisy.size > 1:
+            proportion = np.where(scene.blocks.of_cell >= 0, proportion, np.nan)
+        shown = Layer(f"proportion_{label}", unit, unit, proportion, shading)
         return scene._replace(title=f"Proportion of people with label {label}", layers=(shown,), main=0)
 
     def about(self) -> dict[str, Any]:

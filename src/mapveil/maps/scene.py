@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 
 ScaleKind = Literal["linear", "log"]
 NoteLevel = Literal["info", "warning"]
@@ -47,6 +47,19 @@ class Layer(NamedTuple):
     derived: bool = False  # follows from another layer and the cells' areas
 
 
+class DrawnBlocks(NamedTuple):
+    """Blocks of cells that are drawn as one, with an interval each; arrays of blocks have shape (blocks,)."""
+
+    of_cell: IntArray  # block of each cell, -1 where none is told from zero; shape (cells,)
+    users: FloatArray  # estimate
+    noisy: FloatArray  # sum of measurements, users
+    lower: FloatArray
+    upper: FloatArray
+    deviation: FloatArray  # of the noise, users
+    probability: str  # of the interval
+    area: FloatArray  # km² (shares of a region without georeference)
+
+
 class Lines(NamedTuple):
     """Lines on a map, one value each, and the facts known of each."""
 
@@ -59,6 +72,7 @@ class Lines(NamedTuple):
     mark: IntArray | None = None  # index into ``marks``, -1 for none; shape (lines,)
     marks: tuple[str, ...] = ()  # meaning of each mark
     widths: tuple[float, float] = (0.6, 6.0)  # pixels on a page, of the smallest and the largest value
+    faded: BoolArray | None = None  # lines that cannot be told from zero; shape (lines,)
 
 
 class Scene(NamedTuple):
@@ -78,6 +92,8 @@ class Scene(NamedTuple):
     tables: tuple[tuple[str, list[tuple[str, str]]], ...] = ()  # further tables: head and rows
     notes: tuple[str, ...] = ()
     left_out: str = ""  # cells that GeoJSON leaves out
+    blocks: DrawnBlocks | None = None  # of the first layers
+    doubt: str = ""  # meaning of hatched ground: cells without a value in the first layer; or of faded lines
 
 
 class Rows(NamedTuple):

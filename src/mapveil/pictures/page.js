@@ -20,7 +20,7 @@ const field = (value) => (typeof value === "number" ? short(value) : quote(value
 
 /** Numbers of each cell by name, the main one first; half widths follow from the bounds. */
 function columnsOf({ layers, scene: { main, bounds } }) {
-  const columns = [layers[main], ...layers.filter((layer, index) => index !== main && layer.name !== "half_width")]
+  const columns = [layers[main], ...layers.filter((layer, index) => index !== main && !/^(half_width|above_floor|block_)/.test(layer.name))]
     .map(({ name, values }) => [name, values]);
   return bounds ? [...columns, ["lower", bounds[0]], ["upper", bounds[1]]] : columns;
 }

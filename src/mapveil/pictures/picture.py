@@ -20,6 +20,8 @@ from mapveil.pictures.picture_frame import (
     INK,
     PAPER,
     draw_bar,
+    draw_doubt,
+    draw_nothing,
     draw_outline,
     new_axes,
     number_text,
@@ -93,6 +95,8 @@ def plot(released: ReleasedMap, ax: Axes | None = None, **shown: Any) -> Axes:
         draw_ground(ground, axes)
     if scene.lines is None:
         mappable = _draw_cells(plane, axes, *_coloured(layer, scale))
+        if scene.doubt:
+            draw_doubt(released, plane, axes, scene.doubt)
     else:
         cm = require("matplotlib.cm", "viz")
         mappable = cm.ScalarMappable(norm=scale.norm(), cmap=colormap(FAINTEST))
@@ -102,13 +106,18 @@ def plot(released: ReleasedMap, ax: Axes | None = None, **shown: Any) -> Axes:
         if scene.dots is not None:
             _draw_dots(released, plane, axes, scene.dots, mappable, scale)
     draw_outline(released, plane, axes)
-    draw_bar(released, axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
+    if scene.doubt and not np.isfinite(layer.values).any():
+        draw_nothing(axes, scene.reading)
+    else:
+        draw_bar(released, axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
     style_frame(released, plane, axes)
     if ground is not None:
         stamps = len(released.guarantee.promise.stamps)
-        draw_names(ground, axes, reserved=[(0, 0, 0.3, 0.1), (0, 1 - 0.06 * stamps, 0.6 * bool(stamps), 1)])
+        legend = (0.5, 0, 1, 0.07 * bool(scene.doubt))
+        corners = [(0, 0, 0.3, 0.1), (0, 1 - 0.06 * stamps, 0.6 * bool(stamps), 1), legend]
+        draw_names(ground, axes, reserved=corners)
     lead = scene.reading
-    if scene.bounds is not None and layer.derived:
+    if scene.bounds is not None and layer.derived and scene.blocks is None:
         half = half_widths(layer, scene.bounds, cell_areas(released.tiling, scene.layers))
         if np.isfinite(half).any():
             lead += f" Uncertainty of the median cell: ± {number_text(np.nanmedian(half))} {layer.unit}."
@@ -221,14 +230,15 @@ def _draw_lines(
     """Draw lines by their value, the largest on top; then the marked ones."""
     collections = require("matplotlib.collections", "viz")
     mark = np.full(values.size, -1) if lines.mark is None else lines.mark
-    # Lines without a value lie lowest.
-    order = np.argsort(np.where(np.isnan(values), -np.inf, values), kind="stable")
+    faded = np.zeros(values.size, dtype=np.bool_) if lines.faded is None else lines.faded
+    # Lines without a value lie lowest, and those that cannot be told from zero.
+    order = np.argsort(np.where(np.isnan(values) | faded, -np.inf, values), kind="stable")
     order = order[mark[order] < 0]
     pieces = [courses.corners[courses.start[line] : courses.start[line + 1]] for line in order.tolist()]
     value = values[order]
     colours = mappable.to_rgba(value)
-    colours[np.isnan(value)] = require("matplotlib.colors", "viz").to_rgba(_FREE)
-    fraction = scale.fraction(value)
+    colours[np.isnan(value) | faded[order]] = require("matplotlib.colors", "viz").to_rgba(_FREE)
+    fraction = np.where(faded[order], 0.0, scale.fraction(value))
     if lines.directed:
         taper = np.linspace(_TAPER, 1.0, POINTS - 1)
         edges = [np.stack([piece[:-1], piece[1:]], axis=1) for piece in pieces]

@@ -26,6 +26,7 @@ INK: Final = "#22222a"
 QUIET: Final = "#6a6a74"
 PAPER: Final = "#ffffff"
 DPI: Final = 150
+_HATCH: Final = "#cdcdd6"
 _WARNING: Final = "#c1121f"
 _SEEDED: Final = "SEEDED: NOT FOR RELEASE"
 _MAP_INCHES: Final = 6.4
@@ -67,6 +68,28 @@ def draw_outline(drawn: ReleasedMap, plane: MapPlane, axes: Axes) -> None:
     axes.add_collection(
         collections.PathCollection(paths, facecolors="none", edgecolors=QUIET, linewidths=0.9), autolim=False
     )
+
+
+def draw_doubt(drawn: ReleasedMap, plane: MapPlane, axes: Axes, meaning: str) -> None:
+    """Hatch the region under its cells, where those without a value let it through, and say what that means."""
+    patches = require("matplotlib.patches", "viz")
+    paths, _ = ring_paths(region_rings(drawn.tiling, plane.projection))
+    style: dict[str, Any] = {"facecolor": "none", "edgecolor": _HATCH, "hatch": "///", "linewidth": 0}
+    for path in paths:
+        axes.add_patch(patches.PathPatch(path, zorder=-1, **style))
+    sample = patches.Patch(label=meaning, **style)
+    legend = axes.legend(handles=[sample], loc="lower right", fontsize=8, framealpha=0.9, edgecolor="#b9b9c2")
+    legend.set_zorder(6)
+
+
+def draw_nothing(axes: Axes, words: str) -> None:
+    """Write over the map that there is nothing to be drawn."""
+    effects = require("matplotlib.patheffects", "viz")
+    halo = [effects.withStroke(linewidth=4, foreground=PAPER)]
+    axes.text(
+        0.5, 0.42, "\n".join(textwrap.wrap(words, 40)), transform=axes.transAxes, ha="center", va="center",
+        size=13, color=INK, path_effects=halo, zorder=7, parse_math=False,
+    )  # fmt: skip
 
 
 def draw_bar(

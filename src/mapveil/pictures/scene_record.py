@@ -21,7 +21,7 @@ from mapveil_client.epsilon import readable
 if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.released import ReleasedMap
-    from mapveil.maps.scene import Lines, Scene
+    from mapveil.maps.scene import DrawnBlocks, Lines, Scene
 
 
 _MESH: Final = 64
@@ -117,7 +117,7 @@ def _ground(released: ReleasedMap) -> dict[str, Any] | None:
 
 def _cells(tiling: Tiling, scene: Scene) -> dict[str, Any]:
     """The layers of a map of cells, and where its cells lie."""
-    area, bounds = cell_areas(tiling, scene.layers), scene.bounds
+    area, bounds, blocks = cell_areas(tiling, scene.layers), scene.bounds, scene.blocks
     layers = [_layer(layer) for layer in scene.layers]
     if bounds is not None:
         density = next((layer for layer in scene.layers if layer.derived), scene.layers[scene.main])
@@ -129,8 +129,28 @@ def _cells(tiling: Tiling, scene: Scene) -> dict[str, Any]:
         # Equal cells need one number.
         "area": float(area[0]) if np.allclose(area, area[0], rtol=1e-9) else _packed(area),
         "layers": layers,
+        "blocks": _blocks(blocks),
+        "doubt": scene.doubt,
         "names": getattr(tiling, "names", None),
         **_places(tiling),
+    }
+
+
+def _blocks(blocks: DrawnBlocks | None) -> dict[str, Any] | None:
+    """The blocks that cells are drawn as."""
+    if blocks is None:
+        return None
+    numbers = {
+        "users": blocks.users,
+        "upper": blocks.upper,
+        "half_width": blocks.upper - blocks.noisy,
+        "deviation": blocks.deviation,
+        "area": blocks.area,
+    }
+    return {
+        "of_cell": _packed(blocks.of_cell),
+        "probability": blocks.probability,
+        **{name: _packed(values, rounded=True) for name, values in numbers.items()},
     }
 
 
@@ -141,9 +161,7 @@ def _layer(layer: Layer) -> dict[str, Any]:
         "name": layer.name,
         "title": layer.title[0].upper() + layer.title[1:],
         "unit": layer.unit,
-        "values": {"of": "users", "over_area": True}
-        if layer.derived
-        else _packed(layer.values, rounded=True),
+        "values": _values(layer),
         "words": layer.words,
         "scale": {
             "kind": shading.kind,
@@ -155,6 +173,15 @@ def _layer(layer: Layer) -> dict[str, Any]:
             "under": HOLE_COLOUR if shading.holes else None,
         },
     }
+
+
+def _values(layer: Layer) -> dict[str, Any]:
+    """The numbers of a layer, or what they follow from."""
+    if layer.derived:
+        return {"of": "users", "over_area": True}
+    if layer.name.startswith("block_"):
+        return {"of": "blocks"}
+    return _packed(layer.values, rounded=True)
 
 
 def _uncertainty(
@@ -187,6 +214,10 @@ def _lines(tiling: Tiling, scene: Scene, lines: Lines) -> dict[str, Any]:
         "start": _packed(courses.start),
         "value": _packed(layer.values, rounded=True),
         "mark": _packed(mark.astype(np.int64)),
+        "faded": _packed(
+            np.zeros(mark.size, np.int64) if lines.faded is None else lines.faded.astype(np.int64)
+        ),
+        "doubt": scene.doubt,
         "marks": [
             {"name": name, "colour": MARK_COLOURS[at % len(MARK_COLOURS)]}
             for at, name in enumerate(lines.marks)

@@ -2,6 +2,7 @@
 import { get } from "./api.js";
 import { cellScene } from "./cell_scene.js";
 import { alertBox, announce, card, el, factRows } from "./dom.js";
+import { groundOf } from "./ground.js";
 import { drawLegend } from "./legend.js";
 import { unpackAll } from "./packed.js";
 import { planeView } from "./plane_view.js";
@@ -112,7 +113,8 @@ async function show(body, pair, signal) {
     return;
   }
   const scale = commonScale(maps.map((map) => map.layers[0].scale));
-  const chosen = [-1, -1];
+  const chosen = [-1, -1],
+    ground = groundOf(left.scene.ground);
   const slider = el("input", { id: "slider", type: "range", min: 0, max: 100, step: 1, value: 50 });
   const edge = (view) => (view.wide * slider.value) / 100;
   const view = planeView({
@@ -120,13 +122,18 @@ async function show(body, pair, signal) {
     label: `${pair[0].title} and ${pair[1].title}: density. Arrow keys move both, plus and minus zoom, Enter reads the cells in the middle.`,
     home: () => laid.both,
     paint(pen, view) {
+      ground.under(pen);
       clipped(pen, view, edge(view), view.wide, () => {
         pen.transform(...laid.transform);
         right.paint(pen, laid.view(view), chosen[1]);
       });
       clipped(pen, view, 0, edge(view), () => left.paint(pen, view, chosen[0]));
+      ground.over(pen, view);
     },
-    over: (pen, view) => drawEdge(pen, edge(view), view.high),
+    over(pen, view) {
+      ground.names(pen, view);
+      drawEdge(pen, edge(view), view.high);
+    },
     take: (px) => (Math.abs(px - edge(view)) < REACH ? (x) => cut((100 * x) / view.wide) : null),
     read(px, py, how) {
       if (px === null) return;

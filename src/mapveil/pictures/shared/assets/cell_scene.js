@@ -25,6 +25,22 @@ function boxesOf({ x, y, start, cell }) {
   return boxes;
 }
 
+/** A tile of slanted lines, as many pixels a side as the screen has for eight. */
+export function hatching(dense) {
+  const tile = document.createElement("canvas"),
+    side = (tile.width = tile.height = Math.round(8 * dense)),
+    pen = tile.getContext("2d");
+  pen.strokeStyle = css("--hatch");
+  pen.lineWidth = dense;
+  pen.beginPath();
+  for (const at of [-side, 0, side]) {
+    pen.moveTo(at - 1, side + 1);
+    pen.lineTo(at + side + 1, -1);
+  }
+  pen.stroke();
+  return tile;
+}
+
 function frameOf(...box) {
   const path = new Path2D();
   path.rect(...box);
@@ -47,7 +63,14 @@ export function cellScene(scene) {
 
   // Densities and half widths follow from other numbers; outside the region no area is known.
   const halfWidth = (cell) => (Number.isFinite(upper[cell]) ? (upper[cell] - lower[cell]) / 2 : NaN);
-  const derived = ({ of, over_area: divided }) => {
+  const ofBlocks = {
+    block_density: ({ users, area }, k) => users[k] / area[k],
+    block_half_width: ({ half_width: half, area }, k) => half[k] / area[k],
+    block_significance: ({ upper, half_width: half, deviation }, k) => (deviation[k] > 0 ? (upper[k] - half[k]) / deviation[k] : 0),
+  };
+  const derived = ({ of, over_area: divided }, name) => {
+    if (of === "blocks")
+      return Float32Array.from(scene.blocks.of_cell, (block) => (block < 0 ? NaN : ofBlocks[name](scene.blocks, block)));
     const source = of === "bounds" ? halfWidth : (cell) => valuesOf(of)[cell];
     return Float32Array.from({ length: size }, (_, cell) => {
       const area = divided ? areaOf(cell) : 1;
@@ -56,7 +79,7 @@ export function cellScene(scene) {
   };
   const valuesOf = (name) => scene.layers.find((layer) => layer.name === name).values;
   const layers = scene.layers.map((layer) =>
-    layer.values.of ? { ...layer, derived: true, values: derived(layer.values) } : layer,
+    layer.values.of ? { ...layer, derived: true, values: derived(layer.values, layer.name) } : layer,
   );
 
   // ---- colours ----
@@ -90,7 +113,18 @@ export function cellScene(scene) {
   }
   show(0);
 
+  // Under the cells: those without a value let it through.
+  const doubted = () => scene.doubt && /^(block_|above_floor)/.test(layer.name);
+  function hatch(pen, view) {
+    pen.save();
+    pen.clip(outline, "evenodd");
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    pen.fillStyle = pen.createPattern(hatching(view.dense), "repeat");
+    pen.fillRect(0, 0, view.wide * view.dense, view.high * view.dense);
+    pen.restore();
+  }
   function paint(pen, view, selected = -1) {
+    if (doubted()) hatch(pen, view);
     if (raster) {
       pen.imageSmoothingEnabled = (width * view.scale * view.dense) / raster.columns < 1;
       pen.imageSmoothingQuality = "high";
@@ -152,13 +186,26 @@ export function cellScene(scene) {
     if (Number.isNaN(value)) return style ? [title, "unknown", style] : null;
     return [title, words ? words[value] : `${number(value)} ${unit === "1" ? "" : unit}`.trim(), style];
   }
+  function blockRows(cell) {
+    if (!scene.blocks) return [];
+    const { of_cell, users, upper, half_width: half, area, probability } = scene.blocks,
+      at = of_cell[cell];
+    if (at < 0) return [["This ground", "cannot be told from zero", "main"]];
+    return [
+      ["Users of this block", number(users[at]), "main"],
+      [`${probability} interval of the block`, range(Math.max(0, upper[at] - 2 * half[at]), upper[at])],
+      scene.georeferenced && ["Area of the block", `${number(area[at])} km²`],
+    ];
+  }
   function rows(cell) {
     if (cell < 0) return [["Here", "outside the map"]];
-    const [lon, lat] = degrees ? centre(cell) : [];
+    const [lon, lat] = degrees ? centre(cell) : [],
+      ofBlock = blockRows(cell);
     return [
-      row(layers[main], cell, "main"),
+      ...ofBlock,
+      row(layers[main], cell, ofBlock.length ? "" : "main"),
       lower && [`${probability} bounds`, range(lower[cell], upper[cell])],
-      ...layers.map((each, at) => (at === main ? null : row(each, cell))),
+      ...layers.map((each, at) => (at === main || /^block_/.test(each.name) ? null : row(each, cell))),
       names && ["Site", names[cell]],
       degrees && ["Longitude", degree(lon, "EW")],
       degrees && ["Latitude", degree(lat, "NS")],
@@ -177,6 +224,7 @@ export function cellScene(scene) {
     find,
     paint,
     show,
+    doubted,
     ink,
     get layer() {
       return layer;

@@ -9,7 +9,7 @@ const OPENING = 80; // lines of directed scenes that are shown at first
 
 /** What is drawn of a scene whose arrays are unpacked. */
 export function lineScene(scene) {
-  const { x, y, start, value, mark, marks, dots, facts, scale, directed } = scene,
+  const { x, y, start, value, mark, marks, faded, dots, facts, scale, directed } = scene,
     [thin, thick] = scene.widths;
   const paths = [],
     boxes = [];
@@ -28,7 +28,9 @@ export function lineScene(scene) {
     boxes.push(box);
   }
   // Small values first, marked lines last: what matters most lies on top.
-  const order = [...paths.keys()].sort((a, b) => mark[a] - mark[b] || (value[a] || 0) - (value[b] || 0));
+  const order = [...paths.keys()].sort(
+    (a, b) => mark[a] - mark[b] || faded[b] - faded[a] || (value[a] || 0) - (value[b] || 0),
+  );
 
   const ramp = rampOf(bytesOf(scene.ramp));
   const fraction = (amount) => Math.min(1, fractionOf(scale, amount));
@@ -55,7 +57,7 @@ export function lineScene(scene) {
       if (mark[k] >= 0) {
         line(k, 7, css("--card"));
         line(k, 4, marks[mark[k]].colour);
-      } else if (Number.isNaN(value[k])) {
+      } else if (Number.isNaN(value[k]) || faded[k]) {
         line(k, thin * grow, css("--line"));
       } else {
         const part = fraction(value[k]);

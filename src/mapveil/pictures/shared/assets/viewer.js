@@ -11,6 +11,11 @@ import { planeView } from "./plane_view.js";
 import { number } from "./scale.js";
 import { onTheme, theme } from "./theme.js";
 
+const BLOCK_LAYERS = [
+  ["block_density", "Estimate"],
+  ["block_half_width", "Interval"],
+  ["block_significance", "Significance"],
+];
 const KEYS = "Arrow keys move it, plus and minus zoom";
 
 /** The plane of a scene, for `planeView`. */
@@ -59,7 +64,8 @@ export async function mountScene(record, { signal } = {}) {
   const stamps = stampsOf(record),
     legend = el("canvas", { class: "legend", role: "img" }),
     hint = el("p", { class: "hint" }),
-    below = el("p", { class: "swatch", hidden: true });
+    below = el("p", { class: "swatch", hidden: true }),
+    doubt = el("p", { class: `swatch ${scene.layers ? "hatched" : "faded"}`, hidden: true }, scene.doubt);
   let selected = null,
     pinned = false,
     timer = null;
@@ -106,15 +112,18 @@ export async function mountScene(record, { signal } = {}) {
   // ---- the card of colours ----
   const uncertain = scene.layers && drawn.layers.find(({ name }) => name === "half_width");
   const middle = uncertain && median(uncertain.values);
-  const colours = card(named(scene.layers?.[0] ?? { title: "Colours", unit: scene.unit }), legend, stampLine(stamps), hint, below);
+  const colours = card(named(scene.layers?.[0] ?? { title: "Colours", unit: scene.unit }), legend, stampLine(stamps), hint, below, doubt);
   const head = colours.querySelector("h2");
   function colour() {
     const { scale } = drawn,
       unit = drawn.layer?.unit ?? scene.unit;
-    if (legend.clientWidth > 0) drawLegend(legend, scale, unit, drawn.ink);
+    const nothing = drawn.doubted?.() && !drawn.layer.values.some((value) => !Number.isNaN(value));
+    legend.hidden = nothing;
+    doubt.hidden = !(scene.layers ? drawn.doubted() : scene.doubt);
+    if (!nothing && legend.clientWidth > 0) drawLegend(legend, scale, unit, drawn.ink);
     const more = theme() === "dark" ? "brighter is more" : "darker is more";
-    const noise = uncertain?.unit === unit ? ` Uncertainty of the median cell: ± ${number(middle)} ${unit}.` : "";
-    hint.textContent = `${scale.kind === "linear" ? "Linear" : "Logarithmic"} scale; ${more}.${noise}`;
+    const noise = uncertain?.unit === unit && !drawn.doubted() ? ` Uncertainty of the median cell: ± ${number(middle)} ${unit}.` : "";
+    hint.textContent = nothing ? "" : `${scale.kind === "linear" ? "Linear" : "Logarithmic"} scale; ${more}.${noise}`;
     below.hidden = !scale.under;
     if (scale.under) {
       below.style.setProperty("--swatch", scale.under);
@@ -146,16 +155,27 @@ function layerChoice(drawn, show, head) {
     el("button", { type: "button", on: { click: () => choose({ ...drawn.scale, kind }) } }, kind === "log" ? "Logarithmic" : "Linear"),
   );
   const kinds = el("div", { class: "choices", role: "group", "aria-label": "Scale of the colours" }, buttons);
+  const toggle = BLOCK_LAYERS.map(([name, text]) => [drawn.layers.findIndex((layer) => layer.name === name), text])
+    .filter(([at]) => at >= 0)
+    .map(([at, text]) => {
+      const show = () => {
+        select.value = String(at);
+        choose();
+      };
+      return [String(at), el("button", { type: "button", on: { click: show } }, text)];
+    });
+  const blocks = el("div", { class: "choices", role: "group", "aria-label": "Shown of each block" }, toggle.map(([, button]) => button));
   const choose = (scale = drawn.layers[select.value].scale) => {
     show(Number(select.value), scale);
     head.textContent = named(drawn.layer);
     kinds.hidden = drawn.layer.scale.kind !== "log";
+    toggle.forEach(([at, button]) => button.setAttribute("aria-pressed", String(at === select.value)));
     buttons.forEach((button, at) => button.setAttribute("aria-pressed", String((scale.kind === "log") === (at === 0))));
   };
   select.addEventListener("change", () => choose());
   choose();
   const field = el("div", { class: "field" }, el("label", { for: id }, "Colours show"), select);
-  return drawn.layers.length > 1 ? [field, kinds] : [kinds];
+  return [toggle.length > 0 && blocks, drawn.layers.length > 1 && field, kinds].filter(Boolean);
 }
 
 /** The smallest line that is shown. */

@@ -1,0 +1,110 @@
+"""The scene of a density map that is drawn no finer than its noisy sums support."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from mapveil.geo.tiling import Tiling
+from mapveil.inference.supported_blocks import FALSE_RATE, Blocks
+from mapveil.maps.measurement import INTERVAL_ALPHA
+from mapveil.maps.scene import DrawnBlocks, Layer, Scene, Shading
+from mapveil_client.arrays import FloatArray
+
+NOTHING_TOLD: Final = "No part of this map can be told from zero: the noise is larger than the counts."
+"""Words of a map without a supported block, instead of colours."""
+
+
+NOT_KNOWN: Final = "How certain each part of this map is is not known: no part of it was measured by itself."
+"""Words of a map that is drawn although nothing of it can be tested."""
+
+
+def with_blocks(scene: Scene, values: FloatArray, tiling: Tiling, blocks: Blocks) -> Scene:
+    """A scene of cells whose first layers show supported blocks: estimate, interval and significance.
+
+    The estimate of a block is that of its cells, brought into the block's interval where it lies outside.
+
+    Parameters
+    ----------
+    scene : Scene
+        Scene of the cells, the density first.
+    values : ndarray of float64, shape (cells,)
+        Estimated users per cell.
+    tiling : Tiling
+        The cells.
+    blocks : Blocks
+        The supported blocks.
+    """
+    density = scene.layers[0]
+    inside = blocks.of_cell >= 0
+    member = blocks.of_cell[inside]
+    area = tiling.area_m2() / (1e6 if tiling.region.georeferenced else 1.0)
+    size = np.bincount(member, area[inside], minlength=blocks.size).astype(np.float64)
+    summed = np.bincount(member, values[inside], minlength=blocks.size).astype(np.float64)
+    users = np.clip(summed, blocks.lower, blocks.upper)
+
+    def spread(of_block: FloatArray, *, per_area: bool = True) -> FloatArray:
+        share = np.divide(of_block, size, out=np.zeros(blocks.size), where=size > 0) if per_area else of_block
+        return np.append(share, np.nan)[blocks.of_cell]
+
+    shown = spread(users)
+    floor = float(np.nanmin(shown)) if blocks.size else 0.0
+    shading = density.shading._replace(noise_floor=max(floor, 0.0))
+    coverage = f"{100 * (1 - INTERVAL_ALPHA):g} %"
+    ratio = np.divide(blocks.noisy, blocks.deviation, out=np.zeros(blocks.size), where=blocks.deviation > 0)
+    half, unit = spread(blocks.upper - blocks.noisy), density.unit
+    significance, its_title = spread(ratio, per_area=False), "noisy sum over the deviation of its noise"
+    layers = (
+        Layer("block_density", "estimate", unit, shown, shading),
+        Layer("block_half_width", f"half the {coverage} interval", unit, half, shading),
+        Layer("block_significance", its_title, "deviations", significance, Shading("linear")),
+    )
+    doubt = "Hatched: cannot be told from zero"
+    return scene._replace(
+        layers=(
+            *layers,
+            density._replace(title="Density, model's estimate of every cell"),
+            *scene.layers[1:],
+        ),
+        main=scene.main + len(layers),
+        blocks=DrawnBlocks(
+            blocks.of_cell, users, blocks.noisy, blocks.lower, blocks.upper, blocks.deviation, coverage, size
+        ),
+        doubt=doubt,
+        reading=_caption(users, size, values, tiling.region.georeferenced) if blocks.size else NOTHING_TOLD,
+    )
+
+
+def above_the_floor(scene: Scene, floor: float) -> Scene:
+    """A scene of cells that shows those above the noise floor only, in the unit of its density."""
+    density = scene.layers[0]
+    shown = np.where(density.values > floor, density.values, np.nan)
+    any_shown = bool(np.isfinite(shown).any())
+    drawn = Layer("above_floor", "density above the noise floor", density.unit, shown, density.shading)
+    return scene._replace(
+        layers=(drawn, density._replace(title="Density, estimate of every cell"), *scene.layers[1:]),
+        main=scene.main + 1,
+        doubt="Hatched: below the noise floor",
+        reading="" if any_shown else "No part of this map is above its noise floor.",
+    )
+
+
+def _caption(users: FloatArray, area: FloatArray, values: FloatArray, on_earth: bool) -> str:
+    """The picture in plain words."""
+    width = np.sqrt(area[area > 0])
+    sizes = (
+        f" between {_length(width.min())} and {_length(width.max())} wide" if on_earth and width.size else ""
+    )
+    total = max(float(values.sum()), 0.0)
+    return (
+        f"{users.size} blocks{sizes} are told from zero and hold about {users.sum():,.0f} of {total:,.0f} users; "
+        f"at most {100 * FALSE_RATE:g} % of the blocks are expected to hold nobody. Hatched ground may be empty. A "
+        "user counts 1 in all, shared out over the cells they were in."
+    )
+
+
+def _length(kilometres: float) -> str:
+    """A length in two digits."""
+    metres = float(f"{1000 * kilometres:.2g}")
+    return f"{metres / 1000:,g} km" if metres >= 1000 else f"{metres:g} m"
