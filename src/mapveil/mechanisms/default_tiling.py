@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from mapveil.geo.region import Region
 
 _CROWDING: Final = 4.0  # k of noisy sums
-_CROWDING_OF_REPORTS: Final = 16.0  # k of local reports, whose estimate borrows from neighbouring cells
+_CROWDING_OF_REPORTS: Final = 8.0
+"""k of local reports, whose estimate borrows from neighbouring cells. For 800 users of the tuning cities at epsilon 2
+the depth that it gives has the least L1 on squares of 2 km of the depths 4, 5, 6 and 8; 16 gives one more."""
 _LARGEST: Final = 60.0  # epsilon of odds in floating point
 _SHALLOWEST: Final = 3  # 64 cells: below, a map says less than its total
 _DEEPEST: Final = 10  # a million cells: what pages and pictures can hold

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.specification import read_specification
+from mapveil.local.level_design import best_design
 from mapveil_client.errors import InputError
+from mapveil_client.local.domain import Domain
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.terms import CollectionTerms
 from tests.authority import AUTHORITY
@@ -42,6 +44,18 @@ def test_a_draft_is_what_was_asked_for_and_has_sensible_defaults(make_spec, trus
     assert CollectionTerms.decode(terms.encode()) == terms
     assert bool(terms.query) == (trust == "random-features")
     assert offer(terms).mechanism is not None
+
+
+def test_local_terms_tell_devices_the_levels_for_as_many_reports(make_spec) -> None:
+    spec = make_spec("local") | {"method": None, "options": None, "tiling": "quadtree:6", "devices": 50_000}
+    terms = draft(spec).terms
+    best = best_design(Fraction(2), Domain(offer(terms).tiling), 50_000)
+    assert (terms.method, terms.options) == (
+        "olh-h",
+        {"growth": best.growth, "site_weight": best.site_weight},
+    )
+    given = draft(spec | {"options": {"growth": 16, "site_weight": 3}}).terms
+    assert given.options == {"growth": 16, "site_weight": 3}
 
 
 @pytest.mark.parametrize(
