@@ -27,7 +27,7 @@ from mapveil_client.secure_sum.certificate import Credentials
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.secure_sum.masks import Cipher, Purpose, add_masks, agree, info, word_type
-from mapveil_client.secure_sum.messages import SIGNATURE_BYTES, largest, roster_entry_bytes
+from mapveil_client.secure_sum.messages import SIGNATURE_BYTES, roster_entry_bytes, usual_size
 from mapveil_client.secure_sum.round_parameters import RoundParameters, SumSettings
 from mapveil_client.secure_sum.states import sent_messages, server_phases
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors, packed_size
@@ -193,7 +193,9 @@ def long_vectors(length: int, neighbours: int, exchange: float, byte: float) -> 
 def message_bytes(parameters: RoundParameters) -> int:
     """Bytes that a client sends and receives at most, less its vector."""
     kinds = itertools.chain(*sent_messages(parameters.active))
-    return sum(largest(parameters, kind) for kind in kinds) - packed_size(parameters.length, parameters.bits)
+    return sum(usual_size(parameters, kind) for kind in kinds) - packed_size(
+        parameters.length, parameters.bits
+    )
 
 
 def signed_by_a_committee(clients: int, before: tuple[int, int], run: bool) -> list[Result]:

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from mapveil_client.canonical_cbor import decode
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum import messages
+from mapveil_client.secure_sum.boxes import open_box, seal_box, sealing_key
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.graph import make_ring
 from mapveil_client.secure_sum.keys import (
@@ -26,10 +27,9 @@ from mapveil_client.secure_sum.keys import (
     list_clients,
     pair_key,
     pair_mask_sign,
-    sealing_key,
     self_mask_seed,
 )
-from mapveil_client.secure_sum.masks import Purpose, add_masks, open_sealed, seal
+from mapveil_client.secure_sum.masks import Purpose, add_masks
 from mapveil_client.secure_sum.round_parameters import RoundParameters, SumSettings
 from mapveil_client.secure_sum.shamir import reconstruct_secrets
 from mapveil_client.secure_sum.states import Message, PeerFault
@@ -93,7 +93,7 @@ class Seats:
     def vector(self, graph: bytes, slots: list[int]) -> np.ndarray:
         """The victim's vector as those ``slots`` know it once it has sent its masked input."""
         p, seed = self.p, draw_graph_seed(self.p, graph)
-        boxes = decode(self.client.receive(self.roster(graph)))[4]
+        boxes = decode(self.client.receive(self.roster(graph)))[5]
         rows = np.frombuffer(boxes, dtype=np.uint8).reshape(p.neighbours, -1)
 
         def sealing(slot: int) -> bytes:
@@ -101,11 +101,13 @@ class Seats:
             return pair_key(p, Purpose.SEALING, seed, private, self.keys[32:64], peer, self.victim)
 
         opened = b"".join(
-            open_sealed(
+            open_box(
+                p,
+                seed,
                 sealing_key(sealing(slot), self.victim, self.peers[slot]),
-                rows[slot].tobytes(),
-                p.digest,
-                p.cipher,
+                self.victim,
+                self.peers[slot],
+                rows[slot, messages.PAIR_DIGEST.stop :].tobytes(),
             )
             for slot in slots
         )
@@ -114,11 +116,11 @@ class Seats:
             np.tile(np.array(slots) + 1, (2, 1)), np.ascontiguousarray(shares)
         ).tolist()
         inbox = b"".join(
-            seal(sealing_key(sealing(slot), peer, self.victim), bytes(68), p.digest, p.cipher)
+            seal_box(p, seed, sealing(slot), peer, self.victim, bytes(68))[messages.PAIR_DIGEST.stop :]
             for slot, peer in enumerate(self.peers)
         )
         there = messages.write_set(np.ones(p.neighbours, dtype=np.bool_))
-        masked = decode(self.client.receive(messages.encode(p, Message.INBOX, self.victim, there, inbox)))[5]
+        masked = decode(self.client.receive(messages.encode(p, Message.INBOX, self.victim, there, inbox)))[4]
         found = unpack(masked, p.length, p.bits).astype("<u2")
         private = X25519PrivateKey.from_private_bytes(bytes(mask))
         pairs = [
@@ -126,7 +128,7 @@ class Seats:
             for peer, entry in zip(self.peers, self.entries, strict=True)
         ]
         signs = [-1, *(-pair_mask_sign(self.victim, peer) for peer in self.peers)]
-        add_masks(found, [self_mask_seed(p, self.victim, bytes(own)), *pairs], signs, p.cipher)
+        add_masks(found, [self_mask_seed(p, seed, self.victim, bytes(own)), *pairs], signs, p.cipher)
         return found
 
 

@@ -73,16 +73,17 @@ def split(p: RoundParameters) -> Split:
         shares[client, given[client]] = np.frombuffer(revealed, dtype=np.uint8).reshape(-1, SHARE_BYTES)
     collected = Collected(
         keys=made.server._keys,
-        commitments=made.server._commitments,
+        commitments=made.server._dealt.commitments,
         sharing=made.server._sharing,
         included=included,
+        held=made.server._dealt.held,
         given=given,
         shares=shares,
     )
     recovered = recover(p, ring, collected)
     if recovered.missing is not None:
         return Split(included, None, refused)
-    rows = [unpack(inputs[client][5], p.length, p.bits) for client in named]
+    rows = [unpack(inputs[client][4], p.length, p.bits) for client in named]
     masked = np.sum(rows, axis=0, dtype=np.uint64).astype(word_type(p.bits))
     return Split(included, unmask(p, ring, masked, collected, recovered), refused)
 

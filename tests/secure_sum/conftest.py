@@ -37,7 +37,10 @@ class LocalRound:
             credentials_of(Identity.draw(rng)) if parameters.signed else None for _ in range(n)
         ]
         self.graph_seed = rng.words(32, np.uint8).tobytes()
-        self.server = Server(parameters, self.graph_seed, enrolled=any_identity)
+        self.inputs: dict[int, bytes] = {}
+        self.server = Server(
+            parameters, self.graph_seed, enrolled=any_identity, reread=self.inputs.__getitem__
+        )
         self.clients = [
             Client(parameters, i, self.vectors[i], rng.child(str(i)), credentials=self.credentials[i])
             for i in range(n)
@@ -52,6 +55,8 @@ class LocalRound:
 
     def deliver(self) -> None:
         for client, data in self.pending.items():
+            if self.server.state is ServerState.INPUTS:
+                self.inputs[client] = data
             self.server.receive(client, data)
             self.log.append(Delivery(client, data))
         self.pending = {}

@@ -6,6 +6,7 @@ file lists messages that must be refused, each at one point of such a round.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from mapveil.secure_sum.enrolment_authority import DAYS, EnrolmentAuthority
 from mapveil.secure_sum.server import Server
 from mapveil_client.canonical_cbor import decode, encode
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.boxes import pair_digest, sealing_key, tag_key
 from mapveil_client.secure_sum.certificate import CLOCKS_S, Certificate, Credentials
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.graph import Ring
@@ -25,7 +27,6 @@ from mapveil_client.secure_sum.keys import (
     Identity,
     key_statement,
     pair_key,
-    sealing_key,
     seed_commitment,
     self_mask_seed,
 )
@@ -34,6 +35,8 @@ from mapveil_client.secure_sum.messages import (
     BOX_BYTES,
     CERTIFICATE,
     CERTIFICATE_BYTES,
+    COMPLAINT_BYTES,
+    DELIVERED_BYTES,
     IDENTITY,
     KEY_BYTES,
     MASK_KEY,
@@ -173,18 +176,24 @@ def derived(parameters: RoundParameters, tapes: list[bytes], ring: Ring) -> dict
         mask, sealing = (key.public_key().public_bytes_raw() for key in keys[other])
         pair = pair_key(parameters, Purpose.SEALING, ring.seed, keys[0][1], sealing, 0, other)
         mask_seed = pair_key(parameters, Purpose.PAIR_MASK, ring.seed, keys[0][0], mask, 0, other)
+        out, back = sealing_key(pair, 0, other), sealing_key(pair, other, 0)
+        tags = [tag_key(parameters, key) for key in (out, back)]
+        hashes = [hashlib.sha256(key).digest() for key in tags]
         pairs.append(
             {
                 "other": other,
                 "mask_seed": mask_seed.hex(),
-                "sealing_key_out": sealing_key(pair, 0, other).hex(),
-                "sealing_key_in": sealing_key(pair, other, 0).hex(),
+                "sealing_key_out": out.hex(),
+                "sealing_key_in": back.hex(),
+                "tag_key_out": tags[0].hex(),
+                "tag_key_in": tags[1].hex(),
+                "pair_digest": pair_digest(parameters, 0, other, *hashes).hex(),
             }
         )
     return {
         "client": 0,
-        "self_mask_seed": self_mask_seed(parameters, 0, seed).hex(),
-        "commitment": seed_commitment(parameters, 0, seed).hex(),
+        "self_mask_seed": self_mask_seed(parameters, ring.seed, 0, seed).hex(),
+        "commitment": seed_commitment(parameters, ring.seed, 0, seed).hex(),
         "pairs": pairs,
     }
 
@@ -223,6 +232,23 @@ def keep(at: int, members: int, unit: int) -> Change:
 def claim(at: int, members: bytes, more: int) -> Change:
     """Give a set other members, and so many zeros more to what belongs to them."""
     return lambda values: [*values[:at], members, values[at + 1] + bytes(more), *values[at + 2 :]]
+
+
+def complains(slots: int, shown: bytes) -> Change:
+    """Complain of the boxes of a set of slots."""
+    return lambda values: [*values[:5], bytes([slots]), shown, *values[7:]]
+
+
+def complaints(vector: dict) -> Iterator[tuple[str, bytes, str]]:
+    """False complaints of the first client about the box in its first slot, which is right."""
+    pair = {
+        name: bytes.fromhex(text) for name, text in vector["derived"]["pairs"][0].items() if name != "other"
+    }
+    back = hashlib.sha256(pair["tag_key_out"]).digest()
+    yield "a complaint with the tag's key", pair["tag_key_in"] + back, "which is right"
+    yield "a complaint with the sealing key", pair["sealing_key_in"] + back, "which is right"
+    yield "a complaint with the other key", pair["tag_key_out"] + back, "not their pair's"
+    yield "a complaint with another key", bytes(COMPLAINT_BYTES), "not their pair's"
 
 
 def flip(data: bytes, at: int) -> bytes:
@@ -281,7 +307,7 @@ def refused(vectors: dict[str, dict]) -> list[dict]:
 
     M, plain, lost, active = Message, "semi_honest", "dropouts", "active"
     first = sent(plain, "from", 1, M.ADVERTISE)
-    foreign_receipt = decode(sent(active, "from", 1, M.MASKED_INPUT))[6]
+    foreign_receipt = decode(sent(active, "from", 1, M.MASKED_INPUT))[7]
     foreign_keys, foreign_consent = (decode(sent(active, "from", 1, m))[4] for m in (M.ADVERTISE, M.CONSENT))
     near_3 = next(i for i in vectors[lost]["included"] if 3 in vectors[lost]["neighbours"][i])
     share, abort = SHARE_BYTES, {"fault": "Abort"}
@@ -301,17 +327,22 @@ def refused(vectors: dict[str, dict]) -> list[dict]:
         case("another's keys", active, "from", 0, M.ADVERTISE, put(4, foreign_keys), "not signed"),
         case("a wrong key signature", active, "from", 0, M.ADVERTISE, turn(4, lambda x: flip(x, 159)), "not signed"),
         case("a wrong certificate", active, "from", 0, M.ADVERTISE, turn(4, lambda x: flip(x, -1)), "not by the enrol"),
-        case("a box missing", plain, "from", 0, M.SHARES, turn(4, lambda x: x[BOX_BYTES:]), "boxes of"),
-        case("half a box", plain, "from", 0, M.SHARES, turn(4, lambda x: x[1:]), "a multiple of 84"),
-        case("bits past the end", plain, "from", 0, M.MASKED_INPUT, turn(5, lambda x: x[:-1] + b"\xff"), "not zero"),
-        case("a short vector", plain, "from", 0, M.MASKED_INPUT, turn(5, lambda x: x[:-1]), "exactly 4"),
+        case("a box missing", plain, "from", 0, M.SHARES, turn(5, lambda x: x[BOX_BYTES:]), "boxes of"),
+        case("half a box", plain, "from", 0, M.SHARES, turn(5, lambda x: x[1:]), "a multiple of 148"),
+        case("bits past the end", plain, "from", 0, M.MASKED_INPUT, turn(4, lambda x: x[:-1] + b"\xff"), "not zero"),
+        case("a short vector", plain, "from", 0, M.MASKED_INPUT, turn(4, lambda x: x[:-1]), "exactly 4"),
         case("a set with padding", plain, "from", 0, M.ANSWER, turn(4, lambda x: bytes([x[0] | 128])), "members past"),
         case("a share missing", plain, "from", 0, M.ANSWER, turn(5, lambda x: x[share:]), "shares of"),
         case("no digit", plain, "from", 0, M.ANSWER, turn(5, lambda x: b"\xf1\xff" + x[2:]), "65521 or above"),
         case("a share of nobody", lost, "from", near_3, M.ANSWER, claim(4, b"\x0f", share), "sent none"),
         case("another's consent", active, "from", 0, M.CONSENT, put(4, foreign_consent), "does not sign"),
-        case("a wrong share", plain, "from", 0, M.ANSWER, turn(5, lambda x: flip(x, -share)), "give back no secret",
-             **abort, then="the end fails"),
+        case("a wrong share", plain, "from", 0, M.ANSWER, turn(5, lambda x: flip(x, -share)), "another share of"),
+        case("a share kept back", plain, "from", 0, M.ANSWER, keep(4, 3, share), "without a share that this"),
+        *(case(name, plain, "from", 0, M.MASKED_INPUT, complains(1, shown), says)
+          for name, shown, says in complaints(vectors[plain])),
+        case("a complaint about nobody", lost, "from", near_3, M.MASKED_INPUT, complains(15, bytes(64)), "not deliv"),
+        case("a complaint missing", plain, "from", 0, M.MASKED_INPUT, complains(1, b""), "complaints of 0 bytes"),
+        case("a receipt for a box unopened", active, "to", 0, M.SURVIVORS, turn(5, lambda x: flip(x, 0)), "did not"),
         case("a key missing", plain, "to", 0, M.ROSTER, turn(6, lambda x: x[64:]), "keys of 192 bytes"),
         case("a roster with padding", plain, "to", 0, M.ROSTER, turn(5, lambda x: bytes([x[0] | 16])), "members past"),
         case("too few keys", plain, "to", 0, M.ROSTER, keep(5, 2, 64), "advertised keys; 3 are", **abort),
@@ -326,13 +357,12 @@ def refused(vectors: dict[str, dict]) -> list[dict]:
         case("a committee of nobody", active, "to", 0, M.ROSTER, claim(7, b"\0", 0), "committee keys of"),
         case("a committee with padding", active, "to", 0, M.ROSTER, turn(7, lambda x: bytes([x[0] | 16])), "past 3"),
         case("a committee unasked", plain, "to", 0, M.ROSTER, put(7, b"\x01"), "at most"),
-        case("too few boxes", plain, "to", 0, M.INBOX, keep(4, 2, BOX_BYTES), "sent shares; 3 are", **abort),
-        case("a box of nobody", lost, "to", near_3, M.INBOX, claim(4, b"\x0f", BOX_BYTES), "advertised no keys"),
+        case("too few boxes", plain, "to", 0, M.INBOX, keep(4, 2, DELIVERED_BYTES), "sent shares; 3 are", **abort),
+        case("a box of nobody", lost, "to", near_3, M.INBOX, claim(4, b"\x0f", DELIVERED_BYTES), "advertised no keys"),
         case("without this one", plain, "to", 0, M.SURVIVORS, put(4, b"\x1e"), "not in"),
         case("below the minimum", plain, "to", 0, M.SURVIVORS, put(4, b"\x03"), "3 are promised", **abort),
-        case("another's receipt", active, "from", 0, M.MASKED_INPUT, put(6, foreign_receipt), "does not sign the"),
+        case("another's receipt", active, "from", 0, M.MASKED_INPUT, put(7, foreign_receipt), "does not sign the"),
         case("a forged receipt", active, "to", 0, M.SURVIVORS, turn(5, lambda x: flip(x, 64)), "did not sign"),
-        case("a receipt for others", active, "to", 0, M.SURVIVORS, turn(5, lambda x: flip(x, 0)), "did not sign"),
         case("a silent survivor", lost, "to", near_3, M.SURVIVORS, put(4, b"\x7f"), "sent no shares"),
         case("too few consents", active, "to", 0, M.CONFIRMATIONS, keep(4, 1, 64), "not in the sum|agreed", **abort),
         case("others' signatures", active, "to", 0, M.CONFIRMATIONS,

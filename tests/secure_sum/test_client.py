@@ -56,7 +56,7 @@ def test_a_masked_vector_tells_nothing_that_its_masks_do_not_hide(local_round, m
     sent = []
     for vectors in (VECTORS, VECTORS + np.arange(5)):
         made = local_round(p, vectors).until(ServerState.INPUTS)
-        sent.append([np.frombuffer(fields(made.pending[i])[1], dtype="<u2") for i in range(6)])
+        sent.append([np.frombuffer(fields(made.pending[i])[0], dtype="<u2") for i in range(6)])
     for one, other, plain in zip(*sent, VECTORS, strict=True):
         assert (other - one).tolist() == list(range(5))
         assert one.tolist() != (plain % 65536).tolist()
@@ -190,7 +190,7 @@ def test_secrets_never_show_and_never_travel(local_round, make_parameters):
     client = made.clients[0]
     memory = client._memory
     for shown in (repr(client), str(client), repr(memory), repr(client._steps)):
-        for secret in (memory.seed, memory.pair_seeds[:32], memory.opening_keys[:32]):
+        for secret in (memory.seed, memory.pair_seeds[:32], memory.box_pairs[:32]):
             assert secret.hex() not in shown
             assert repr(secret)[2:-1] not in shown
     assert repr(client) == "Client(0 of 6, SHARED)"

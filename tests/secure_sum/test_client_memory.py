@@ -63,7 +63,7 @@ def test_what_was_not_written_here_is_refused(active, memories):
     for changed, text in [
         (b"\xff\xff", "cannot be read"),
         (canonical_cbor.encode(values[:-1]), "cannot be read"),
-        (canonical_cbor.encode([2, *values[1:]]), "cannot be read"),
+        (canonical_cbor.encode([1, *values[1:]]), "cannot be read"),
         (canonical_cbor.encode([*values[:2], bytes(32), *values[3:]]), "cannot be read"),
         (canonical_cbor.encode([values[0], 99, *values[2:]]), "damaged"),
         (canonical_cbor.encode([*values[:3], 6, *values[4:]]), "damaged"),

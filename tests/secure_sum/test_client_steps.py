@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mapveil.secure_sum.server_unmask import Fault, FaultKind
 from mapveil_client.canonical_cbor import decode as decode_values
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum import messages
@@ -14,7 +15,14 @@ from mapveil_client.secure_sum.certificate import CLOCKS_S, Authority, Credentia
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.graph import make_ring
 from mapveil_client.secure_sum.keys import Identity, draw_graph_seed
-from mapveil_client.secure_sum.messages import BOX_BYTES, SHARE_BYTES, encode, read_set, write_set
+from mapveil_client.secure_sum.messages import (
+    COMPLAINT_BYTES,
+    DELIVERED_BYTES,
+    SHARE_BYTES,
+    encode,
+    read_set,
+    write_set,
+)
 from mapveil_client.secure_sum.states import Abort, ClientState, Message, PeerFault, ServerState
 from tests.authority import NAMED, certificate_of
 
@@ -102,9 +110,11 @@ def test_clients_that_were_shown_different_graphs_share_nothing(local_round, act
     made.deliver()
     made.close()
     made.answer()
-    assert not any(read_set(made.clients[0]._memory.readable, 5))
+    # No pair of its agrees on keys: the server leaves it out, and nobody masks with it.
+    assert 0 not in made.outbox
+    assert made.server.faults == [Fault(0, FaultKind.PAIRS, 5)]
     for client in made.clients[1:]:
-        assert int(read_set(client._memory.readable, 5).sum()) == 4
+        assert int(read_set(client._memory.opened, 5).sum()) == 4
 
 
 def test_too_few_neighbours_end_it(local_round, make_parameters):
@@ -237,7 +247,7 @@ def test_one_serial_is_of_one_device(local_round, make_parameters, monkeypatch):
     refuses(made.clients[0], made.outbox[0], "two clients one certificate")
 
 
-def test_a_box_that_does_not_open_costs_only_its_own_share(local_round, make_parameters):
+def test_a_box_that_does_not_open_is_shown_and_not_masked_with(local_round, make_parameters):
     p = make_parameters()
     made = local_round(p, VECTORS).until(ServerState.SHARES)
     made.deliver()
@@ -246,13 +256,20 @@ def test_a_box_that_does_not_open_costs_only_its_own_share(local_round, make_par
     senders, boxes = fields(data)
     made.outbox[0] = with_fields(p, data, senders, bytes([boxes[0] ^ 1]) + boxes[1:])
     made.answer()
-    made.until(ServerState.ANSWERS)
-    given, shares = fields(made.pending[0])
-    assert read_set(given, 5).tolist() == [False, True, True, True, True]
-    assert len(shares) == 4 * SHARE_BYTES
+    _, unopened, complaints, _ = fields(made.pending[0])
+    assert read_set(unopened, 5).tolist() == [True, False, False, False, False]
+    assert len(complaints) == COMPLAINT_BYTES
+    assert read_set(made.clients[0]._memory.opened, 5).tolist() == [False, True, True, True, True]
+    # The dealer's box was right: it is the server that lies, or whoever altered the message.
+    with pytest.raises(PeerFault, match="which is right"):
+        made.server.receive(0, made.pending[0])
+    peer = int(made.server._ring.neighbours[0, 0])
+    del made.pending[0]
     made.deliver()
     made.close()
-    assert made.server.total.tolist() == made.true_sum().tolist()
+    included = survivors(p, *range(6))
+    refuses(made.clients[0], included, "that sent no shares, or wrong ones")
+    made.clients[0].receive(survivors(p, *({*range(6)} - {peer})))
 
 
 def test_an_inbox_must_make_sense(local_round, make_parameters):
@@ -263,12 +280,12 @@ def test_an_inbox_must_make_sense(local_round, make_parameters):
     client, data = made.clients[0], made.outbox[0]
     senders, boxes = fields(data)
     everyone = write_set(np.ones(5, dtype=np.bool_))
-    refuses(client, with_fields(p, data, everyone, boxes + bytes(BOX_BYTES)), "advertised no keys")
-    refuses(client, with_fields(p, data, senders, boxes[:-BOX_BYTES]), "boxes of")
+    refuses(client, with_fields(p, data, everyone, boxes + bytes(DELIVERED_BYTES)), "advertised no keys")
+    refuses(client, with_fields(p, data, senders, boxes[:-DELIVERED_BYTES]), "boxes of")
     three = read_set(senders, 5)
     three[np.flatnonzero(three)[0]] = False
     with pytest.raises(Abort, match="3 neighbours of client 0 sent shares; 4 are needed"):
-        client.receive(with_fields(p, data, write_set(three), boxes[BOX_BYTES:]))
+        client.receive(with_fields(p, data, write_set(three), boxes[DELIVERED_BYTES:]))
 
 
 # Survivors -------------------------------------------------------------------------------------
@@ -334,7 +351,7 @@ def test_it_insists_on_its_own_neighbours_and_on_one_piece(local_round, make_par
 def test_a_survivor_that_sent_no_shares_is_a_lie(local_round, make_parameters):
     p = make_parameters(threshold=3)
     made = asked_about(local_round, p, stays=[9, 9, 1, 9, 9, 9])
-    refuses(made.clients[0], survivors(p, 0, 1, 2, 3, 4, 5), "sent no shares")
+    refuses(made.clients[0], survivors(p, 0, 1, 2, 3, 4, 5), "that sent no shares, or wrong ones")
     refuses(made.clients[0], survivors(p, 0, 1, 3)[:-2] + b"\xff\x40", "members past 5")
 
 
@@ -407,12 +424,12 @@ def test_a_neighbour_that_was_told_of_no_shares_gets_no_help(local_round, active
     slot = made.server._ring.neighbours[peer].tolist().index(0)
     told = read_set(senders, 5)
     told[slot] = False
-    kept = boxes[: slot * BOX_BYTES] + boxes[(slot + 1) * BOX_BYTES :]
+    kept = boxes[: slot * DELIVERED_BYTES] + boxes[(slot + 1) * DELIVERED_BYTES :]
     made.outbox[peer] = with_fields(active, made.outbox[peer], write_set(told), kept)
     made.answer()
-    with pytest.raises(PeerFault, match="does not sign the clients whose shares"):
+    with pytest.raises(PeerFault, match="does not sign the clients whose boxes"):
         made.server.receive(peer, made.pending[peer])
-    receipt = fields(made.pending.pop(peer))[2]
+    receipt = fields(made.pending.pop(peer))[3]
     made.deliver()
     everyone = np.ones(6, dtype=np.bool_)
     made.server._arrived = everyone  # a malicious server goes on
@@ -423,7 +440,7 @@ def test_a_neighbour_that_was_told_of_no_shares_gets_no_help(local_round, active
     forged = receipts[: 2 * unit] + write_set(told) + receipt + receipts[3 * unit :]
     refuses(made.clients[0], made.outbox[0], f"receipt that client {peer} did not sign")
     lie = with_fields(active, made.outbox[0], included, forged)
-    refuses(made.clients[0], lie, f"client {peer} was told that this client sent it no shares")
+    refuses(made.clients[0], lie, f"client {peer} opened no box of this client")
     refuses(made.clients[0], with_fields(active, lie, included, receipts[:-1]), "receipts of 324 bytes")
 
 

@@ -50,6 +50,9 @@ def test_the_numbers_of_the_purposes_are_for_ever():
         "ROSTER": 9,
         "LISTED": 10,
         "RECEIPT": 11,
+        "PAIR_DIGEST": 12,
+        "SHARE_DIGEST": 13,
+        "BOX_TAG": 14,
     }
 
 

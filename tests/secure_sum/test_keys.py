@@ -10,10 +10,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from mapveil_client.secure_sum.boxes import sealing_key, tag_key
 from mapveil_client.secure_sum.keys import (
     pair_key,
     pair_mask_sign,
-    sealing_key,
     seed_commitment,
     self_mask_seed,
 )
@@ -63,20 +63,28 @@ def test_everything_derived_differs(make_parameters):
                     for graph in (SEED, seed)
                     for public in (PUBLIC_B, SAME_AS_B)
                 ),
-                *(self_mask_seed(p, client, seed), seed_commitment(p, client, seed)),
+                *(
+                    made
+                    for graph in (SEED, seed)
+                    for made in (
+                        self_mask_seed(p, graph, client, seed),
+                        seed_commitment(p, graph, client, seed),
+                    )
+                ),
             ]
         pair = pair_key(p, Purpose.SEALING, SEED, A, PUBLIC_B, 1, 2)
-        made += [pair, sealing_key(pair, 1, 2), sealing_key(pair, 2, 1)]
+        sealing = [sealing_key(pair, 1, 2), sealing_key(pair, 2, 1)]
+        made += [pair, *sealing, *(tag_key(p, key) for key in sealing)]
     assert len(set(made)) == len(made)
     assert {len(key) for key in made} == {32}
 
 
 def test_the_self_mask_and_its_commitment_are_hmac_and_hash(make_parameters):
     p, seed = make_parameters(), bytes(range(32))
-    name = info(Purpose.SELF_MASK, p.round_id, p.digest, bytes([0, 0, 0, 3]))
-    assert self_mask_seed(p, 3, seed) == hmac.new(seed, name, hashlib.sha256).digest()
-    name = info(Purpose.SEED_COMMITMENT, p.round_id, p.digest, bytes([0, 0, 0, 3]), seed)
-    assert seed_commitment(p, 3, seed) == hashlib.sha256(name).digest()
+    name = info(Purpose.SELF_MASK, p.round_id, p.digest, SEED, bytes([0, 0, 0, 3]))
+    assert self_mask_seed(p, SEED, 3, seed) == hmac.new(seed, name, hashlib.sha256).digest()
+    name = info(Purpose.SEED_COMMITMENT, p.round_id, p.digest, SEED, bytes([0, 0, 0, 3]), seed)
+    assert seed_commitment(p, SEED, 3, seed) == hashlib.sha256(name).digest()
 
 
 def test_one_of_a_pair_adds_and_the_other_subtracts():

@@ -16,6 +16,8 @@ from mapveil_client.canonical_cbor import encode as encode_values
 from mapveil_client.secure_sum.masks import VERSION
 from mapveil_client.secure_sum.messages import (
     BOX_BYTES,
+    COMPLAINT_BYTES,
+    DELIVERED_BYTES,
     LAYOUTS,
     SHARE_BYTES,
     decode,
@@ -24,6 +26,7 @@ from mapveil_client.secure_sum.messages import (
     read_set,
     roster_entry_bytes,
     rows_by_slot,
+    usual_size,
     write_set,
 )
 from mapveil_client.secure_sum.states import Message, PeerFault
@@ -41,6 +44,14 @@ def test_the_largest_message_fits_exactly(make_parameters, message):
         data = encode(p, message, p.clients - 1, *fullest(p, message))
         assert len(data) == largest(p, message)
         assert decode(p, data, p.clients - 1, [message]) == (message, fullest(p, message))
+
+
+def test_a_message_is_usually_without_complaints(make_parameters):
+    p = make_parameters()
+    others = set(Message) - {Message.MASKED_INPUT}
+    assert all(usual_size(p, message) == largest(p, message) for message in others)
+    usual = encode(p, Message.MASKED_INPUT, p.clients - 1, bytes(10), bytes(1), b"", b"")
+    assert usual_size(p, Message.MASKED_INPUT) == len(usual)
 
 
 @pytest.mark.parametrize("message", list(Message))
@@ -134,7 +145,8 @@ def test_the_schemas_sizes_are_the_codes(make_parameters):
     sizes = dict(re.findall(r"^([a-z0-9-]+) = bstr \.size (\d+)", SCHEMA, flags=re.MULTILINE))
     wanted = {"key": 32, "hash": 32, "ed25519-signature": 64}
     assert {name: int(size) for name, size in sizes.items()} == wanted
-    assert f"{BOX_BYTES} bytes" in SCHEMA
+    for size in (BOX_BYTES, DELIVERED_BYTES, COMPLAINT_BYTES):
+        assert f"{size} bytes" in SCHEMA
     assert f"{SHARE_BYTES} bytes" in SCHEMA
     for signed in (False, True):
         assert f"{roster_entry_bytes(make_parameters(signed=signed))} bytes" in SCHEMA

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapveil.secure_sum.server import Outbox, Server, any_identity
+from mapveil.secure_sum.outbox import Outbox
+from mapveil.secure_sum.server import Server, any_identity
 from mapveil_client.canonical_cbor import decode as decode_values
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
@@ -15,6 +16,7 @@ from mapveil_client.secure_sum.messages import (
     CERTIFICATE,
     IDENTITY,
     MASK_KEY,
+    PAIR_DIGEST,
     SEAL_KEY,
     SHARE_BYTES,
     encode,
@@ -122,20 +124,20 @@ def test_an_identity_takes_part_once_in_an_active_round(local_round, active):
 def test_boxes_inputs_and_answers_must_fit(local_round, make_parameters):
     p = make_parameters(threshold=3, bits=9)
     made = local_round(p, VECTORS, stays=[9, 9, 9, 9, 9, 1]).until(ServerState.SHARES)
-    (boxes,) = fields(made.pending[0])
+    bound, boxes = fields(made.pending[0])
     for other in (
         (boxes + bytes(BOX_BYTES), boxes[:-BOX_BYTES])
         if len(boxes) < 5 * BOX_BYTES
         else (boxes[:-BOX_BYTES],)
     ):
-        refuses(made.server, 0, with_fields(p, made.pending[0], other), "boxes of .* 84 bytes each")
+        refuses(made.server, 0, with_fields(p, made.pending[0], bound, other), "boxes of .* 148 bytes each")
     made.until(ServerState.INPUTS)
-    commitment, vector, _ = fields(made.pending[0])
+    vector, *rest = fields(made.pending[0])
     assert len(vector) == 6
     refuses(
         made.server,
         0,
-        with_fields(p, made.pending[0], commitment, vector[:-1] + b"\xff", b""),
+        with_fields(p, made.pending[0], vector[:-1] + b"\xff", *rest),
         "bits that are not zero",
     )
     made.until(ServerState.ANSWERS)
@@ -154,7 +156,9 @@ def test_boxes_inputs_and_answers_must_fit(local_round, make_parameters):
     refuses(made.server, 0, with_fields(p, made.pending[0], b"\xff", shares), "members past 4")
     large = (65521).to_bytes(2, "little")
     refuses(made.server, 0, with_fields(p, made.pending[0], given, large + shares[2:]), "65521 or above")
-    made.server.receive(0, with_fields(p, made.pending[0], given, (65520).to_bytes(2, "little") + shares[2:]))
+    other = (65520).to_bytes(2, "little") + shares[2:]
+    refuses(made.server, 0, with_fields(p, made.pending[0], given, other), "another share of client")
+    made.server.receive(0, made.pending[0])
 
 
 def test_a_consent_must_sign_these_survivors(local_round, active):
@@ -190,7 +194,7 @@ def test_each_client_gets_what_its_neighbours_sent_it(local_round, make_paramete
     graph = made.server._ring.neighbours.tolist()
     boxes = {}
     for i, data in made.pending.items():
-        (joined,) = fields(data)
+        _, joined = fields(data)
         parts = [joined[at : at + BOX_BYTES] for at in range(0, len(joined), BOX_BYTES)]
         there = [j for j in graph[i] if j != 5]
         boxes.update({(i, j): part for j, part in zip(there, parts, strict=True)})
@@ -201,7 +205,7 @@ def test_each_client_gets_what_its_neighbours_sent_it(local_round, make_paramete
         senders, joined = fields(data)
         peers = [j for j in graph[i] if j not in (2, 5)]
         assert [j for j, sent in zip(graph[i], read_set(senders, 6), strict=True) if sent] == peers
-        assert joined == b"".join(boxes[j, i] for j in peers)
+        assert joined == b"".join(boxes[j, i][PAIR_DIGEST.stop :] for j in peers)
 
 
 def test_an_outbox_is_a_mapping():

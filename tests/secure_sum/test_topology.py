@@ -13,7 +13,7 @@ import pytest
 
 from mapveil.secure_sum import message_checks, server_unmask
 from mapveil_client.canonical_cbor import decode
-from mapveil_client.secure_sum import client_steps, keys
+from mapveil_client.secure_sum import boxes, client_steps, keys
 from mapveil_client.secure_sum.messages import SHARE_BYTES, read_set
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.secure_sum.vectors import unpack
@@ -38,8 +38,8 @@ def toy(monkeypatch):
         monkeypatch.setattr(module, "agree", agree)
     monkeypatch.setattr(client_steps, "add_masks", no_masks)
     monkeypatch.setattr(server_unmask, "add_masks", no_masks)
-    monkeypatch.setattr(client_steps, "seal", seal)
-    monkeypatch.setattr(client_steps, "open_sealed", open_sealed)
+    monkeypatch.setattr(boxes, "seal", seal)
+    monkeypatch.setattr(boxes, "open_sealed", open_sealed)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def toy_round(toy, local_round, make_parameters):
 def test_unmasked_inputs_are_the_vectors_and_add_up(toy_round):
     toy_round.until(ServerState.INPUTS)
     for client, data in toy_round.pending.items():
-        assert unpack(decode(data)[5], 3, 20).tolist() == toy_round.vectors[client].tolist()
+        assert unpack(decode(data)[4], 3, 20).tolist() == toy_round.vectors[client].tolist()
     assert toy_round.run().tolist() == toy_round.true_sum().tolist()
 
 

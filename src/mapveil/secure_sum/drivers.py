@@ -114,7 +114,7 @@ def check_promised(counts: IntArray, sizes: IntArray, settings: SumSettings) -> 
 @functools.lru_cache(maxsize=64)
 def largest_messages(settings: SumSettings, clients: int) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes of the largest message of each phase, up and down; empty where the protocol cannot run."""
-    from mapveil_client.secure_sum.messages import largest
+    from mapveil_client.secure_sum.messages import usual_size
 
     try:
         parameters = settings.parameters(clients, bytes(RUN_BYTES))
@@ -125,7 +125,7 @@ def largest_messages(settings: SumSettings, clients: int) -> tuple[dict[str, int
     for sizes, kinds in ((up, _UP), (down, _DOWN)):
         for kind in kinds:
             if settings.active or kind not in _ONLY_ACTIVE:
-                sizes[kind.name.lower()] = largest(parameters, kind)
+                sizes[kind.name.lower()] = usual_size(parameters, kind)
     return up, down
 
 

@@ -1,4 +1,4 @@
-"""The server's checks of what a client sends: keys, signatures and shares."""
+"""The server's checks of keys and signatures that a client sends."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from mapveil_client.arrays import BoolArray
 from mapveil_client.secure_sum import messages
 from mapveil_client.secure_sum.keys import Enrolled, key_statement, signed_by
 from mapveil_client.secure_sum.masks import agree
 from mapveil_client.secure_sum.round_parameters import RoundParameters
-from mapveil_client.secure_sum.shamir import PRIME
 from mapveil_client.secure_sum.states import PeerFault
 
 if TYPE_CHECKING:
@@ -48,14 +46,3 @@ def check_signature(keys: ByteArray, signature: bytes, statement: bytes, refusal
     if not signed_by(keys[messages.IDENTITY].tobytes(), signature, statement):
         raise PeerFault(refusal)
     return np.frombuffer(signature, dtype=np.uint8)
-
-
-def check_answer(given: bytes, shares: bytes, sharing: BoolArray) -> tuple[BoolArray, ByteArray]:
-    """Refuse shares of clients that shared nothing, and numbers outside the field; shapes (k,), (k, SHARE_BYTES)."""
-    slots = messages.read_set(given, sharing.size)
-    if np.any(slots & ~sharing):
-        raise PeerFault("a share of a client that sent none")
-    rows = messages.rows_by_slot(shares, slots, messages.SHARE_BYTES, "shares")
-    if np.any(rows.view("<u2") >= PRIME):
-        raise PeerFault(f"a share with a number of {PRIME} or above")
-    return slots, rows

@@ -11,7 +11,7 @@ deviations are those of :mod:`mapveil_client.secure_sum.client`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from functools import partial
 from operator import setitem
 from typing import Final
@@ -19,7 +19,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.secure_sum.message_checks import ByteArray, check_answer, check_keys, check_signature
+from mapveil.secure_sum.dealt_shares import DealtShares
+from mapveil.secure_sum.message_checks import check_keys, check_signature
+from mapveil.secure_sum.outbox import Outbox
 from mapveil.secure_sum.server_unmask import Collected, Fault, recover, unmask
 from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.secure_sum import messages
@@ -47,35 +49,13 @@ from mapveil_client.secure_sum.states import (
 )
 from mapveil_client.secure_sum.vectors import unpack
 
-_WRONG_RECEIPT: Final = "a receipt that does not sign the clients whose shares it was given"
+_WRONG_RECEIPT: Final = "a receipt that does not sign the clients whose boxes it opened"
 _WRONG_CONSENT: Final = "a consent that does not sign the survivors"
 
 
 def any_identity(client: int, identity: bytes) -> bool:
     """Take every identity: for simulations, whose clients are this process's own."""
     return True
-
-
-class Outbox(Mapping[int, bytes]):
-    """The messages to send after a phase, by client; each is encoded when it is looked up."""
-
-    def __init__(self, clients: BoolArray, write: Callable[[int], bytes]) -> None:
-        self.clients = clients
-        self._write = write
-
-    def __getitem__(self, client: int) -> bytes:
-        if client not in self:
-            raise KeyError(client)
-        return self._write(client)
-
-    def __contains__(self, client: object) -> bool:
-        return isinstance(client, int) and 0 <= client < self.clients.size and bool(self.clients[client])
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(np.flatnonzero(self.clients).tolist())
-
-    def __len__(self) -> int:
-        return int(np.count_nonzero(self.clients))
 
 
 class Server:
@@ -96,6 +76,9 @@ class Server:
         Whether an identity belongs to the device enrolled as that client; a signed round needs it or ``authority``.
     authority : Authority, optional
         Authority that must have certified the identities, as the clients insist.
+    reread : callable (int) -> bytes, optional
+        Gives a MASKED_INPUT that was received once more. It is called for clients that others prove wrong, to take
+        their vectors out of the sum; without it the round ends there.
 
     Raises
     ------
@@ -110,6 +93,7 @@ class Server:
         *,
         enrolled: Enrolled | None = None,
         authority: Authority | None = None,
+        reread: Callable[[int], bytes] | None = None,
     ) -> None:
         if parameters.signed and enrolled is None and authority is None:
             raise OwnFault(
@@ -118,20 +102,22 @@ class Server:
         n, k = parameters.clients, parameters.neighbours
         self.parameters = parameters
         self._graph_seed = graph_seed
-        self._enrolled, self._authority = enrolled, authority
+        self._enrolled, self._authority, self._reread = enrolled, authority, reread
         self._graph = b""  # as the roster says it
         self._ring: Ring  # drawn when all keys are in
         self._committee: IntArray
-        self.faults: list[Fault] = []  # clients that contradict others, known once the answers are closed
+        self._dealt: DealtShares
+        self.faults: list[Fault] = []  # clients at fault, as far as the phases that were closed show
         self._state = ServerState.KEYS
         self._asked: BoolArray = np.ones(n, dtype=np.bool_)
         self._arrived: BoolArray = np.zeros(n, dtype=np.bool_)
         self._present = self._sharing = self._included = np.zeros(n, dtype=np.bool_)
+        self.withdrawn: BoolArray = np.zeros(
+            n, dtype=np.bool_
+        )  # clients whose vectors were taken out of the sum again
         self._keys = np.zeros((n, messages.roster_entry_bytes(parameters)), dtype=np.uint8)
         self._distinct: set[tuple[str, bytes]] = set()  # parts of the keys that stand once in a signed round
-        self._boxes = np.zeros((0, k, messages.BOX_BYTES), dtype=np.uint8)
         self._receipts = np.zeros((n, messages.SIGNATURE_BYTES), dtype=np.uint8)
-        self._commitments = np.zeros((n, messages.HASH_BYTES), dtype=np.uint8)
         self._sum = np.zeros(parameters.length, dtype=word_type(parameters.bits))
         self._signatures = np.zeros((0, messages.SIGNATURE_BYTES), dtype=np.uint8)
         self._given: BoolArray = np.zeros((0, k), dtype=np.bool_)
@@ -214,25 +200,28 @@ class Server:
             return advertise
         slots = self._ring.neighbours[client]
         if message is Message.SHARES:
-            boxes = messages.rows_by_slot(fields[0], self._present[slots], messages.BOX_BYTES, "boxes")
-            return partial(setitem, self._boxes, client, boxes)
+            boxes = messages.rows_by_slot(fields[1], self._present[slots], messages.BOX_BYTES, "boxes")
+            return partial(self._dealt.keep, client, fields[0], boxes)
         if message is Message.MASKED_INPUT:
-            vector = unpack(fields[1], p.length, p.bits).astype(word_type(p.bits))
+            vector, unopened, complaints, receipt = fields
+            row = unpack(vector, p.length, p.bits).astype(word_type(p.bits))
+            wrong = self._dealt.check_complaints(client, unopened, complaints)
             if p.active:
-                statement = receipt_statement(p, self._ring.seed, client, write_set(self._sharing[slots]))
-                check_signature(self._keys[client], fields[2], statement, _WRONG_RECEIPT)
+                opened = write_set(self._dealt.held[client] & ~wrong)
+                statement = receipt_statement(p, self._ring.seed, client, opened)
+                check_signature(self._keys[client], receipt, statement, _WRONG_RECEIPT)
 
             def add() -> None:
-                self._commitments[client] = np.frombuffer(fields[0], dtype=np.uint8)
-                self._receipts[client, : len(fields[2])] = np.frombuffer(fields[2], dtype=np.uint8)
-                self._sum += vector
+                self._dealt.accept(client, wrong)
+                self._receipts[client, : len(receipt)] = np.frombuffer(receipt, dtype=np.uint8)
+                self._sum += row
 
             return add
         if message is Message.CONSENT:
             statement = survivor_statement(p, self._ring.seed, self._included)
             signature = check_signature(self._keys[client], fields[0], statement, _WRONG_CONSENT)
             return partial(setitem, self._signatures, client, signature)
-        given, shares = check_answer(fields[0], fields[1], self._sharing[slots])
+        given, shares = self._dealt.check_answer(client, fields[0], fields[1], self._included)
 
         def keep() -> None:
             self._given[client], self._shares[client] = given, shares
@@ -272,19 +261,24 @@ class Server:
             self._committee = np.array(self._ring.committee(self.parameters.committee), dtype=np.int64)
             self._check_left("advertised keys", self._arrived)
             self._present = self._arrived
-            self._boxes = np.zeros((*self._ring.neighbours.shape, messages.BOX_BYTES), dtype=np.uint8)
+            self._dealt = DealtShares(self.parameters, self._ring)
             return Outbox(self._present, self._roster)
         if state is ServerState.SHARES:
+            self._arrived, faults = self._dealt.settle(self._arrived)
+            self.faults += faults
             self._check_left("sent shares", self._arrived)
             self._sharing = self._arrived
-            return Outbox(self._sharing, self._inbox(self._boxes))
+            return Outbox(self._sharing, self._inboxes())
         if state is ServerState.INPUTS:
             # The masks of a client that sent shares and dropped out since need its mask key.
+            self._included, faults = self._dealt.leave_out(self._arrived)
+            self.faults += faults
+            self.withdrawn = self._arrived & ~self._included
+            self._withdraw(self.withdrawn)
+            self._arrived = self._included
             self._check_left("sent masked inputs", self._sharing)
-            if not self._ring.connected(self._arrived):
+            if not self._ring.connected(self._included):
                 raise Abort("the clients in the sum are not connected, so that it would come apart")
-            self._included = self._arrived
-            self._boxes = self._boxes[:0]
             self._signatures = np.zeros((n, messages.SIGNATURE_BYTES), dtype=np.uint8)
             self._given = np.zeros(self._ring.neighbours.shape, dtype=np.bool_)
             self._shares = np.zeros((*self._ring.neighbours.shape, messages.SHARE_BYTES), dtype=np.uint8)
@@ -299,16 +293,29 @@ class Server:
             return Outbox(self._arrived, self._confirmations(quorum))
         collected = Collected(
             keys=self._keys,
-            commitments=self._commitments,
+            commitments=self._dealt.commitments,
             sharing=self._sharing,
             included=self._included,
+            held=self._dealt.held,
             given=self._given,
             shares=self._shares,
         )
         recovered = recover(self.parameters, self._ring, collected)
-        self.faults = recovered.faults
+        self.faults += recovered.faults
         self._sum = unmask(self.parameters, self._ring, self._sum, collected, recovered)
         return Outbox(np.zeros(n, dtype=np.bool_), self._roster)
+
+    def _withdraw(self, clients: BoolArray) -> None:
+        """Take vectors out of the sum again."""
+        for client in np.flatnonzero(clients).tolist():
+            if self._reread is None:
+                raise Abort(f"client {client} must be left out, and its vector is added already", client)
+            _, fields = messages.decode(
+                self.parameters, self._reread(client), client, (Message.MASKED_INPUT,)
+            )
+            self._sum -= unpack(fields[0], self.parameters.length, self.parameters.bits).astype(
+                self._sum.dtype
+            )
 
     def _left(self) -> npt.NDArray[np.int64]:
         """Count the neighbours of each client that answered in this phase, shape (n,)."""
@@ -317,7 +324,8 @@ class Server:
 
     def _check_left(self, done: str, needed: BoolArray) -> None:
         """Abort where fewer than the minimum are left, or fewer than t around a client that is ``needed``."""
-        p, left = self.parameters, self._left()
+        p = self.parameters
+        left = self._left() if self._state is ServerState.KEYS else self._dealt.holders(self._arrived)
         count = int(np.count_nonzero(self._arrived))
         if count < p.minimum:
             raise Abort(f"{count} clients {done}; {p.minimum} are promised at least")
@@ -339,21 +347,19 @@ class Server:
         committee = (write_set(known), self._keys[self._committee[known]].tobytes())
         return self._write(Message.ROSTER, client, self._graph, write_set(there), keys, *committee)
 
-    def _inbox(self, boxes: ByteArray) -> Callable[[int], bytes]:
-        mirror = np.arange(self.parameters.neighbours)[::-1]  # this client's slot in its neighbours'
+    def _inboxes(self) -> Callable[[int], bytes]:
+        delivered = self._dealt.inboxes()
 
         def write(client: int) -> bytes:
-            slots = self._ring.neighbours[client]
-            sent = self._sharing[slots]
-            sealed = boxes[slots[sent], mirror[sent]].tobytes()
-            return self._write(Message.INBOX, client, write_set(sent), sealed)
+            sent, boxes = delivered(client)
+            return self._write(Message.INBOX, client, write_set(sent), boxes)
 
         return write
 
     def _survivors(self, client: int) -> bytes:
         around = self._ring.neighbours[client]
         receipts = b"".join(
-            write_set(self._sharing[self._ring.neighbours[peer]]) + self._receipts[peer].tobytes()
+            write_set(self._dealt.held[peer]) + self._receipts[peer].tobytes()
             for peer in (around if self.parameters.active else ())
         )
         return self._write(Message.SURVIVORS, client, write_set(self._included), receipts)
@@ -373,8 +379,8 @@ class Server:
         made = hashlib.sha256(self.parameters.digest + self._graph_seed + bytes([self._state.value]))
         for array in (
             *(self._asked, self._arrived, self._present, self._sharing, self._included, self._keys),
-            *(self._boxes, self._commitments, self._receipts, self._sum, self._signatures),
-            *(self._given, self._shares),
+            *(self._receipts, self._sum, self._signatures, self._given, self._shares),
+            *(self._dealt.arrays() if hasattr(self, "_dealt") else ()),
         ):
             made.update(np.ascontiguousarray(array).data)
         return made.digest()

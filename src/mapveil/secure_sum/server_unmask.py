@@ -1,17 +1,16 @@
-r"""Unmasking: decode secrets from shares, name clients whose shares are wrong, and take the masks off the sum.
+r"""Unmasking: decode secrets from shares, name clients that dealt wrong ones, and take the masks off the sum.
 
 .. math:: \sum_{i \in A} x_i = \sum_{i \in A} y_i - \sum_{i \in A} \mathrm{PRG}(b_i)
     - \sum_{i \in A} \sum_{j \in N(i) \cap D} \pm\, \mathrm{PRG}(s_{ij}) \pmod{2^b}
 
 where: A are the clients in the sum, D those that sent shares and no masked input, :math:`y_i` the masked vectors,
 :math:`b_i` the self-mask seed (reconstructed for A only), :math:`s_{ij}` the seed of a pair (from the mask key, which
-is reconstructed for D only), and :math:`N(i)` the neighbours.
+is reconstructed for D only), and :math:`N(i)` the neighbours that
+opened each other's boxes.
 
 Source: Bell et al. (2020), algorithm 2, the server's last step.
 """
 
-import heapq
-from collections import defaultdict
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -40,30 +39,36 @@ class Collected(NamedTuple):
     commitments: ByteArray  # to the self-mask seeds, shape (n, 32)
     sharing: BoolArray  # clients that sent shares
     included: BoolArray  # clients whose masked vector is in the sum
+    held: BoolArray  # slots whose shares each client holds, shape (n, k)
     given: BoolArray  # slots that each client answered for, shape (n, k)
     shares: ByteArray  # of those slots, shape (n, k, 34)
 
 
 class FaultKind(StrEnum):
-    """The messages of a client that contradict others'."""
+    """The messages of a client that show it to be at fault."""
 
-    SHARES = "shares"  # that it dealt
-    ANSWERS = "answers"  # that it gave
-    COMMITMENT = "commitment"
-    KEY = "key"
+    SHARES = "shares"  # that it dealt, off one polynomial
+    COMMITMENT = "commitment"  # to another seed than that of the shares it dealt
+    KEY = "key"  # another than that of the shares it dealt
+    BOXES = "boxes"  # that do not open, or hold other shares than it says
+    PAIRS = "pairs"  # digests of keys that its neighbours contradict
     MESSAGE = "message"  # refused beside others that were accepted with it
 
 
+_UNPROVEN = (FaultKind.PAIRS, FaultKind.MESSAGE)  # where it is one client's word against another's
+
+
 class Fault(NamedTuple):
-    """A client whose messages contradict those of others."""
+    """A client at fault."""
 
     client: int
     kind: FaultKind
-    against: int  # neighbours that must have lied if this client did not
+    against: int  # neighbours whose messages show it
 
-    def proven(self, parameters: RoundParameters) -> bool:
-        """Whether they are t or more: fewer could be corrupt together, and blame an honest client."""
-        return self.against >= parameters.threshold
+    @property
+    def proven(self) -> bool:
+        """Whether its own messages show it, so that no other clients can blame an honest one."""
+        return self.kind not in _UNPROVEN
 
 
 class Recovered(NamedTuple):
@@ -76,14 +81,18 @@ class Recovered(NamedTuple):
 
 
 def recover(parameters: RoundParameters, ring: Ring, collected: Collected) -> Recovered:
-    """Decode the secrets of all clients, and name those whose shares are wrong. Run by: the server."""
-    dropped = collected.sharing & ~collected.included & collected.included[ring.neighbours].any(axis=1)
+    """Decode the secrets of all clients, and name those that dealt wrong shares. Run by: the server.
+
+    Every share is one that its client dealt. So a secret that the shares do not give back, or that is not the one its
+    client is bound to, is that client's fault; the sum cannot be known then.
+    """
+    mirror = np.arange(parameters.neighbours)[::-1]
+    masked = collected.included[ring.neighbours] & collected.held[ring.neighbours, mirror]
+    dropped = collected.sharing & ~collected.included & masked.any(axis=1)
     seeds: dict[int, bytes] = {}
     private_keys: dict[int, bytes] = {}
     faults: list[Fault] = []
     missing: Abort | None = None
-    pairs: set[tuple[int, int]] = set()  # of owner and holder who contradict each other
-    threshold, mirror = parameters.threshold, np.arange(parameters.neighbours)[::-1]
     for clients, secrets, kind in (
         (dropped, private_keys, FaultKind.KEY),
         (collected.included, seeds, FaultKind.COMMITMENT),
@@ -92,37 +101,24 @@ def recover(parameters: RoundParameters, ring: Ring, collected: Collected) -> Re
         holders = ring.neighbours[owners]
         given = collected.given[holders, mirror]
         shares = collected.shares[holders, mirror].view("<u2").reshape(*holders.shape, DIGITS)
-        found = decode_shares(given, shares, threshold)
-        # Whoever answered and gave no share of an owner could not open the owner's box, or says so.
-        answered: BoolArray = np.any(collected.given, axis=1)
-        unopened = answered[holders] & ~given
-        bound = np.zeros(owners.size, dtype=np.bool_)
+        found = decode_shares(given, shares, parameters.threshold)
         came, wrong = (np.count_nonzero(each, axis=1).tolist() for each in (given, found.wrong))
-        each_owner = zip(owners.tolist(), found.secrets, came, wrong, strict=True)
-        for row, (owner, secret, count, errors) in enumerate(each_owner):
-            spare = count - errors - threshold
-            if count < threshold:
-                reason = f"{count} neighbours of client {owner} gave their share; {threshold} are needed"
+        for owner, secret, count, off in zip(owners.tolist(), found.secrets, came, wrong, strict=True):
+            if count < parameters.threshold:
+                reason = f"{count} neighbours of client {owner} gave their share; {parameters.threshold} are needed"
             elif secret is None:
-                faults.append(Fault(owner, FaultKind.SHARES, spare // 2 + 1))
+                faults.append(Fault(owner, FaultKind.SHARES, count))
                 reason = f"the shares of client {owner} give back no secret"
+            elif not _bound(parameters, ring.seed, collected, owner, secret, kind):
+                faults.append(Fault(owner, kind, count))
+                reason = f"the shares of client {owner} do not give back the secret it is bound to"
             else:
                 secrets[owner] = secret
-                bound[row] = _bound(parameters, collected, owner, secret, kind)
-                if bound[row]:
-                    continue
-                faults.append(Fault(owner, kind, spare + 1))
-                if (
-                    kind is FaultKind.COMMITMENT and spare
-                ):  # more than t shares agree: the commitment was altered
-                    continue
-                reason = f"the shares of client {owner} do not give back the secret it is bound to"
+                if off:
+                    faults.append(Fault(owner, FaultKind.SHARES, off))
+                continue
             missing = missing or Abort(reason, owner)
-        # A polynomial of another secret than the bound one may pass by the shares of honest holders.
-        contradicted: BoolArray = unopened | (found.wrong & bound[:, None])
-        rows, columns = np.nonzero(contradicted)
-        pairs.update(zip(owners[rows].tolist(), holders[rows, columns].tolist(), strict=True))
-    return Recovered(seeds, private_keys, faults + _blamed(pairs), missing)
+    return Recovered(seeds, private_keys, faults, missing)
 
 
 def unmask(
@@ -138,7 +134,7 @@ def unmask(
     if recovered.missing is not None:
         raise recovered.missing
     total = masked.copy()
-    own = [self_mask_seed(parameters, client, seed) for client, seed in recovered.seeds.items()]
+    own = [self_mask_seed(parameters, ring.seed, client, seed) for client, seed in recovered.seeds.items()]
     add_masks(total, own, [-1] * len(own), parameters.cipher)
     for client, private in recovered.private_keys.items():
         _take_pair_masks_off(parameters, ring, collected, total, client, private)
@@ -147,39 +143,20 @@ def unmask(
 
 
 def _bound(
-    parameters: RoundParameters, collected: Collected, client: int, secret: bytes, kind: FaultKind
+    parameters: RoundParameters,
+    graph_seed: bytes,
+    collected: Collected,
+    client: int,
+    secret: bytes,
+    kind: FaultKind,
 ) -> bool:
     """Whether a secret is the one that its client committed to, or the private half of the key it advertised."""
     if kind is FaultKind.COMMITMENT:
-        own, told = seed_commitment(parameters, client, secret), collected.commitments[client]
+        own, told = seed_commitment(parameters, graph_seed, client, secret), collected.commitments[client]
     else:
         own = X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
         told = collected.keys[client, MASK_KEY]
     return own == bytes(told)
-
-
-def _blamed(pairs: set[tuple[int, int]]) -> list[Fault]:
-    """The fewest clients that explain all contradictions of (owner, holder), greedily, the most contradicted first."""
-    against: defaultdict[tuple[bool, int], set[tuple[bool, int]]] = defaultdict(set)  # (as an owner?, client)
-    for owner, holder in pairs:
-        against[True, owner].add((False, holder))
-        against[False, holder].add((True, owner))
-    faults = []
-    waiting = [(-len(others), *each) for each, others in against.items()]
-    heapq.heapify(waiting)
-    while waiting:
-        counted, *each = heapq.heappop(waiting)
-        dealt, client = bool(each[0]), each[1]
-        others = against[dealt, client]
-        if (
-            len(others) < -counted
-        ):  # some were explained since: counts fall only, so wait for the turn of this one
-            heapq.heappush(waiting, (-len(others), dealt, client))
-        elif others:
-            faults.append(Fault(client, FaultKind.SHARES if dealt else FaultKind.ANSWERS, len(others)))
-            for other in others:
-                against[other].remove((dealt, client))
-    return faults
 
 
 def _take_pair_masks_off(
@@ -188,7 +165,8 @@ def _take_pair_masks_off(
     """Take off the pair masks of the neighbours of a client that dropped out."""
     key = X25519PrivateKey.from_private_bytes(private)
     neighbours = ring.neighbours[client]
-    left = neighbours[collected.included[neighbours]].tolist()
+    mirror = np.arange(parameters.neighbours)[::-1]
+    left = neighbours[collected.included[neighbours] & collected.held[neighbours, mirror]].tolist()
     seeds = [
         pair_key(
             parameters,

@@ -44,8 +44,9 @@ class Decoded(NamedTuple):
 def decode_shares(given: BoolArray, shares: npt.NDArray[np.uint16], threshold: int) -> Decoded:
     """Give secrets back from any shares of theirs, some of them wrong. Run by: the server.
 
-    Half of the shares beyond ``threshold`` may be wrong in any way, nearly all of them at random. With more, a secret
-    is not found, or another one is: the caller checks it against what its client is bound to.
+    Each share is one that the client dealt. Half of those beyond ``threshold`` may be wrong in any way, nearly all of
+    them at random. With more, a secret is not found, or another one is: the caller checks it against what its client is
+    bound to.
 
     Parameters
     ----------

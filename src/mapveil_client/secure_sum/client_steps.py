@@ -16,6 +16,7 @@ from mapveil_client import canonical_cbor
 from mapveil_client.arrays import BoolArray
 from mapveil_client.errors import InputError, Secret
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.boxes import complain, open_box, seal_box, sealing_key
 from mapveil_client.secure_sum.certificate import Credentials
 from mapveil_client.secure_sum.graph import Ring, make_ring
 from mapveil_client.secure_sum.keys import (
@@ -25,16 +26,15 @@ from mapveil_client.secure_sum.keys import (
     pair_key,
     pair_mask_sign,
     receipt_statement,
-    sealing_key,
     seed_commitment,
     self_mask_seed,
     signed_by,
     survivor_statement,
 )
-from mapveil_client.secure_sum.masks import Purpose, add_masks, open_sealed, seal
+from mapveil_client.secure_sum.masks import Purpose, add_masks
 from mapveil_client.secure_sum.messages import (
-    BOX_BYTES,
     CERTIFICATE,
+    DELIVERED_BYTES,
     HASH_BYTES,
     IDENTITY,
     KEY_BYTES,
@@ -57,7 +57,7 @@ from mapveil_client.secure_sum.shamir import split_secrets
 from mapveil_client.secure_sum.states import Abort, ClientState, OwnFault, PeerFault
 from mapveil_client.secure_sum.vectors import pack, packed_size
 
-_STATE_VERSION = 1
+_STATE_VERSION = 2
 _HEAD = 4
 _C = ClientState
 _Size = Callable[[RoundParameters], int]
@@ -93,11 +93,12 @@ class Memory(Secret):
     graph_seed: bytes = _held(_key, _C.SHARED, _C.MASKED, _C.CONSENTED)
     present: bytes = _held(_slot_set, _C.SHARED)  # slots whose neighbour advertised
     pair_seeds: bytes = _held(_slots(KEY_BYTES), _C.SHARED)  # of the mask with each slot
-    opening_keys: bytes = _held(_slots(KEY_BYTES), _C.SHARED)  # of the box from each slot
+    box_pairs: bytes = _held(_slots(KEY_BYTES), _C.SHARED)  # pair keys of the boxes with each slot
     # Public, by slot.
     identities: bytes = _held(lambda p: KEY_BYTES * p.neighbours if p.signed else 0, _C.SHARED, _C.MASKED)
-    senders: bytes = _held(_slot_set, _C.MASKED, _C.CONSENTED)  # slots whose neighbour sent shares
-    readable: bytes = _held(_slot_set, _C.MASKED, _C.CONSENTED)  # slots whose box opened
+    opened: bytes = _held(
+        _slot_set, _C.MASKED, _C.CONSENTED
+    )  # slots whose box opened: the masks are with these
     shares: bytes = _held(_slots(2 * SHARE_BYTES), _C.MASKED, _C.CONSENTED)  # of the seed, of the mask key
     included: bytes = _held(lambda p: -(-p.clients // 8), _C.CONSENTED)  # the survivors that it signed
     # Public: the identities of the committee, zero where one did not advertise.
@@ -230,24 +231,24 @@ class ClientSteps:
         shares = split_secrets(secrets, p.neighbours, p.threshold, self.rng).astype("<u2")
         plain = np.ascontiguousarray(shares.transpose(1, 0, 2))
         boxes = []
-        opening, pair_seeds = bytearray(KEY_BYTES * p.neighbours), bytearray(KEY_BYTES * p.neighbours)
+        box_pairs, pair_seeds = bytearray(KEY_BYTES * p.neighbours), bytearray(KEY_BYTES * p.neighbours)
         for slot in slots:
             part = slice(slot * KEY_BYTES, (slot + 1) * KEY_BYTES)
             pair_seeds[part] = agree(Purpose.PAIR_MASK, private[0], MASK_KEY, slot)
-            pair = agree(Purpose.SEALING, private[1], SEAL_KEY, slot)
-            key = sealing_key(pair, self.client, peers[slot])
-            boxes.append(seal(key, plain[slot].tobytes(), p.digest, p.cipher))
-            opening[part] = sealing_key(pair, peers[slot], self.client)
+            box_pairs[part] = pair = agree(Purpose.SEALING, private[1], SEAL_KEY, slot)
+            dealt = plain[slot].tobytes()
+            boxes.append(seal_box(p, graph_seed, pair, self.client, peers[slot], dealt))
         kept = Memory(
             seed=memory.seed,
             graph_seed=graph_seed,
             present=present,
             pair_seeds=bytes(pair_seeds),
-            opening_keys=bytes(opening),
+            box_pairs=bytes(box_pairs),
             identities=entries[:, IDENTITY].tobytes() if p.signed else b"",
             committee=committee[:, IDENTITY].tobytes() if p.active else b"",
         )
-        return Outcome(kept, (b"".join(boxes),))
+        commitment = seed_commitment(p, graph_seed, self.client, memory.seed)
+        return Outcome(kept, (commitment, b"".join(boxes)))
 
     def _check_roster(
         self, graph: bytes, own: bytes, around: list[int], entries: npt.NDArray[np.uint8]
@@ -284,27 +285,30 @@ class ClientSteps:
             raise PeerFault(f"the server gave keys of client {peer}: {fault}")
 
     def mask(self, memory: Memory, vector: Words, senders: bytes, boxes: bytes) -> Outcome:
-        """Open the shares that came, and mask the vector with every neighbour that sent some."""
+        """Open the boxes that came, mask the vector with their senders, and complain of those that do not open."""
         p = self.parameters
         sent = read_set(senders, p.neighbours)
         if np.any(sent & ~read_set(memory.present, p.neighbours)):
             raise PeerFault("the server gave shares of a client that advertised no keys")
-        rows = rows_by_slot(boxes, sent, BOX_BYTES, "boxes")
-        self._enough(sent, "sent shares")
+        rows = rows_by_slot(boxes, sent, DELIVERED_BYTES, "boxes")
         peers = self._neighbours(memory.graph_seed)
-        readable = sent.copy()
+        opened, complaints = sent.copy(), b""
         shares = np.zeros((p.neighbours, 2 * SHARE_BYTES), dtype=np.uint8)
-        seeds, signs = [self_mask_seed(p, self.client, memory.seed)], [1]
-        for slot in np.flatnonzero(sent):
-            part = slice(slot * KEY_BYTES, (slot + 1) * KEY_BYTES)
+        seeds, signs = [self_mask_seed(p, memory.graph_seed, self.client, memory.seed)], [1]
+        for slot in np.flatnonzero(sent).tolist():
+            part, peer = slice(slot * KEY_BYTES, (slot + 1) * KEY_BYTES), peers[slot]
+            key = sealing_key(memory.box_pairs[part], peer, self.client)
+            box = rows[slot].tobytes()
             try:
-                opened = open_sealed(memory.opening_keys[part], rows[slot].tobytes(), p.digest, p.cipher)
-                shares[slot] = np.frombuffer(opened, dtype=np.uint8)
+                inside = open_box(p, memory.graph_seed, key, peer, self.client, box)
             except PeerFault:
-                # Its sender may be to blame: others can answer for it, so this client goes on without.
-                readable[slot] = False
+                opened[slot] = False
+                complaints += complain(p, memory.box_pairs[part], peer, self.client, box)
+                continue
+            shares[slot] = np.frombuffer(inside, dtype=np.uint8)
             seeds.append(memory.pair_seeds[part])
-            signs.append(pair_mask_sign(self.client, peers[slot]))
+            signs.append(pair_mask_sign(self.client, peer))
+        self._enough(opened, "sent shares")
         masked = vector.copy()
         add_masks(masked, seeds, signs, p.cipher)
         masked &= masked.dtype.type((1 << p.bits) - 1)
@@ -312,15 +316,15 @@ class ClientSteps:
             graph_seed=memory.graph_seed,
             identities=memory.identities,
             committee=memory.committee,
-            senders=senders,
-            readable=write_set(readable),
+            opened=write_set(opened),
             shares=shares.tobytes(),
         )
         receipt = b""
         if p.active:
-            statement = receipt_statement(p, memory.graph_seed, self.client, senders)
+            statement = receipt_statement(p, memory.graph_seed, self.client, kept.opened)
             receipt = self._signer.identity.sign(statement)
-        return Outcome(kept, (seed_commitment(p, self.client, memory.seed), pack(masked, p.bits), receipt))
+        unopened = write_set(sent & ~opened)
+        return Outcome(kept, (pack(masked, p.bits), unopened, complaints, receipt))
 
     def survivors(self, memory: Memory, included: bytes, receipts: bytes) -> Outcome:
         """Judge who is in the sum, then consent to it (active) or answer at once."""
@@ -330,8 +334,8 @@ class ClientSteps:
         neighbours = members[ring.neighbours[self.client]]
         if not members[self.client]:
             raise PeerFault("the server asks for shares of a sum that this client is not in")
-        if np.any(neighbours & ~read_set(memory.senders, p.neighbours)):
-            raise PeerFault("the server counts a neighbour as in the sum that sent no shares")
+        if np.any(neighbours & ~read_set(memory.opened, p.neighbours)):
+            raise PeerFault("the server counts a neighbour as in the sum that sent no shares, or wrong ones")
         count = int(np.count_nonzero(members))
         if count < p.minimum:
             raise Abort(f"{count} clients are in the sum; {p.minimum} are promised at least")
@@ -345,17 +349,19 @@ class ClientSteps:
         return Outcome(kept, (self._signer.identity.sign(survivor_statement(p, memory.graph_seed, members)),))
 
     def _check_receipts(self, memory: Memory, peers: list[int], included: BoolArray, receipts: bytes) -> None:
-        """Refuse a neighbour in the sum that was told that this client sent it no shares: they share no mask."""
+        """Refuse a neighbour in the sum that opened no box of this client: they share no mask."""
         p, unit = self.parameters, receipt_bytes(self.parameters)
         for slot in np.flatnonzero(included).tolist():
             receipt = receipts[slot * unit : (slot + 1) * unit]
-            senders, signature = receipt[:-SIGNATURE_BYTES], receipt[-SIGNATURE_BYTES:]
-            statement = receipt_statement(p, memory.graph_seed, peers[slot], senders)
+            opened, signature = receipt[:-SIGNATURE_BYTES], receipt[-SIGNATURE_BYTES:]
+            statement = receipt_statement(p, memory.graph_seed, peers[slot], opened)
             public = memory.identities[slot * KEY_BYTES : (slot + 1) * KEY_BYTES]
             if not signed_by(public, signature, statement):
                 raise PeerFault(f"the server gave a receipt that client {peers[slot]} did not sign")
-            if not read_set(senders, p.neighbours)[p.neighbours - 1 - slot]:
-                raise PeerFault(f"client {peers[slot]} was told that this client sent it no shares")
+            if not read_set(opened, p.neighbours)[p.neighbours - 1 - slot]:
+                raise PeerFault(
+                    f"client {peers[slot]} opened no box of this client, and adds no mask with it"
+                )
 
     def confirm(self, memory: Memory, signers: bytes, signatures: bytes) -> Outcome:
         """Answer once a quorum of the committee has signed the same survivors that this client did."""
@@ -380,7 +386,7 @@ class ClientSteps:
 
     def _answer(self, memory: Memory, included: BoolArray) -> Outcome:
         """Give one share per neighbour: of its seed where it is in the sum, else of its mask key."""
-        given = read_set(memory.readable, self.parameters.neighbours)
+        given = read_set(memory.opened, self.parameters.neighbours)
         held = np.frombuffer(memory.shares, dtype=np.uint8).reshape(-1, 2, SHARE_BYTES)
         chosen = np.where(included[:, None], held[:, 0], held[:, 1])
         return Outcome(Memory(), (write_set(given), chosen[given].tobytes()))

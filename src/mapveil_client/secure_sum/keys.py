@@ -102,19 +102,18 @@ def pair_mask_sign(client: int, other: int) -> int:
     return 1 if client < other else -1
 
 
-def sealing_key(pair: bytes, sender: int, receiver: int) -> bytes:
-    """The key of the one box that ``sender`` seals to ``receiver``: HMAC-SHA256 of the direction."""
-    return hmac.digest(pair, _client_bytes(sender) + _client_bytes(receiver), "sha256")
+def self_mask_seed(parameters: RoundParameters, graph_seed: bytes, client: int, seed: bytes) -> bytes:
+    """The seed of the mask that ``client`` adds alone, 32 bytes: HMAC-SHA256 under its secret seed.
+
+    The seed of the graph is bound: a client that is shown another roster adds another mask.
+    """
+    named = _named(parameters, Purpose.SELF_MASK, graph_seed, _client_bytes(client))
+    return hmac.digest(seed, named, "sha256")
 
 
-def self_mask_seed(parameters: RoundParameters, client: int, seed: bytes) -> bytes:
-    """The seed of the mask that ``client`` adds alone, 32 bytes: HMAC-SHA256 under its secret seed."""
-    return hmac.digest(seed, _named(parameters, Purpose.SELF_MASK, _client_bytes(client)), "sha256")
-
-
-def seed_commitment(parameters: RoundParameters, client: int, seed: bytes) -> bytes:
+def seed_commitment(parameters: RoundParameters, graph_seed: bytes, client: int, seed: bytes) -> bytes:
     """The hash by which the server checks a rebuilt seed, 32 bytes: it hides 256 uniform bits."""
-    named = _named(parameters, Purpose.SEED_COMMITMENT, _client_bytes(client), seed)
+    named = _named(parameters, Purpose.SEED_COMMITMENT, graph_seed, _client_bytes(client), seed)
     return hashlib.sha256(named).digest()
 
 
@@ -179,9 +178,9 @@ def key_statement(parameters: RoundParameters, client: int, keys: bytes) -> byte
     return _named(parameters, Purpose.KEY_SIGNATURE, _client_bytes(client), keys)
 
 
-def receipt_statement(parameters: RoundParameters, graph_seed: bytes, client: int, senders: bytes) -> bytes:
-    """The statement that a client signs with its masked vector: round, graph, and the slots that sent it shares."""
-    return _named(parameters, Purpose.RECEIPT, graph_seed, _client_bytes(client), senders)
+def receipt_statement(parameters: RoundParameters, graph_seed: bytes, client: int, opened: bytes) -> bytes:
+    """The statement that a client signs with its masked vector: round, graph, and the slots whose boxes it opened."""
+    return _named(parameters, Purpose.RECEIPT, graph_seed, _client_bytes(client), opened)
 
 
 def survivor_statement(parameters: RoundParameters, graph_seed: bytes, included: BoolArray) -> bytes:

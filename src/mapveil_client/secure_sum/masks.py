@@ -60,7 +60,10 @@ class Purpose(IntEnum):
     SURVIVOR_SET = 8  # hash of the clients that are in the sum
     ROSTER = 9  # hash of the list of all clients: the seed of an active round's graph
     LISTED = 10  # hash of what one client advertised
-    RECEIPT = 11  # a client's signature of the neighbours whose shares it was given
+    RECEIPT = 11  # a client's signature of the neighbours whose boxes it opened
+    PAIR_DIGEST = 12  # hash by which both clients of a pair show that they agree on the keys of its boxes
+    SHARE_DIGEST = 13  # hash that binds a client to one share that it deals
+    BOX_TAG = 14  # key of the tag of a box
 
 
 def info(purpose: Purpose, round_id: bytes, context: bytes, *parts: bytes) -> bytes:

@@ -33,8 +33,19 @@ HASH_BYTES = 32
 SIGNATURE_BYTES = 64
 SHARE_BYTES = 2 * DIGITS
 """A share of one secret: 17 numbers below 65521, little-endian, two bytes each."""
-BOX_BYTES = 2 * SHARE_BYTES + TAG_BYTES
+SEALED_BYTES = 2 * SHARE_BYTES + TAG_BYTES
 """Sealed: the share of the self-mask seed, then the share of the mask key."""
+DIGEST_BYTES = 16
+"""Start of a SHA-256: nobody finds a second input of one that an honest client made, with less than 2^128 work."""
+PAIR_DIGEST = slice(0, DIGEST_BYTES)
+BOX_TAG = slice(PAIR_DIGEST.stop, PAIR_DIGEST.stop + TAG_BYTES)
+SHARE_DIGESTS = slice(BOX_TAG.stop, BOX_TAG.stop + 2 * DIGEST_BYTES)
+BOX_BYTES = SHARE_DIGESTS.stop + SEALED_BYTES
+"""A box: the digest of the pair's keys, the tag of what follows, the digests of both shares, and the sealed shares."""
+DELIVERED_BYTES = BOX_BYTES - PAIR_DIGEST.stop
+"""A box as its receiver is given it: without the first digest, which the server has compared."""
+COMPLAINT_BYTES = KEY_BYTES + HASH_BYTES
+"""A complaint: the key that shows what is wrong with a box, and the hash of a key of the box sent back."""
 
 MASK_KEY = slice(0, KEY_BYTES)
 SEAL_KEY = slice(KEY_BYTES, 2 * KEY_BYTES)
@@ -73,6 +84,7 @@ class Field(NamedTuple):
     each: Callable[[RoundParameters], int]
     most: Callable[[RoundParameters], int] = lambda _: 1
     exact: bool = True
+    usual: bool = True  # False: empty where nobody is at fault
 
 
 def roster_entry_bytes(parameters: RoundParameters) -> int:
@@ -112,14 +124,18 @@ LAYOUTS: dict[Message, tuple[Field, ...]] = {
         _committee_set("committee"),
         Field("committee_keys", roster_entry_bytes, _committee, exact=False),
     ),
-    Message.SHARES: (Field("boxes", lambda _: BOX_BYTES, _neighbours, exact=False),),
-    Message.INBOX: (
-        _set("senders", _neighbours),
+    Message.SHARES: (
+        Field("commitment", lambda _: HASH_BYTES),
         Field("boxes", lambda _: BOX_BYTES, _neighbours, exact=False),
     ),
+    Message.INBOX: (
+        _set("senders", _neighbours),
+        Field("boxes", lambda _: DELIVERED_BYTES, _neighbours, exact=False),
+    ),
     Message.MASKED_INPUT: (
-        Field("commitment", lambda _: HASH_BYTES),
         Field("vector", lambda parameters: packed_size(parameters.length, parameters.bits)),
+        _set("unopened", _neighbours),
+        Field("complaints", lambda _: COMPLAINT_BYTES, _neighbours, exact=False, usual=False),
         Field("receipt", lambda _: 1, lambda p: SIGNATURE_BYTES if p.active else 0),
     ),
     Message.SURVIVORS: (
@@ -144,8 +160,21 @@ _HEAD_FIELDS = 4
 @functools.lru_cache(maxsize=64)
 def largest(parameters: RoundParameters, message: Message) -> int:
     """Bytes of the largest message of a kind: longer ones are refused unread."""
+    return _size(parameters, message, LAYOUTS[message])
+
+
+@functools.lru_cache(maxsize=64)
+def usual_size(parameters: RoundParameters, message: Message) -> int:
+    """Bytes of a message of a kind where all neighbours are there and nobody is at fault."""
+    return _size(parameters, message, tuple(field for field in LAYOUTS[message] if field.usual))
+
+
+def _size(parameters: RoundParameters, message: Message, filled: tuple[Field, ...]) -> int:
     head = canonical_cbor.encode([VERSION, int(message), parameters.digest, parameters.clients - 1])
-    sizes = [field.each(parameters) * field.most(parameters) for field in LAYOUTS[message]]
+    sizes = [
+        field.each(parameters) * field.most(parameters) if field in filled else 0
+        for field in LAYOUTS[message]
+    ]
     return len(head) + canonical_cbor.encoded_size(sizes)
 
 

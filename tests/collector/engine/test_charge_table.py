@@ -26,6 +26,8 @@ TESTS = (
     (f"{DEVICES}::test_left_out_before_its_vector_was_sent_costs_nothing",),
     (f"{LEFT_OUT}::test_a_malformed_input_is_refused_at_the_door_and_costs_its_device_only",
      f"{DEVICES}::test_a_vector_that_was_sent_is_charged_whatever_becomes_of_it"),
+    (f"{LEFT_OUT}::test_one_bad_device_of_the_only_shard_costs_its_own_report_and_is_named",
+     f"{DEVICES}::test_a_vector_that_was_sent_is_charged_whatever_becomes_of_it"),
     (f"{LEFT_OUT}::test_a_shard_left_out_before_its_survivors_were_told_is_not_charged",
      f"{DEVICES}::test_a_vector_that_was_sent_is_charged_whatever_becomes_of_it"),
     (f"{LEFT_OUT}::test_an_operator_s_abort_charges_those_whose_survivors_were_told",

@@ -17,7 +17,7 @@ from mapveil.collector.store.watched_devices import device_faults
 from mapveil_client.canonical_cbor import decode as decode_values
 from mapveil_client.canonical_cbor import encode as encode_values
 from mapveil_client.secure_sum import messages
-from mapveil_client.secure_sum.messages import SHARE_BYTES
+from mapveil_client.secure_sum.messages import BOX_BYTES, SHARE_BYTES
 
 LIAR = 5
 ROUND = {"method": "uniform"}
@@ -44,12 +44,20 @@ def wrong_shares(fields):
 
 
 def garbage(fields):
-    return (bytes(len(fields[0])),)
+    commitment, boxes = fields
+    return commitment, bytes(len(boxes))
+
+
+def unopenable(fields):
+    commitment, boxes = fields
+    rows = np.frombuffer(boxes, dtype=np.uint8).reshape(-1, BOX_BYTES).copy()
+    rows[:, -1] ^= 1
+    return commitment, rows.tobytes()
 
 
 def nonsense(fields):
-    commitment, vector, receipt = fields
-    return commitment, np.random.default_rng(1).bytes(len(vector)), receipt
+    vector, *rest = fields
+    return np.random.default_rng(1).bytes(len(vector)), *rest
 
 
 def flipped(fields):
@@ -72,12 +80,12 @@ def failed(store):
 @pytest.mark.parametrize(
     ("phase", "change", "included", "fault"),
     [
-        ("answers", wrong_shares, 24, ("answers", True)),
-        ("inputs", flipped, 24, ("commitment", False)),
-        ("shares", garbage, 12, ("shares", True)),
+        ("shares", flipped, 12, ("commitment", True)),
+        ("shares", garbage, 23, ("pairs", False)),
+        ("shares", unopenable, 23, ("boxes", True)),
         ("inputs", nonsense, 12, None),
     ],
-    ids=["altered ANSWER", "altered commitment", "garbage boxes", "garbage vector"],
+    ids=["altered commitment", "other keys", "garbage boxes", "garbage vector"],
 )
 def test_one_bad_device_costs_its_shard_at_most(
     engine, store, clock, crowd_of, opened, make_spec, phase, change, included, fault
@@ -90,8 +98,8 @@ def test_one_bad_device_costs_its_shard_at_most(
     record = engine.collection(id)
     assert record["rounds"][0]["included"] == included
     assert record["rounds"][0]["left_out"] == (24 - included) // 12
-    # Survivors were told before the answers came, so everybody was charged, whatever became of the shard.
-    assert (record["spent"], engine.ledger()[0]["devices"]) == ("2", 24)
+    # Survivors were told before the answers came, so whoever was among them was charged, whatever became of the shard.
+    assert (record["spent"], engine.ledger()[0]["devices"]) == ("2", 23 if included == 23 else 24)
     named = {(each["device"], each["kind"], each["proven"]) for each in lines(store, "device.fault")}
     assert named == (set() if fault is None else {(LIAR, *fault)})
     assert sum(phase is not None for phase in failed(store)) == (24 - included) // 12
@@ -126,19 +134,48 @@ def begun(engine, id, crowd):
     engine.tick()
 
 
-def test_one_bad_device_of_the_only_shard_ends_the_collection_and_is_named(
+def test_one_bad_device_of_the_only_shard_costs_its_own_report_and_is_named(
     engine, store, clock, crowd_of, opened, make_spec
 ):
     crowd = crowd_of(store, 12)
     id, _ = opened(engine, make_spec("distributed", devices=12, **ROUND))
-    tampered(crowd, "shares", garbage)
+    tampered(crowd, "shares", unopenable)
+    assert crowd.play(engine, id, clock) == "done"
+    assert engine.collection(id)["rounds"][0]["included"] == engine.ledger()[0]["devices"] == 11
+    (named,) = device_faults(store)
+    assert (named.device, named.collection, named.kind, named.proven) == (LIAR, id, "boxes", True)
+    failed(store)
+
+
+def test_a_device_that_deals_another_seed_ends_the_only_shard_and_is_named(
+    engine, store, clock, crowd_of, opened, make_spec
+):
+    crowd = crowd_of(store, 12)
+    id, _ = opened(engine, make_spec("distributed", devices=12, **ROUND))
+    tampered(crowd, "shares", flipped)
     assert crowd.play(engine, id, clock) == "aborted"
     assert (engine.collection(id)["spent"], engine.ledger()[0]["devices"]) == ("2", 12)
-    assert [(each["device"], each["proven"]) for each in lines(store, "device.fault")] == [(LIAR, True)]
     (named,) = device_faults(store)
-    assert (named.device, named.collection, named.kind, named.proven) == (LIAR, id, "shares", True)
+    assert (named.device, named.collection, named.kind, named.proven) == (LIAR, id, "commitment", True)
     (failure,) = lines(store, "shard.fail")
     assert (failure["device"], failure["phase"], failure["shard"]) == (LIAR, "answers", 1)
+    failed(store)
+
+
+def test_altered_answers_are_refused_and_end_nothing(engine, store, clock, crowd_of, opened, make_spec):
+    crowd = crowd_of(store, 12)
+    id, _ = opened(engine, make_spec("distributed", devices=12, **ROUND))
+    begun(engine, id, crowd)
+    while engine.collection(id)["progress"]["phase"] != "answers":
+        asyncio.run(crowd.turn(engine, id))
+        engine.tick()
+    tampered(crowd, "answers", wrong_shares)
+    with pytest.raises(Invalid, match="another share of client"):
+        asyncio.run(crowd.turn(engine, id))
+    crowd.gone.add(LIAR)
+    assert crowd.play(engine, id, clock) == "done"
+    assert engine.collection(id)["rounds"][0]["included"] == 12
+    assert device_faults(store) == []
     failed(store)
 
 
@@ -223,7 +260,7 @@ def test_a_malformed_input_is_refused_at_the_door_and_costs_its_device_only(
     while engine.collection(id)["progress"]["phase"] != "inputs":
         asyncio.run(crowd.turn(engine, id))
         engine.tick()
-    tampered(crowd, "inputs", lambda fields: (fields[0], fields[1][:-1], fields[2]))
+    tampered(crowd, "inputs", lambda fields: (fields[0][:-1], *fields[1:]))
     with pytest.raises(Invalid, match="vector of"):
         asyncio.run(crowd.turn(engine, id))
     crowd.gone.add(LIAR)

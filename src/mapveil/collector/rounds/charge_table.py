@@ -31,6 +31,8 @@ CHARGE_TABLE: Final = (
               "0; a round that is run again is charged for itself", ("keys", "shares")),
     ChargeRow("the device is left out before it made its masked vector", "0", "0"),
     ChargeRow("its masked input is malformed, late or lost", "0", "epsilon"),
+    ChargeRow("its boxes were wrong, or too few neighbours opened those of such a device, itself among them", "0",
+              "epsilon"),
     ChargeRow("its shard is left out at the end of `inputs`, or the collection ends there", "0",
               "epsilon, if it made its masked vector"),
     ChargeRow("an operator aborts in `inputs`", "0", "epsilon, if it made its masked vector", ("inputs",)),

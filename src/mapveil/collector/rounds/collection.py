@@ -7,7 +7,7 @@ and writes the audit line in the same transaction.
 import functools
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
@@ -261,6 +261,17 @@ def forget_messages(
     left = *_of_round(assignments, identifier, number), ~_came(identifier, number, phase)
     connection.execute(delete(assignments).where(*left))
     connection.execute(delete(messages).where(*_of_round(messages, identifier, number)))
+
+
+def forget_inputs(
+    connection: Connection, identifier: str, number: int, clients: Sequence[tuple[int, int]]
+) -> None:
+    """Delete the masked inputs of clients, each a shard and a number in it, that count in no sum."""
+    inputs = *_of_round(messages, identifier, number), messages.c.phase == ServerState.INPUTS.value
+    for shard, client in clients:
+        connection.execute(
+            delete(messages).where(*inputs, messages.c.shard == shard, messages.c.client == client)
+        )
 
 
 def shard_counts(

@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 
 from mapveil.collector.rounds.collection import (
     charge,
+    forget_inputs,
     forget_messages,
     move,
     newest_round,
@@ -32,7 +33,7 @@ from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import PromiseError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.messages import largest
+from mapveil_client.secure_sum.messages import usual_size
 from mapveil_client.secure_sum.states import Abort, Message, ServerState, sent_messages, server_phases
 from mapveil_client.terms import CollectionTerms
 
@@ -65,6 +66,7 @@ class Closed(NamedTuple):
     total: IntArray | None  # units of all shards, once the round is done
     left: int  # shards that go on
     failed: tuple[ShardFailure, ...]  # shards that ended with this phase
+    withdrawn: tuple[tuple[int, int], ...]  # shard and client whose masked inputs count no more
     lines: Lines  # for the audit log
 
 
@@ -151,6 +153,7 @@ def close_machines(held: RoundMachines, phase: ServerState) -> Closed:
     following = order[order.index(phase) + 1]
     included: int | None = 0 if following.value > ServerState.INPUTS.value else None
     terms, totals, failed, lines = round_terms(announced), [], [], []
+    withdrawn: list[tuple[int, int]] = []
     for machine in held.machines:
         with machine.lock:
             count = 0
@@ -174,10 +177,13 @@ def close_machines(held: RoundMachines, phase: ServerState) -> Closed:
                 lines.append(("shard.fail", held.described(failure)))
             elif included is not None:
                 included += count
+                if phase is ServerState.INPUTS:
+                    gone = np.flatnonzero(machine.server.withdrawn).tolist()
+                    withdrawn += [(machine.shard, client) for client in gone]
             lines += [(FAULT, held.fault(machine, each)) for each in machine.faults(phase)]
     left = sum(machine.failure is None for machine in held.machines)
     units = terms.units(totals) if totals else None
-    return Closed(following, included, units, left, tuple(failed), tuple(lines))
+    return Closed(following, included, units, left, tuple(failed), tuple(withdrawn), tuple(lines))
 
 
 def restart(connection: Connection, identifier: str, number: int, phase: ServerState, closed: Closed) -> bool:
@@ -245,6 +251,8 @@ def open_next(
         here = (shards.c.collection == identifier, shards.c.round == number, shards.c.shard == failure.shard)
         connection.execute(update(shards).where(*here).values(failed=phase.value))
     record_lines(connection, identifier, closed.lines)
+    if closed.withdrawn:
+        forget_inputs(connection, identifier, number, closed.withdrawn)
     if phase is ServerState.INPUTS:
         charge(connection, identifier, number, announced.purpose, announced.epsilon)
     if closed.total is not None:
@@ -269,7 +277,7 @@ def _message_bytes(announced: RoundAnnouncement) -> dict[str, dict[str, int]]:
     parameters = announced.parameters(shard)
 
     def sizes(kinds: tuple[Message, ...]) -> dict[str, int]:
-        return {kind.name.lower(): largest(parameters, kind) for kind in kinds}
+        return {kind.name.lower(): usual_size(parameters, kind) for kind in kinds}
 
     sent, received = sent_messages(announced.active)
     return {"up": sizes(sent), "down": sizes(received)}

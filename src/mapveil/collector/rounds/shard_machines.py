@@ -14,7 +14,8 @@ from sqlalchemy.engine import Row
 
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import assignments, collections, devices, messages, rounds, shards
-from mapveil.secure_sum.server import Outbox, Server
+from mapveil.secure_sum.outbox import Outbox
+from mapveil.secure_sum.server import Server
 from mapveil.secure_sum.server_unmask import Fault, FaultKind
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.connection import Assignment
@@ -65,9 +66,15 @@ class ShardMachine:
         self._reset()
 
     def _reset(self) -> None:
-        self.server = Server(self._parameters, self._seed, enrolled=self._enrolled, authority=self._authority)
+        self.server = Server(
+            self._parameters,
+            self._seed,
+            enrolled=self._enrolled,
+            authority=self._authority,
+            reread=self._masked_input,
+        )
         self._outboxes: dict[ServerState, Outbox] = {}
-        self._refused: list[tuple[ServerState, Fault]] = []
+        self._named: list[tuple[ServerState, Fault]] = []
 
     def bring_up(self, phase: ServerState) -> None:
         """Close phases until it stands in ``phase``; those before it must be closed to messages.
@@ -78,14 +85,18 @@ class ShardMachine:
         if self.failure is not None:
             raise Abort(self.failure.reason)
         while (collected := self.server.state).value < phase.value:
+            known = len(self.server.faults)
             try:
                 for page in self._messages(collected):
                     for row in page:
                         try:
                             self.server.receive(row.client, row.body)
                         except PeerFault:
-                            self._refused.append((collected, Fault(row.client, FaultKind.MESSAGE, 1)))
-                outbox = self.server.close_phase()
+                            self._named.append((collected, Fault(row.client, FaultKind.MESSAGE, 1)))
+                try:
+                    outbox = self.server.close_phase()
+                finally:
+                    self._named += [(collected, fault) for fault in self.server.faults[known:]]
                 # Of the phase before too: until the next one is open, no device is sent anything of it.
                 self._outboxes = {**dict(list(self._outboxes.items())[-1:]), self.server.state: outbox}
             except Abort as error:
@@ -102,7 +113,7 @@ class ShardMachine:
 
     def faults(self, phase: ServerState) -> list[Fault]:
         """Clients that the end of a phase names."""
-        return [fault for at, fault in self._refused if at is phase] + self.server.faults
+        return [fault for at, fault in self._named if at is phase]
 
     def _messages(self, phase: ServerState) -> Iterator[Sequence[Row[Any]]]:
         """The client and the body of every message of a phase, a page at a time."""
@@ -114,6 +125,20 @@ class ShardMachine:
             messages.c.shard == place.shard,
         )
         return place.store.pages(query, messages.c.client, _ROWS)
+
+    def _masked_input(self, client: int) -> bytes:
+        """The masked input of a client."""
+        place = self._place
+        query = select(messages.c.body).where(
+            messages.c.collection == place.collection,
+            messages.c.round == place.number,
+            messages.c.phase == ServerState.INPUTS.value,
+            messages.c.shard == place.shard,
+            messages.c.client == client,
+        )
+        with place.store.read() as connection:
+            body: bytes = connection.execute(query).scalar_one()
+        return body
 
     def server_message(self, phase: ServerState, client: int) -> bytes:
         """The message to a client at the beginning of this phase or the one before; empty where there is none."""
@@ -184,7 +209,7 @@ class RoundMachines:
             "device": self._device(machine.shard, fault.client),
             "kind": fault.kind,
             "against": fault.against,
-            "proven": fault.proven(machine.server.parameters),
+            "proven": fault.proven,
         }
 
     def _device(self, shard: int, client: int) -> int:

@@ -26,13 +26,13 @@ class BarredDevice:
 
 @dataclass(frozen=True)
 class DeviceFault:
-    """A device whose messages contradicted the others' in a secure sum."""
+    """A device whose messages in a secure sum were wrong, or contradicted the others'."""
 
     at: str
     collection: str
     device: int
     kind: str  # of its messages, of secure_sum.server_unmask.FaultKind
-    against: int  # neighbours that must have lied if the device did not
+    against: int  # neighbours whose messages show it
     proven: bool
 
 

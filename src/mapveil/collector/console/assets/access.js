@@ -85,7 +85,7 @@ async function devicesCard(who, signal) {
     const { devices, faults, barred } = await get("/devices", signal);
     const named = faults.map((each) => [
       whole(each.device),
-      `its ${each.kind} contradicted ${whole(each.against)}${each.proven ? "" : ", which may have lied instead"}`,
+      `its ${each.kind}, by messages of ${whole(each.against)}${each.proven ? "" : ", which may have lied instead"}`,
       time(each.at),
     ]);
     words.textContent = `${whole(devices)} ${devices === 1 ? "device" : "devices"} may take part. Each has its own key; the server knows nothing else of it.`;
