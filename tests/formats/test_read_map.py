@@ -24,7 +24,7 @@ RASTERS = ("grid", "quadtree", "polygon", "utm", "degrees", "tiles", "no georefe
     ("kind", "suffix"),
     [(kind, ".tif") for kind in RASTERS]
     + [(kind, suffix) for kind in (*RASTERS, "hexagons", "places") for suffix in (".parquet", ".csv")]
-    + [(kind, ".geojson") for kind in (*RASTERS[:-1], "hexagons", "places")],
+    + [(kind, suffix) for kind in (*RASTERS[:-1], "hexagons", "places") for suffix in (".geojson", ".gpkg")],
 )
 def test_it_says_the_same(kind: str, suffix: str, make_map: MakeMap, tmp_path: Path) -> None:
     heat = make_map(kind, seeded=True)
@@ -42,7 +42,7 @@ def test_an_unknown_suffix_a_missing_file_and_rubbish_are_named(tmp_path: Path) 
         read_map(tmp_path / "map.tif")
     with pytest.raises(InputError, match=r"\.parquet"):
         read_map(tmp_path / "map.png")
-    for suffix in (".tif", ".parquet", ".geojson", ".csv"):
+    for suffix in (".tif", ".parquet", ".geojson", ".gpkg", ".csv"):
         path = tmp_path / f"map{suffix}"
         path.write_bytes(_GEOJSON_HEAD if suffix == ".geojson" else b"rubbish")
         (tmp_path / "map.csv-metadata.json").write_bytes(b"\xff")

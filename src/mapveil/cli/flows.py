@@ -106,7 +106,7 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
 @evaluate_option
 @title_option
 @context_option
-@release_options(LINE_SUFFIXES, ".parquet .geojson .csv .png .html")
+@release_options(LINE_SUFFIXES, ".parquet .geojson .gpkg .csv .png .html")
 @console_options
 def command(
     console: Console,

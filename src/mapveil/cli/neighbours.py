@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 @evaluate_option
 @title_option
 @context_option
-@release_options(SUFFIXES, ".csv (the lists) .parquet .geojson .tif .png .html", required=False)
+@release_options(SUFFIXES, ".csv (the lists) .parquet .geojson .gpkg .tif .png .html", required=False)
 @console_options
 def command(
     console: Console,

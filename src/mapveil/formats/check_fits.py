@@ -23,11 +23,11 @@ def check_fits(path: str | PathLike[str], tiling: Tiling | str) -> None:
     Raises
     ------
     InputError
-        A GeoTIFF of cells that are no pixels, or GeoJSON of a region without georeference.
+        A GeoTIFF of cells that are no pixels, or GeoJSON or GeoPackage of a region without georeference.
     """
     suffix = Path(path).suffix.lower()
     spec, on_earth = (tiling, True) if isinstance(tiling, str) else (tiling.spec, tiling.region.georeferenced)
     if suffix in (".tif", ".tiff") and not is_raster(tiling):
         raise no_raster(spec, f"{path}: GeoTIFF")
-    if suffix in (".geojson", ".json") and not on_earth:
-        raise no_georeference(f"{path}: GeoJSON")
+    if suffix in (".geojson", ".json", ".gpkg") and not on_earth:
+        raise no_georeference(f"{path}: {'GeoPackage' if suffix == '.gpkg' else 'GeoJSON'}")

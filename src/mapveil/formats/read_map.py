@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mapveil.formats.csv import CSV_METADATA_SUFFIX
+from mapveil.formats.geopackage import read_geopackage
 from mapveil.formats.geoparquet import METADATA_KEY
 from mapveil.formats.geotiff import METADATA_TAG
 from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_of
@@ -35,7 +36,7 @@ class NotAMap(InputError):
 
 
 def read_map(path: str | PathLike[str]) -> DensityMap:
-    """Read a map from a GeoTIFF, GeoParquet, GeoJSON or CSV file that Mapveil wrote. Run by: anybody.
+    """Read a map from a GeoTIFF, GeoParquet, GeoJSON, GeoPackage or CSV file that Mapveil wrote. Run by: anybody.
 
     Nothing in the file proves that its guarantee was kept. The map has its measurements again; a file without any was
     written before files carried them, or by a method that has none.
@@ -43,7 +44,7 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
     Parameters
     ----------
     path : path-like
-        A .tif, .tiff, .parquet, .geojson or .json file, or a .csv with its metadata beside it.
+        A .tif, .tiff, .parquet, .geojson, .json or .gpkg file, or a .csv with its metadata beside it.
 
     Raises
     ------
@@ -57,8 +58,11 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
     file = Path(path)
     suffix = file.suffix.lower()
     read = {".parquet": _read_parquet, ".geojson": _read_geojson, ".json": _read_geojson, ".csv": _read_csv}
+    read[".gpkg"] = _read_geopackage
     if suffix not in {".tif", ".tiff", *read}:
-        raise NotAMap(f"{path}: maps are read from .tif, .tiff, .parquet, .geojson, .json or .csv files")
+        raise NotAMap(
+            f"{path}: maps are read from .tif, .tiff, .parquet, .geojson, .json, .gpkg or .csv files"
+        )
     if not file.is_file():
         raise NotAMap(f"{path}: no such file; a map that Mapveil wrote is needed")
     text, values, measured = read.get(suffix, _read_geotiff)(file)
@@ -108,6 +112,13 @@ def _read_geojson(file: Path) -> tuple[str, pyarrow.Table, str]:
         return json.dumps(record["mapveil"]), pa.Table.from_pylist(rows), record.get(MEASUREMENTS_KEY, "")
     except (ValueError, KeyError, TypeError, OSError, pa.ArrowException) as error:
         raise InputError(f"{file}: not readable as GeoJSON ({str(error).splitlines()[0]})") from error
+
+
+def _read_geopackage(file: Path) -> tuple[str, pyarrow.Table, str]:
+    text, table, measured = read_geopackage(file, ["cell", "users", "rss_dbm"])
+    if text is None:
+        raise NotAMap(f"{file}: not a map that Mapveil wrote: its metadata are missing")
+    return text, table, measured
 
 
 def _read_csv(file: Path) -> tuple[str, pyarrow.Table, str]:

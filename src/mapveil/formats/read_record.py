@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from mapveil.formats.csv import CSV_METADATA_SUFFIX
+from mapveil.formats.geopackage import read_geopackage
 from mapveil.formats.geoparquet import METADATA_KEY
 from mapveil.formats.geotiff import METADATA_TAG
 from mapveil.formats.measurement_record import MEASUREMENTS_KEY
@@ -34,7 +35,7 @@ def read_record(path: str | PathLike[str]) -> dict[str, Any]:
     Parameters
     ----------
     path : path-like
-        A .tif, .tiff, .parquet, .geojson, .json, .png or .html file, or a .csv with its metadata beside it.
+        A .tif, .tiff, .parquet, .geojson, .json, .gpkg, .png or .html file, or a .csv with its metadata beside it.
 
     Returns
     -------
@@ -98,6 +99,10 @@ def _geojson_text(file: Path) -> str | None:
     record = json.loads(file.read_bytes())
     found = record.get("mapveil") if isinstance(record, dict) else None
     return None if found is None else json.dumps(found)
+
+
+def _geopackage_text(file: Path) -> str | None:
+    return read_geopackage(file, ["cell"])[0]
 
 
 def _csv_text(file: Path) -> str | None:
@@ -174,6 +179,7 @@ _READERS: Final[dict[str, Callable[[Path], str | None]]] = {
     ".parquet": _parquet_text,
     ".geojson": _geojson_text,
     ".json": _geojson_text,
+    ".gpkg": _geopackage_text,
     ".csv": _csv_text,
     ".png": _png_text,
     ".html": _page_text,

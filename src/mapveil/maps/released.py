@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
     import xarray
+    from geopandas import GeoDataFrame
     from matplotlib.axes import Axes
 
     from mapveil.geo.context import Context
@@ -32,6 +33,7 @@ WRITERS: Final = {
     ".geojson": "formats.geojson:write_geojson",
     ".json": "formats.geojson:write_geojson",
     ".csv": "formats.csv:write_csv",
+    ".gpkg": "formats.geopackage:write_geopackage",
     ".png": "pictures.picture:write_png",
     ".html": "pictures.page:write_page",
 }
@@ -147,6 +149,15 @@ class ReleasedMap(ABC):
     def to_geojson(self, path: str | PathLike[str], *, skip_empty: bool = False) -> None:
         """Write GeoJSON; see :func:`mapveil.formats.geojson.write_geojson`."""
         function_of("formats.geojson:write_geojson")(self, path, skip_empty=skip_empty)
+
+    def to_geopackage(self, path: str | PathLike[str]) -> None:
+        """Write a GeoPackage; see :func:`mapveil.formats.geopackage.write_geopackage`."""
+        _function("formats.geopackage:write_geopackage")(self, path)
+
+    def to_geodataframe(self) -> GeoDataFrame:
+        """Make a table of the cells or lines; see :func:`mapveil.formats.geopackage.as_geodataframe`."""
+        made: GeoDataFrame = _function("formats.geopackage:as_geodataframe")(self)
+        return made
 
     def to_xarray(self) -> xarray.Dataset:
         """Make a dataset of a map of cells; see :func:`mapveil.formats.dataset.as_dataset`."""

@@ -1,0 +1,117 @@
+"""A map as a GeoPackage, and as a GeoDataFrame: one row per cell, whatever the cells' shape, or per line."""
+
+from __future__ import annotations
+
+import warnings
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mapveil.formats.atomic import atomic_path
+from mapveil.formats.geojson import no_georeference
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_text
+from mapveil.formats.table import Chunk, chunks
+from mapveil_client.errors import InputError, require
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow
+    from geopandas import GeoDataFrame
+
+    from mapveil.maps.released import ReleasedMap
+
+LAYER: Final = "map"
+"""Name of the layer, whose metadata hold those of the map under ``mapveil``."""
+
+_RECORD: Final = "mapveil"
+_WGS84: Final = "EPSG:4326"
+
+
+def write_geopackage(released: ReleasedMap, path: str | PathLike[str]) -> None:
+    """Write the layer ``map`` in WGS84: codes, names and numbers, null where there is none, and the metadata.
+
+    Memory is bounded by the map and a chunk of geometries.
+
+    Raises
+    ------
+    InputError
+        The region has no georeference, or the file cannot be written.
+    MissingExtra
+        pyogrio is not installed.
+    """
+    if not released.tiling.region.georeferenced:
+        raise no_georeference("GeoPackage")
+    module = require("pyogrio", "geo")
+    metadata = {_RECORD: released.metadata_json()}
+    if measured := measurements_text(released):
+        metadata[MEASUREMENTS_KEY] = measured
+    with atomic_path(path) as place:
+        place.unlink()  # GDAL makes the file itself
+        for number, chunk in enumerate(chunks(released)):
+            module.write_arrow(
+                _table(chunk),
+                place,
+                layer=LAYER,
+                driver="GPKG",
+                geometry_name="geometry",
+                geometry_type="Unknown",
+                crs=_WGS84,
+                append=number > 0,
+                layer_metadata=None if number else metadata,
+            )
+
+
+def read_geopackage(file: Path, columns: list[str]) -> tuple[str | None, pyarrow.Table, str]:
+    """Read the metadata (None where there are none), some columns and the measurements of a map's GeoPackage.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read.
+    """
+    module = require("pyogrio", "geo")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # GDAL doubts a broken head before it fails
+            if LAYER not in module.list_layers(file)[:, 0]:
+                return None, None, ""
+            about = module.read_info(file, layer=LAYER)
+            metadata = about["layer_metadata"] or {}
+            kept = [name for name in columns if name in about["fields"]]
+            _, table = module.raw.read_arrow(file, layer=LAYER, columns=kept, read_geometry=False)
+    except (module.errors.DataSourceError, module.errors.DataLayerError, OSError) as error:
+        raise InputError(f"{file}: not readable as GeoPackage ({str(error).splitlines()[0]})") from error
+    return metadata.get(_RECORD), table, metadata.get(MEASUREMENTS_KEY, "")
+
+
+def as_geodataframe(released: ReleasedMap) -> GeoDataFrame:
+    """Make a GeoDataFrame of a map's table in WGS84; ``attrs["mapveil"]`` holds the whole metadata.
+
+    Raises
+    ------
+    InputError
+        The region has no georeference.
+    MissingExtra
+        geopandas is not installed.
+    """
+    if not released.tiling.region.georeferenced:
+        raise no_georeference("a GeoDataFrame")
+    import pyarrow as pa
+
+    module = require("geopandas", "geo")
+    walked = list(chunks(released))
+    table = pa.concat_tables([pa.table(chunk.columns) for chunk in walked])
+    geometry = np.concatenate([chunk.geometry for chunk in walked])
+    made: GeoDataFrame = module.GeoDataFrame(table.to_pandas(), geometry=geometry, crs=_WGS84)
+    made.attrs[_RECORD] = released.metadata()
+    return made
+
+
+def _table(chunk: Chunk) -> pyarrow.Table:
+    import pyarrow as pa
+    import shapely
+
+    geometry: Any = pa.array(shapely.to_wkb(chunk.geometry), type=pa.binary())
+    return pa.table({**chunk.columns, "geometry": geometry})

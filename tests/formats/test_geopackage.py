@@ -1,0 +1,56 @@
+"""GeoPackage and GeoDataFrame: what other programs read is what was released."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import geopandas
+import numpy as np
+import pytest
+
+from mapveil.formats import table
+from mapveil.maps.density_map import DensityMap
+from mapveil_client.errors import InputError
+
+MakeMap = Callable[..., DensityMap]
+
+
+@pytest.mark.parametrize("kind", ["grid", "polygon", "utm", "hexagons", "places"])
+def test_geopandas_reads_every_cell(
+    kind: str, make_map: MakeMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "ROWS_AT_ONCE", 7)
+    heat = make_map(kind)
+    heat.save(tmp_path / "map.gpkg")
+    frame = geopandas.read_file(tmp_path / "map.gpkg")
+    made = heat.to_geodataframe()
+    assert frame.crs == made.crs == "EPSG:4326"
+    np.testing.assert_array_equal(frame["cell"], np.arange(heat.tiling.size))
+    for name, values in (("users", heat.values), ("lower", heat.error(0.05).lower)):
+        np.testing.assert_array_equal(frame[name], values)
+        np.testing.assert_array_equal(made[name], values)
+    assert frame.geometry.geom_equals(made.geometry).all()
+    assert made.attrs["mapveil"] == heat.metadata()
+
+
+def test_sqlite_reads_the_metadata_and_finds_a_whole_geopackage(make_map: MakeMap, tmp_path: Path) -> None:
+    heat = make_map("quadtree")
+    heat.to_geopackage(tmp_path / "map.gpkg")
+    with sqlite3.connect(tmp_path / "map.gpkg") as opened:
+        assert opened.execute("PRAGMA application_id").fetchone() == (0x47504B47,)
+        assert opened.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        found = [text for (text,) in opened.execute("SELECT metadata FROM gpkg_metadata")]
+    opened.close()
+    assert any(json.dumps(heat.guarantee.in_words())[1:-1] in text.replace("&quot;", '"') for text in found)
+
+
+def test_a_map_without_georeference_is_refused(make_map: MakeMap, tmp_path: Path) -> None:
+    heat = make_map("no georeference")
+    with pytest.raises(InputError, match="GeoPackage holds places on Earth"):
+        heat.save(tmp_path / "map.gpkg")
+    with pytest.raises(InputError, match="GeoDataFrame holds places on Earth"):
+        heat.to_geodataframe()
+    assert not list(tmp_path.iterdir())
