@@ -152,11 +152,11 @@ class ReleasedMap(ABC):
 
     def to_geopackage(self, path: str | PathLike[str]) -> None:
         """Write a GeoPackage; see :func:`mapveil.formats.geopackage.write_geopackage`."""
-        _function("formats.geopackage:write_geopackage")(self, path)
+        function_of("formats.geopackage:write_geopackage")(self, path)
 
     def to_geodataframe(self) -> GeoDataFrame:
         """Make a table of the cells or lines; see :func:`mapveil.formats.geopackage.as_geodataframe`."""
-        made: GeoDataFrame = _function("formats.geopackage:as_geodataframe")(self)
+        made: GeoDataFrame = function_of("formats.geopackage:as_geodataframe")(self)
         return made
 
     def to_xarray(self) -> xarray.Dataset:
