@@ -107,3 +107,20 @@ def test_groups_that_leave_out_cells_are_refused() -> None:
         NestedSums(given, np.ones(CELLS, dtype=bool))
     inside = np.arange(CELLS) != 7
     assert NestedSums(given, inside).leaf[7] == -1
+
+
+def test_weights_from_neighbours_stay_unbiased() -> None:
+    """Any weights keep A'a = w; the variance is that of the coefficients, and little above the optimum."""
+    rng = np.random.default_rng(4)
+    given = [measured(*each) for each in TREES["all"]]
+    inside, places = rng.random(CELLS) < 0.85, rng.random((CELLS, 2))
+    best, sums = NestedSums(given, inside), NestedSums(given, inside, places)
+    a, y, variance = dense(sums, given, np.flatnonzero(inside))
+    zones = np.where(rng.random((9, sums.cells.size)) < 0.4, rng.random((9, sums.cells.size)), 0.0)
+    weights = csr_array(zones)
+    found = np.vstack(sums.coefficients(weights))
+    np.testing.assert_allclose(a.T @ found, zones.T, atol=1e-9)
+    np.testing.assert_allclose(found.T @ y, zones @ sums.estimate, atol=1e-9)
+    for error, optimum, column in zip(sums.errors(weights), best.errors(weights), found.T, strict=True):
+        assert error.variance == pytest.approx(float(np.sum(column**2 * variance)), rel=1e-9)
+        assert optimum.variance * (1 - 1e-9) <= error.variance <= 1.3 * optimum.variance

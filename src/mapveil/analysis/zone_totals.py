@@ -69,10 +69,15 @@ def _sums_of(heat: DensityMap) -> NestedSums:
     if max(each.noisy.size for each in heat.measurements) == 1 < heat.tiling.size:
         raise refuse("of its noisy sums only the number of all users is one over cells")
     inside = heat.tiling.lattice().inside
+    if inside is None:
+        inside = np.ones(heat.tiling.size, dtype=np.bool_)
+    places = None
+    if sum(each.noisy.size > 1 for each in heat.measurements) > 1:
+        lon, lat = heat.tiling.centres()
+        stretch = np.cos(np.radians(lat.mean())) if heat.tiling.region.georeferenced else 1.0
+        places = np.column_stack((lon * stretch, lat))
     try:
-        return NestedSums(
-            heat.measurements, np.ones(heat.tiling.size, dtype=np.bool_) if inside is None else inside
-        )
+        return NestedSums(heat.measurements, inside, places)
     except InputError as error:
         raise refuse(str(error)) from None
 

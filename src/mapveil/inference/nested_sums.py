@@ -18,6 +18,12 @@ and downwards, with :math:`h_{root} = g_{root}`,
 for every child c of v. A zone that holds or misses all of a node's leaves adds nothing below that node but one number
 for all of them, so leaves outside the zone are counted, not walked through.
 
+A mechanism of several rounds divides a block deeper where the noise of its first sum was high, so a weight
+:math:`\omega_v` that depends on the block's own division leans on noise that is not centred: 95 % intervals of sparse
+flat maps held in 91 % of the cases. Given ``places``, :math:`S_v` in the weights is that of the nearest other groups
+(a geometric mean), which know little of this block's noise. Totals stay unbiased for any weights, and the variances are
+those of the coefficients in use: on five kinds of maps the mean width was 1.00 to 1.09 of the least-squares optimum.
+
 Source: Hay, Rastogi, Miklau, Suciu, "Boosting the Accuracy of Differentially Private Histograms Through Consistency"
 (VLDB 2010), Theorem 4; the passes of its adjoint for a functional: Abowd et al., "The 2020 Census Disclosure
 Avoidance System TopDown Algorithm" (2022), and arXiv 2404.13164 for the variance of any linear functional.
@@ -26,6 +32,7 @@ Avoidance System TopDown Algorithm" (2022), and arXiv 2404.13164 for the varianc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
 _PER_OCTAVE: Final = 32  # coefficients are rounded up to powers of 2**(1/32): widths by 1 % on average
 _LEAST_OCTAVE: Final = -34  # smaller coefficients are taken for rounding errors
 _AT_ONCE: Final = 1 << 22  # coefficients
+_NEAREST: Final = 8  # groups that stand in for one: those around a block of a grid
 
 
 class _Level(NamedTuple):
@@ -50,6 +58,7 @@ class _Level(NamedTuple):
     variance: float  # of the noise on each, inf where it was not measured
     parent: IntArray  # index of each node among those of the level above
     law: Measurement | None
+    near: IntArray | None = None  # the nearest other nodes, shape (nodes, at most 8)
 
 
 class LinearError(NamedTuple):
@@ -68,6 +77,8 @@ class NestedSums:
         Noisy sums with independent discrete Laplace noise; any order.
     inside : ndarray of bool, shape (cells,)
         Whether anybody can be in each cell.
+    places : ndarray of float64, shape (cells, 2), optional
+        Middles of the cells, in any unit of length, where the groups may follow from earlier noisy sums.
 
     Raises
     ------
@@ -75,7 +86,9 @@ class NestedSums:
         The groups are not nested, or leave out a cell where somebody can be.
     """
 
-    def __init__(self, measurements: Sequence[Measurement], inside: BoolArray) -> None:
+    def __init__(
+        self, measurements: Sequence[Measurement], inside: BoolArray, places: FloatArray | None = None
+    ) -> None:
         cells = np.flatnonzero(inside)
         ordered = sorted(measurements, key=lambda each: each.noisy.size)
         self._levels = [_Level(np.zeros(1), np.inf, np.zeros(1, dtype=np.int64), None)]
@@ -88,7 +101,9 @@ class NestedSums:
             parent = node[first]
             if (parent[own] != node).any():
                 raise InputError("its noisy sums are of groups that are not nested")
-            self._levels.append(_Level(each.noisy[used], max(each.deviation() ** 2, 1e-300), parent, each))
+            near = None if places is None or each is ordered[-1] else _nearest(own, places[cells])
+            variance = max(each.deviation() ** 2, 1e-300)
+            self._levels.append(_Level(each.noisy[used], variance, parent, each, near))
             node = own
         self.leaf = np.full(inside.size, -1, dtype=np.int64)
         """Leaf of each cell, -1 where nobody can be."""
@@ -118,6 +133,8 @@ class NestedSums:
                 )
             )
             measured = np.isfinite(level.variance)
+            if level.near is not None:
+                spread = np.exp(np.log(spread)[level.near].mean(axis=1))
             weight = spread / (spread + level.variance) if measured else np.zeros(size)
             z = total + weight * (level.noisy - total)
             s = weight * level.variance if measured else spread
@@ -195,6 +212,18 @@ class NestedSums:
         return [LinearError(*each) for each in zip(variance.tolist(), joined, strict=True)]
 
 
+def _nearest(node: IntArray, places: FloatArray) -> IntArray | None:
+    """The nodes whose middles are nearest to each one's, without itself; None for a single node."""
+    from scipy.spatial import cKDTree
+
+    size = np.bincount(node)
+    if size.size == 1:
+        return None
+    middle = np.column_stack([np.bincount(node, axis) / size for axis in places.T])
+    found = np.asarray(cKDTree(middle).query(middle, k=min(_NEAREST, size.size - 1) + 1)[1], dtype=np.int64)
+    return found[:, 1:]
+
+
 def _binned(
     a: FloatArray, zone: IntArray, number: FloatArray, zones: int, law: Measurement | None
 ) -> Iterator[WeightedNoise]:
@@ -209,8 +238,9 @@ def _binned(
     counts = np.bincount(zone * width + step, number, zones * width).reshape(zones, width)
     grid = np.exp2((np.arange(width) / _PER_OCTAVE) + _LEAST_OCTAVE) / law.unit
     rate = float(law.epsilon / (law.sensitivity or law.unit))
-    for row in counts:
-        used = np.flatnonzero(row)
-        yield WeightedNoise(
-            grid[used], np.full(used.size, rate), np.asarray(law.terms * row[used], dtype=np.float64)
-        )
+    row, used = np.nonzero(counts)
+    terms = np.asarray(law.terms * counts[row, used], dtype=np.float64)
+    found = WeightedNoise(grid[used], np.full(used.size, rate), terms)
+    ends = np.searchsorted(row, np.arange(zones + 1)).tolist()
+    for start, end in pairwise(ends):
+        yield WeightedNoise(*(part[start:end] for part in found))
