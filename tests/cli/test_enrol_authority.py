@@ -91,3 +91,18 @@ def test_files_are_enough_requests_certificates_and_list(
     assert made.joined == DEVICES - 1
     done = mapveil("enrol-authority", key, "--revoke", revoked, "--certify", keys)
     assert (done.code, done.out) == (2, "")
+
+
+def test_it_serves_from_a_store_of_its_own(mapveil, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    key = tmp_path / "authority.key"
+    mapveil("enrol-authority", key, "--create")
+    collector = Live(tmp_path)
+    request.addfinalizer(collector.store.close)
+    collector.open()
+    for words in (("--serve",), ("--new-enrolment", "3"), ("--device", "revoke:1")):
+        done = mapveil("enrol-authority", key, *words)
+        assert (done.code, "of the authority's own, got none" in done.err) == (2, True)
+        done = mapveil("enrol-authority", key, *words, "--store", tmp_path / "collector.sqlite")
+        assert (done.code, "got one with 1 collections" in done.err) == (2, True)
+    done = mapveil("enrol-authority", key, "--new-enrolment", "3:pilot", "--store", tmp_path / "own.sqlite")
+    assert (done.code, done.out[:4]) == (0, "mve_")

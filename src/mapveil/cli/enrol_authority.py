@@ -11,7 +11,8 @@ from typing import Any, Final
 import click
 
 from mapveil.cli.console import Console, console_options
-from mapveil.cli.store_actions import StoreAction, read_settings, settings_options, store_options
+from mapveil.cli.store_actions import StoreAction, open_store, read_settings, settings_options, store_options
+from mapveil.collector.http.settings import SETTINGS, Settings
 from mapveil.secure_sum.enrolment_authority import DAYS, LIST_DAYS, MOST_DAYS, EnrolmentAuthority
 from mapveil_client.errors import InputError
 
@@ -74,14 +75,12 @@ def command(
             "give only one of --certify, --revoke, --serve, --new-operator, --new-enrolment and --device"
         )
     if action.count:
-        return action.take(read_settings(given), console)
+        return action.take(_own_store(given), console)
     authority = EnrolmentAuthority.open(key_file, population, make=create)
     if served:
         from mapveil.cli.serve import run_service
 
-        settings = read_settings(given)
-        if given["store"] is None:
-            raise InputError("--serve needs --store: one of its own, never the collector's")
+        settings = _own_store(given)
         settings = dataclasses.replace(
             settings, authority=None, authority_key=str(key_file), population=population, workers=1
         )
@@ -100,6 +99,24 @@ def command(
     console.note(f"Fingerprint: {named.fingerprint}")
     console.result(str(named), {"authority": str(named), "fingerprint": named.fingerprint})
     return 0
+
+
+def _own_store(given: dict[str, Any]) -> Settings:
+    """Settings with a store of the authority's own: a collector's would tie the two together again."""
+    from mapveil.collector.rounds.collection import listed
+
+    settings = read_settings(given)
+    if settings.store == SETTINGS[0].default:
+        raise InputError("--store must name a store of the authority's own, got none")
+    store = open_store(settings)
+    with store.read() as connection:
+        collections = len(listed(connection))
+    store.close()
+    if collections:
+        raise InputError(
+            f"--store must name a store of the authority's own, got one with {collections} collections"
+        )
+    return settings
 
 
 def _keys(path: Path) -> list[bytes]:
