@@ -123,7 +123,7 @@ def test_the_second_round_asks_where_people_are(play) -> None:
     assert np.unique(np.stack([owner, block]), axis=1).shape[1] == second.encoding.length
 
 
-def test_an_even_map_is_asked_for_cells_of_one_size(play) -> None:
+def test_a_map_that_is_crowded_everywhere_is_asked_for_cells_of_one_size(play) -> None:
     """One round's level for the second budget, at no more than 5 % more error than one round."""
     errors: dict[int, list[float]] = {1: [], 2: []}
     for seed in range(4):
@@ -133,17 +133,24 @@ def test_an_even_map_is_asked_for_cells_of_one_size(play) -> None:
             errors[rounds].append(error(density, made.made.values))
         assert [query.purpose for query in made.queries] == ["every cell of level 5", "every cell of level 6"]
         assert [measured.noisy.size for measured in made.made.measurements] == [1024, 4096]
-        assert "evenly crowded" in made.made.notes[-1]
+        assert "crowded everywhere" in made.made.notes[-1]
     assert np.mean(errors[2]) < 1.05 * np.mean(errors[1])
 
 
-def test_one_hot_spot_makes_an_even_map_uneven(play) -> None:
+def test_one_hot_spot_is_divided_where_all_else_is_crowded(play) -> None:
     _, people = a_crowded_town(8, 20_000, 1)
     people[77] += (
         1_000  # 5 % at one cell: too few to change the concentration of 1,024 blocks beyond any doubt
     )
     made = play(Multiscale(epsilon=1), people, shards=2, seed=1)
     assert made.queries[1].purpose == "leaves of the blocks"
+
+
+def test_a_flat_map_and_one_of_few_users_are_cut_by_what_is_expected(play) -> None:
+    people = np.random.default_rng(3).multinomial(20_000, np.full(4**7, 4.0**-7))
+    assert play(Multiscale(epsilon=1), people, shards=2, seed=1).queries[1].purpose == "leaves of the blocks"
+    _, few = a_crowded_town(6, 800, 1)
+    assert play(Multiscale(epsilon=1), few, seed=1).queries[1].purpose == "leaves of the blocks"
 
 
 @pytest.mark.parametrize("longest", [400, 1_500, 6_000])

@@ -39,10 +39,13 @@ _DEEPEST = (
 _BLOCKS, _BLOCKS_OF_CURATOR = 1.6, 0.8  # beta
 _LEAF_SIGNAL, _LEAF_SIGNAL_OF_CURATOR = 1.4, 2.0  # c
 _EVEN_CONCENTRATION = (
-    2.5  # of blocks: tuned maps have 1.0 to 1.8 where one round is better, from 4.7 on where two are
-)
+    1.3,
+    2.5,
+)  # of blocks: flat tuning maps have 1.0, Manhattan 1.6 to 1.8, skewed ones 4.7 or more
+_EVEN_BLOCKS = 256  # of fewer blocks, one with a hot spot may seem like the others
+_LEAST = 1e-12  # users squared
 _COARSER = 2**0.25  # step of the search for leaves that fit
-_EVEN = "the blocks are about evenly crowded, so the second round asked for cells of one size"
+_EVEN = "the map is crowded everywhere, so the second round asked for cells of one size"
 _FULL = 3.0  # noise scales of users per site from which a curator measures every site at once
 
 
@@ -100,11 +103,14 @@ class Multiscale(GridMechanism):
     - with ``slope``, users inside a block follow the slope of the blocks around it
       (:mod:`mapveil.inference.interpolation`).
 
-    Over secure sums the first reply decides between a skewed map and one that is evenly crowded, as the image of
-    Bagdasaryan et al. (2022) is: where :math:`\sum_b \hat x_b^2 / a_b \cdot \sum_b a_b \le 2.5 (\sum_b \hat x_b)^2` and
-    no block would be divided by more than a level beyond the others, the second round asks for every cell of the
-    level that one round with its budget would choose, and both replies are inferred as one.
-    Here :math:`a_b` is the number of cells of block b.
+    Over secure sums the first reply decides whether the map is crowded everywhere, as the image of Bagdasaryan et al.
+    (2022) is:
+
+    .. math:: 1.3 \le \sum_b \frac{\hat x_b^2}{a_b} \sum_b a_b \Big/ \Big( \sum_b \hat x_b \Big)^2 \le 2.5
+
+    where: :math:`a_b` is the number of cells of block b. If so, of 256 blocks at least, and no block would be divided a
+    level beyond it and more, the second round asks for every cell of the level that one round with its budget would
+    choose, and both replies are inferred as one round's.
 
     Parameters
     ----------
@@ -226,15 +232,15 @@ class Multiscale(GridMechanism):
         return interpolate(blocks.shrunk, blocks.members, blocks.exponent, blocks.floor)
 
     def _even_level(self, setting: Setting, blocks: _Blocks, depths: IntArray, epsilon: float) -> int | None:
-        """The level of one round, where secure sums of the blocks say that the map is evenly crowded; else None."""
-        if setting.curator or setting.clients is None:
+        """The level of one round, where secure sums of the blocks say that the map is crowded everywhere; else None."""
+        if setting.curator or setting.clients is None or blocks.codes.size < _EVEN_BLOCKS:
             return None
         there = blocks.held > 0
         users, held = blocks.shrunk[there], blocks.held[there].astype(np.float64)
-        squares = float((users**2 / held).sum() * held.sum())
+        concentration = float((users**2 / held).sum() * held.sum() / max(float(users.sum()) ** 2, _LEAST))
         level = nearest_level(setting, self._cells_of_one_round(setting, float(setting.clients), epsilon))
         level = no_longer(setting, level, self._longest(setting) - blocks.codes.size)
-        evenly = squares <= _EVEN_CONCENTRATION * float(users.sum()) ** 2
+        evenly = _EVEN_CONCENTRATION[0] <= concentration <= _EVEN_CONCENTRATION[1]
         deepest = blocks.level + int(depths.max(initial=0))
         return level if evenly and blocks.level < level and deepest <= level + 1 else None
 
