@@ -67,7 +67,9 @@ def test_what_is_read_off_the_map_is_what_the_files_say(collector: Any, pages: A
         assert tiling.locate(np.array([lon]), np.array([lat])).tolist() == [cell]
         read.add(cell)
         assert number(shown["Estimated users"]) == pytest.approx(cells[cell]["users"], rel=0.006, abs=1e-9)
-        assert number(shown["Density"]) == pytest.approx(cells[cell]["users_per_km2"], rel=0.006, abs=1e-9)
+        assert number(shown["Density, model's estimate of every cell"]) == pytest.approx(
+            cells[cell]["users_per_km2"], rel=0.006, abs=1e-9
+        )
         low, high = (number(part) for part in shown["95 % bounds"].split(" to "))
         assert low == pytest.approx(cells[cell]["lower"], rel=0.006, abs=1e-9)
         assert high == pytest.approx(cells[cell]["upper"], rel=0.006, abs=1e-9)
@@ -259,7 +261,9 @@ def test_two_maps_under_a_slider(collector: Any, pages: Any, finished: Any) -> N
     assert left["Cell"] == right["Cell"]
     for identifier, shown in ((finished.first, left), (finished.second, right)):
         density = cells_of(collector, identifier)[int(shown["Cell"])]["users_per_km2"]
-        assert number(shown["Density"]) == pytest.approx(density, rel=0.006, abs=1e-9)
+        assert number(shown["Density, model's estimate of every cell"]) == pytest.approx(
+            density, rel=0.006, abs=1e-9
+        )
     # The edge is pulled, and nothing moves but the edge.
     page.get_by_label("How much of the left map").fill("50")
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
