@@ -14,6 +14,7 @@ import pytest
 from mapveil.collector.fleet.fleet import Fleet
 from mapveil.collector.fleet.fleet_table import whereabouts_of
 from mapveil.collector.fleet.lapses import Lapses
+from mapveil.collector.store.principals import Accounts
 from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
@@ -283,3 +284,13 @@ def test_a_round_that_loses_too_many_devices_early_is_run_again_with_the_others(
     accounts = [client.memory.account.entries[collection].charges for client in fleet.clients]
     assert accounts == [{}] * 7 + [{2: Fraction(1)}] * 23
     assert [(line["number"], line["devices"]) for line in live.engine.ledger()][:1] == [(2, 23)]
+
+
+def test_a_fleet_whose_policy_refuses_enrols_nobody(live: Live) -> None:
+    collection = live.open()
+    before = Accounts(live.store).device_count()
+    made = asyncio.run(Fleet(live.url, crowd(3), DevicePolicy()).run(live.token, [collection]))
+    assert (made.joined, Accounts(live.store).device_count() - before) == (0, 0)
+    (reason,) = made.refused
+    assert "names no enrolment authority" in reason
+    live.engine.abort(collection, live.actor, "enough")
