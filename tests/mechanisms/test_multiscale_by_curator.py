@@ -101,3 +101,40 @@ def test_the_second_round_is_finer_where_the_people_are() -> None:
 def test_a_parameter_outside_its_range_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         Multiscale(epsilon=1, **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("declared", [30, 300_000])
+def test_a_number_of_users_far_from_the_noisy_one_is_not_believed(declared: int) -> None:
+    city = a_city(users=3000)
+    right, wrong = (
+        Multiscale(epsilon=1, trust=Curator(users=users)).release(city, rng=5).values
+        for users in (3000, declared)
+    )
+    np.testing.assert_allclose(distance(wrong, city), distance(right, city), rtol=0.1)
+
+
+@pytest.mark.parametrize("aim", ["places", "totals", "distance"])
+def test_an_aim_changes_the_design_and_not_the_promise(aim: str) -> None:
+    plain, aimed = (Multiscale(epsilon="1/3", aim=given).release(a_city(), rng=1) for given in (None, aim))
+    assert aimed.guarantee.epsilon == plain.guarantee.epsilon == Fraction(1, 3)
+    assert sum(share.epsilon for share in aimed.guarantee.shares) == Fraction(1, 3)
+    assert aimed.measurements[-1].noisy.size != plain.measurements[-1].noisy.size
+
+
+def test_an_isolated_hot_spot_is_measured_to_its_cell() -> None:
+    tiling = a_city().tiling
+    counts = np.random.default_rng(3).multinomial(700, np.full(4**DEPTH, 1 / 4**DEPTH))
+    counts[1234] += 100
+    city = Counts(counts.astype(np.int64), tiling)
+    shown = [Multiscale(epsilon=1).release(city, rng=seed).values[1234] for seed in range(8)]
+    assert np.median(shown) > 50
+
+
+def test_a_flat_map_comes_out_nearly_flat() -> None:
+    counts = np.random.default_rng(3).multinomial(700, np.full(4**DEPTH, 1 / 4**DEPTH))
+    city = Counts(counts.astype(np.int64), a_city().tiling)
+    blocks = [
+        np.add.reduceat(np.sort(Multiscale(epsilon="0.1").release(city, rng=seed).values), [0, 2048])
+        for seed in range(8)
+    ]
+    assert np.median([high / max(low, 1e-9) for low, high in blocks]) < 2

@@ -97,20 +97,20 @@ def shrink_rounds(
         Non-negative; 0 where there are no members.
     """
     made = combine_rounds(rounds)
-    inside = leaves.of_site >= 0
-    leaf = leaves.of_site[inside]
 
     def on_sites(values: FloatArray) -> FloatArray:
-        square = np.zeros(members.shape)
-        square[inside] = values[leaf] * members[inside]
-        return square
+        # Structural zeros, leaf -1, take the last leaf's value times no members.
+        return np.asarray(values.take(leaves.of_site, mode="wrap") * members)
+
+    def noise_on_sites(density: FloatArray) -> FloatArray | float:
+        return float(density[0]) if bool((density == density[0]).all()) else on_sites(density)
 
     noise = _noise_of_boxes(rounds, made.variances, leaves.members, members.shape[0])
     return multiscale_shrinkage(
         on_sites(made.values[-1] / leaves.members),
         on_sites(noise[-1][1]),
         members,
-        coarser=[(side, on_sites(density)) for side, density in noise[:-1]],
+        coarser=[(side, noise_on_sites(density)) for side, density in noise[:-1]],
         leaves=on_sites(1 / leaves.members),
         shifts=shifts,
         sampled=sampled,

@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.inference.box_sums import BoxSums, Cuts, box_sums, scaled_sums
 from mapveil.inference.split_prior import SplitPrior
 from mapveil.inference.threshold_expansion import CutBoxes, ThresholdExpansion
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray, quotient
@@ -74,7 +75,7 @@ def multiscale_shrinkage(
     variance: FloatArray | float,
     members: npt.NDArray[Any] | None = None,
     *,
-    coarser: Sequence[tuple[int, FloatArray]] = (),
+    coarser: Sequence[tuple[int, FloatArray | float]] = (),
     leaves: FloatArray | None = None,
     shifts: int = 8,
     rule: SplitRule = "prior",
@@ -90,10 +91,10 @@ def multiscale_shrinkage(
         Variance of the noise on each, independent from site to site.
     members : ndarray, shape (side, side), optional
         Number of cells that each site stands for, all 1 by default; 0 is a structural zero, estimated as exactly 0.
-    coarser : sequence of (int, ndarray of float64)
+    coarser : sequence of (int, ndarray of float64 or float)
         Where larger groups of sites were measured as well, and made consistent with their sites: lengths, descending,
-        and each site's part of the variance of its group, shape (side, side). Boxes whose longer side is at least such
-        a length take their variance from the first that fits, and not from ``variance``.
+        and each site's part of the variance of its group, shape (side, side), or a number for every member. Boxes whose
+        longer side is at least such a length take their variance from the first that fits, and not from ``variance``.
     leaves : ndarray of float64, shape (side, side), optional
         Each site's part of the group it was measured in, where several sites were measured as one and ``noisy`` and
         ``variance`` divided evenly among them; all 1 by default. The rule is not learned from boxes with less than
@@ -126,7 +127,7 @@ def multiscale_shrinkage(
     small = np.asarray(variance, dtype=np.float64)
     parts = np.asarray(1.0 if leaves is None else leaves, dtype=np.float64)
     shapes = [weight.shape, *(given.shape or noisy.shape for given in (small, parts))]
-    shapes += [given.shape for _, given in coarser]
+    shapes += [given.shape for _, given in coarser if not isinstance(given, float)]
     if any(shape != noisy.shape for shape in shapes):
         raise ParameterError(
             f"members, variance, coarser and leaves must have shape {noisy.shape}, got {shapes}"
@@ -134,9 +135,12 @@ def multiscale_shrinkage(
     check(shifts >= 1, "shifts", "at least 1", shifts)
     there = weight > 0
     held = None if leaves is None else np.where(there, parts, 0.0)
-    noises = [np.where(there, each, 0.0) for each in (small, *(each for _, each in reversed(coarser)))]
-    lengths = [0, *(length for length, _ in reversed(coarser))]
-    raster = _Raster(np.where(there, noisy, 0.0), weight, held, list(zip(lengths, noises, strict=True)))
+    noises: list[tuple[int, FloatArray | float]] = [(0, np.where(there, small, 0.0))]
+    noises += [
+        (length, each if isinstance(each, float) else np.where(there, each, 0.0))
+        for length, each in reversed(coarser)
+    ]
+    raster = _Raster(np.where(there, noisy, 0.0), weight, held, noises)
     if rule == "expansion":
         return np.where(there, _descend(raster, shifts, ThresholdExpansion(), sampled), 0.0)
     prior = SplitPrior(may_be_flat=True)
@@ -151,14 +155,19 @@ class _Raster(NamedTuple):
     noisy: FloatArray
     members: FloatArray
     groups: FloatArray | None
-    noises: list[tuple[int, FloatArray]]  # by the least length of a box, ascending
+    noises: list[
+        tuple[int, FloatArray | float]
+    ]  # by the least length of a box, ascending; a number is per member
 
     def pooled(self, levels: int) -> _Raster:
         """The same on blocks of ``2**levels`` x ``2**levels`` sites."""
         if not levels:
             return self
         last = max(at for at, (length, _) in enumerate(self.noises) if length <= 1 << levels)
-        noises = [(length >> levels, pool(noise, levels)) for length, noise in self.noises[last:]]
+        noises = [
+            (length >> levels, noise if isinstance(noise, float) else pool(noise, levels))
+            for length, noise in self.noises[last:]
+        ]
         groups = None if self.groups is None else pool(self.groups, levels)
         return _Raster(pool(self.noisy, levels), pool(self.members, levels), groups, noises)
 
@@ -168,12 +177,12 @@ def _descend(
 ) -> FloatArray:
     """Estimates of all sites: every box is halved, from the whole raster down."""
     side = raster.noisy.shape[0]
-    sums, weights = _Boxes(raster.noisy), _Boxes(raster.members)
-    held = None if raster.groups is None else _Boxes(raster.groups)
+    sums, weights = box_sums(raster.noisy), box_sums(raster.members)
+    held = None if raster.groups is None else box_sums(raster.groups)
     noises = list(raster.noises)
-    noise = _Boxes(noises[-1][1])
+    noise = _noise_sums(noises[-1][1], weights)
     roots = _roots(side, shifts)
-    rows, columns = _Cuts(2 * side, roots), _Cuts(2 * side, roots)
+    rows, columns = Cuts(2 * side, roots), Cuts(2 * side, roots)
     estimate = np.full((roots.size, roots.size), max(float(raster.noisy.sum()), 0.0))
     while columns.length > 1:
         for axis in (0, 1):
@@ -183,7 +192,7 @@ def _descend(
             if max(rows.length, columns.length) < noises[-1][0]:
                 while max(rows.length, columns.length) < noises[-1][0]:
                     noises.pop()
-                noise = _Boxes(noises[-1][1])
+                noise = _noise_sums(noises[-1][1], weights)
             layers = [boxes.sums(rows, columns) for boxes in (sums, noise, weights)]
             if held is not None:
                 layers.append(held.sums(rows, columns))
@@ -198,17 +207,8 @@ def _descend(
     return estimate
 
 
-class _Cuts(NamedTuple):
-    """Boxes of one length along one axis: the first site of each, in order."""
-
-    length: int
-    first: IntArray
-
-    def halved(self, side: int) -> _Cuts:
-        """Both halves of all boxes, but for those wholly outside the raster."""
-        length = self.length // 2
-        first = np.unique(np.concatenate([self.first, self.first + length]))
-        return _Cuts(length, first[(first > -length) & (first < side)])
+def _noise_sums(noise: FloatArray | float, members: BoxSums) -> BoxSums:
+    return scaled_sums(noise, members) if isinstance(noise, float) else box_sums(noise)
 
 
 def _roots(side: int, shifts: int) -> IntArray:
@@ -217,32 +217,12 @@ def _roots(side: int, shifts: int) -> IntArray:
     return np.arange(spare - side, 1 - spare)
 
 
-class _Boxes:
-    """Sums of an array over boxes, by an integral image."""
-
-    def __init__(self, values: FloatArray) -> None:
-        side = values.shape[0]
-        self._integral = np.zeros((side + 1, side + 1))
-        np.cumsum(values.cumsum(axis=0), axis=1, out=self._integral[1:, 1:])
-
-    def sums(self, rows: _Cuts, columns: _Cuts) -> FloatArray:
-        """Sums over the boxes, shape (rows, columns)."""
-        return self._between(self._between(self._integral, rows, 0), columns, 1)
-
-    def _between(self, running: FloatArray, cuts: _Cuts, axis: int) -> FloatArray:
-        """Running sums at the end of each box less those at its start, cut at the borders of the raster."""
-        last = cuts.first + cuts.length
-        between = running.take(last, axis, mode="clip")
-        between -= running.take(cuts.first, axis, mode="clip")
-        return between
-
-
 class _Cut(NamedTuple):
     """One halving of all boxes."""
 
     axis: int
-    before: _Cuts
-    after: _Cuts
+    before: Cuts
+    after: Cuts
     sites: int  # of a half
     offsets: int
     slope: FloatArray | None  # users per member before each box less those after it
@@ -269,9 +249,16 @@ def _halve(
     if to.sampled:
         v1, v2 = v1 + share * parent, v2 + (1 - share) * parent
     both = v1 + v2
+    known = both <= 0
+    both[known] = 1.0
     # Two measurements of the first half: its own, and what the second leaves of the parent.
-    measured = np.divide(v2 * y1 + v1 * (parent - y2), both, out=y1.copy(), where=both > 0)
-    variance = quotient(v1 * v2, both)
+    weight = v1 / both
+    measured = parent - y2
+    measured -= y1
+    measured *= weight
+    measured += y1
+    variance = weight
+    variance *= v2
     telling = np.minimum(g1[0], g2[0])[boxes].reshape(-1) > _WHOLE if g1 else None
     if isinstance(learn, ThresholdExpansion):
         along = (
@@ -299,7 +286,7 @@ def _halve(
 class _Pairs:
     """Places of boxes whose halves both overlap the raster, of the halves, and of boxes with one half and that half."""
 
-    def __init__(self, before: _Cuts, after: _Cuts) -> None:
+    def __init__(self, before: Cuts, after: Cuts) -> None:
         there, place = [], []
         for first in (before.first, before.first + after.length):
             at = np.minimum(np.searchsorted(after.first, first), after.first.size - 1)
@@ -330,7 +317,7 @@ def _span(used: BoolArray) -> slice:
     return slice(int(there[0]), int(there[-1]) + 1) if there.size else slice(0)
 
 
-def _slope(estimate: FloatArray, members: FloatArray, axis: int, boxes: _Cuts) -> FloatArray:
+def _slope(estimate: FloatArray, members: FloatArray, axis: int, boxes: Cuts) -> FloatArray:
     """Users per member in the box before each, less those in the box after it; its own where nobody can be there."""
     density = quotient(estimate, members)
     beside = []

@@ -27,6 +27,8 @@ Source: multiscale models of counts with beta-mixture splits (Kolaczyk 1999; Now
 Bayes over a fixed grid of scales (Stephens 2017).
 """
 
+from __future__ import annotations
+
 import functools
 import math
 from typing import Final, NamedTuple
@@ -34,7 +36,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil_client.arrays import BoolArray, FloatArray
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 
 CONCENTRATIONS: Final = (200.0, 30.0, 8.0, 3.0, 1.0, 0.35, 0.1, 0.02)
 """a of each component: 200 is nearly even, 0.02 nearly everything on one side."""
@@ -52,6 +54,7 @@ _SPREAD: Final = 1.1  # deviation of ln a about an expected concentration
 _POSSIBLE: Final = 0.05  # weight of the public mixture beside an expected concentration
 _CARRIED: Final = 0.5  # weight of the size before in the start
 _ROUNDS: Final = 30  # of expectation maximisation
+_ABOUT: Final = 1e-9  # of a share of a half
 _SHARES: Final = np.array([0.01, 0.08, 0.25, 0.5, 0.75, 0.92, 0.99])  # r of the tables
 _EVEN: Final = 3  # the table of r = 0.5
 _FIRST_OCTAVE, _OCTAVES = -3, 24  # of s
@@ -142,66 +145,53 @@ class SplitPrior:
             Shifts at which each box was cut: boxes overlap, and each counts 1 / ``offsets`` in learning.
         """
         terms = min(2 * sites * self._terms, _GAUSSIAN)
-        deviation = np.sqrt(np.maximum(variance, 1e-200))
-        signal = parent / deviation
         estimate = share * parent
-        nearest = np.minimum(measured, parent - measured)
-        nearest /= deviation
-        sure = (signal > _SURE_S) & (nearest > _SURE_T) | (variance <= 0)
-        estimate[sure] = measured[sure]
-        known = np.flatnonzero((signal > 2.0**_FIRST_OCTAVE) & ~sure)
-        if known.size < signal.size:
-            share, signal, nearest = share[known], signal[known], nearest[known]
-            parent, measured, deviation = parent[known], measured[known], deviation[known]
-            telling = None if telling is None else telling[known]
-        octave, step = np.empty(known.size), np.empty(known.size)
-        for part in _chunks(known.size):
-            octave[part], step[part] = _place(signal[part], nearest[part])
-        even = np.abs(share - 0.5) < 1e-9
-        self._learn(octave, step, even if telling is None else even & telling, terms, offsets)
-        mirrored = measured > parent / 2
-        half = np.empty(known.size)
-        table = self._corrections(_EVEN, terms)
-        for part in _chunks(known.size):
-            half[part] = _look_up(table, octave[part], step[part])
-        uneven = np.flatnonzero(~even)
-        if uneven.size:
-            half[uneven] = self._uneven(
-                octave[uneven], step[uneven], np.where(mirrored, 1 - share, share)[uneven], terms
-            )
-        half += np.maximum(nearest, -_BELOW)
-        np.clip(half, 0.0, signal, out=half)
-        half *= deviation
-        np.subtract(parent, half, out=half, where=mirrored)
-        estimate[known] = half
-        lopsided = uneven[(share[uneven] < _SHARES[0]) | (share[uneven] > _SHARES[-1])]
-        if lopsided.size:
-            part, whole = share[lopsided], parent[lopsided]
-            spread = part * (1 - part) * whole**2 / 2
-            weight = spread / (spread + deviation[lopsided] ** 2)
-            estimate[known[lopsided]] = part * whole + (measured[lopsided] - part * whole) * weight
+        found = []
+        for part in _chunks(parent.size):
+            boxes = _seen(parent[part], measured[part], variance[part], share[part], estimate[part])
+            if telling is not None:
+                boxes.even[~telling[part][boxes.place]] = False
+            found.append(boxes)
+        entries = [np.zeros(0, dtype=np.int64), *(boxes.entry[boxes.even] for boxes in found)]
+        self._learn(np.concatenate(entries), terms, offsets)
+        for part, boxes in zip(_chunks(parent.size), found, strict=True):
+            estimate[part][boxes.place] = self._posterior(boxes, terms)
         return estimate
 
-    def _learn(
-        self, octave: FloatArray, step: FloatArray, learned: BoolArray, terms: int, offsets: int
-    ) -> None:
+    def _learn(self, entries: IntArray, terms: int, offsets: int) -> None:
         start = _CARRIED * self.weights + (1 - _CARRIED) * self._public
-        entry = np.rint(octave[learned]).astype(np.int64) * _STEPS + np.rint(step[learned]).astype(np.int64)
-        counts = np.bincount(entry, minlength=_OCTAVES * _STEPS)
+        counts = np.bincount(entries, minlength=_OCTAVES * _STEPS)
         used = np.flatnonzero(counts)
         seen = _table(_EVEN, terms).likelihood[used]
         seen = seen / np.maximum(seen.max(axis=1, keepdims=True), 1e-300)
-        boxes = counts[used, None] / offsets
+        boxes = counts[used] / offsets
         if self._judging:
-            self._evidence = self._evidence + _TOLD * (boxes * np.log(seen @ self._kinds.T)).sum(axis=0)
+            self._evidence = self._evidence + _TOLD * boxes @ np.log(seen @ self._kinds.T)
             self._public = self._expected()
         weights = start
         for _ in range(_ROUNDS):
-            part = seen * weights
-            part *= boxes / part.sum(axis=1, keepdims=True)
-            weights = part.sum(axis=0) + _STRENGTH * start
+            weights = weights * ((boxes / (seen @ weights)) @ seen) + _STRENGTH * start
             weights = weights / weights.sum()
         self.weights, self._fresh = weights, False
+
+    def _posterior(self, boxes: _Seen, terms: int) -> FloatArray:
+        """Posterior means of the first halves, users."""
+        half = _look_up(self._corrections(_EVEN, terms), boxes.octave, boxes.step)
+        uneven = np.flatnonzero(np.abs(boxes.share - 0.5) >= _ABOUT)
+        share = np.where(boxes.mirrored, 1 - boxes.share, boxes.share)[uneven]
+        if uneven.size:
+            half[uneven] = self._uneven(boxes.octave[uneven], boxes.step[uneven], share, terms)
+        half += np.maximum(boxes.nearest, -_BELOW)
+        np.clip(half, 0.0, boxes.signal, out=half)
+        lopsided = (share < _SHARES[0]) | (share > _SHARES[-1])
+        if lopsided.any():
+            of, share = uneven[lopsided], share[lopsided]
+            spread = share * (1 - share) * boxes.signal[of] ** 2 / 2
+            even = share * boxes.signal[of]
+            half[of] = even + (boxes.nearest[of] - even) * spread / (spread + 1)
+        np.subtract(boxes.signal, half, out=half, where=boxes.mirrored)
+        half *= boxes.deviation
+        return half
 
     def _uneven(self, octave: FloatArray, step: FloatArray, share: FloatArray, terms: int) -> FloatArray:
         """Posterior means less what was measured, noise deviations, of boxes with uneven halves."""
@@ -218,6 +208,40 @@ class SplitPrior:
     def _corrections(self, index: int, terms: int) -> FloatArray:
         table = _table(index, terms)
         return np.asarray((table.moment @ self.weights) / np.maximum(table.likelihood @ self.weights, 1e-280))
+
+
+class _Seen(NamedTuple):
+    """Boxes of which the measurement tells something, but not all."""
+
+    place: IntArray  # among all boxes
+    share: FloatArray
+    deviation: FloatArray
+    signal: FloatArray  # s
+    nearest: FloatArray  # t
+    mirrored: BoolArray  # whether t is measured from the other end
+    octave: FloatArray
+    step: FloatArray
+    entry: IntArray  # of the tables, the nearest
+    even: BoolArray  # whether to learn from it
+
+
+def _seen(
+    parent: FloatArray, measured: FloatArray, variance: FloatArray, share: FloatArray, estimate: FloatArray
+) -> _Seen:
+    """The boxes to look up; where the measurement stands it goes into the ``estimate``."""
+    deviation = np.sqrt(np.maximum(variance, 1e-200))
+    signal = parent / deviation
+    nearest = np.minimum(measured, parent - measured)
+    nearest /= deviation
+    sure = (signal > _SURE_S) & (nearest > _SURE_T) | (variance <= 0)
+    estimate[sure] = measured[sure]
+    place = np.flatnonzero((signal > 2.0**_FIRST_OCTAVE) & ~sure)
+    mirrored = (measured > parent / 2)[place]
+    share, deviation, signal, nearest = (each[place] for each in (share, deviation, signal, nearest))
+    octave, step = _place(signal, nearest)
+    entry = np.rint(octave).astype(np.int64) * _STEPS + np.rint(step).astype(np.int64)
+    even = np.abs(share - 0.5) < _ABOUT
+    return _Seen(place, share, deviation, signal, nearest, mirrored, octave, step, entry, even)
 
 
 def _chunks(size: int) -> list[slice]:

@@ -1,7 +1,7 @@
 """Multiscale: noisy sums of blocks, then of their parts, shrunk at all scales and shifts, sloping inside cells."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal, NamedTuple
@@ -13,6 +13,7 @@ from mapveil.inference.local_dimension import local_dimension
 from mapveil.inference.nested_rounds import Leaves, Round, block_inference, shrink_rounds
 from mapveil.inference.shrinkage import multiscale_shrinkage, pool, spread
 from mapveil.maps.measurement import Measurement
+from mapveil.mechanisms.sum_mechanism import UserNumber
 from mapveil.mechanisms.uniform_grid import (
     GridMechanism,
     cells_at,
@@ -37,7 +38,6 @@ _DEEPEST = (
     6  # quarterings of a block: bounds the second vector; 4 is as good for maps of 128 x 128 cells, 2 is not
 )
 _BLOCKS, _BLOCKS_OF_CURATOR = 1.6, 0.8  # beta
-_LEAF_SIGNAL, _LEAF_SIGNAL_OF_CURATOR = 1.4, 2.0  # c
 _EVEN_CONCENTRATION = (
     1.3,
     2.5,
@@ -46,6 +46,15 @@ _EVEN_BLOCKS = 256  # of fewer blocks, one with a hot spot may seem like the oth
 _LEAST = 1e-12  # users squared
 _COARSER = 2**0.25  # step of the search for leaves that fit
 _EVEN = "the map is crowded everywhere, so the second round asked for cells of one size"
+_FIRST_SHARE, _LEAF_SIGNAL = 0.15, 1.4  # of secure sums: fraction of the budget for the first round, and c
+_OF_AIM = {
+    None: (0.25, 2.0),
+    "places": (0.25, 1.0),
+    "totals": (0.5, 3.0),
+    "distance": (0.5, 3.0),
+}  # of a curator
+_CHECK = 0.01  # of the budget: a noisy number of users beside the declared one
+_FAR = 4.0  # noise scales between both from which the noisy one is believed: by chance once in 55 maps
 _FULL = 3.0  # noise scales of users per site from which a curator measures every site at once
 
 
@@ -116,6 +125,10 @@ class Multiscale(GridMechanism):
     ----------
     rounds : int
         Number of queries, 1 or 2. One round takes half the messages and waits once for every client.
+    aim : str, optional
+        Use of a curator's map: ``"places"`` that stand out, ``"totals"`` of districts, or the ``"distance"`` by which
+        people are misplaced. The aim sets the defaults of ``first_share`` and ``leaf_signal`` and leaves the promise as
+        it is. None, a compromise, by default.
     depth
         Level of the first query; see :class:`~mapveil.mechanisms.uniform_grid.GridMechanism`.
     concentration : float
@@ -128,15 +141,16 @@ class Multiscale(GridMechanism):
         Map that secure sums make: ``"population"``, of all users of whom the clients are a sample, so that sampling
         error is smoothed as noise is; or ``"devices"``, of the clients asked and nobody else.
     first_share : float, optional
-        Fraction of the budget for the first of two rounds, from 0.0001 to 0.9999; 0.25 for a curator and 0.15 otherwise
-        by default.
+        Fraction of the budget for the first of two rounds, from 0.0001 to 0.9999; 0.25 for a curator (0.5 with the aim
+        of totals or distance) and 0.15 otherwise by default.
     leaf_signal : float, optional
-        c, above 0: number of users in a leaf of the second round, in deviations; 2 for a curator and 1.4 otherwise by
-        default.
+        c, above 0: number of users in a leaf of the second round, in deviations; 2 for a curator (1 with the aim
+        of places, 3 with that of totals or distance) and 1.4 otherwise by default.
     slope : bool, optional
         Whether users inside a block follow the slope around it; not for a curator, by default.
-    shifts : int
-        Boxes of so many cells a side are cut at every offset, larger ones at as many; at least 1.
+    shifts : int, optional
+        Boxes of so many cells a side are cut at every offset, larger ones at as many; at least 1; 4 for a curator and 8
+        otherwise by default.
 
     Examples
     --------
@@ -154,13 +168,14 @@ class Multiscale(GridMechanism):
     )
 
     rounds: int = 2
+    aim: Literal["places", "totals", "distance"] | None = None
     concentration: float = 1.0
     longest: int | None = 1 << 16
     of: Literal["population", "devices"] = "population"
     first_share: float | None = None
     leaf_signal: float | None = None
     slope: bool | None = None
-    shifts: int = 8
+    shifts: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -173,7 +188,18 @@ class Multiscale(GridMechanism):
             self._check_share("first_share")
         if self.leaf_signal is not None:
             self._check_positive("leaf_signal")
-        self._check(self.shifts >= 1, "shifts", "a whole number of at least 1")
+        self._check(
+            self.shifts is None or self.shifts >= 1, "shifts", "a whole number of at least 1, or none"
+        )
+
+    def number_of_users(self, setting: Setting) -> Generator[Query, NoisySums, UserNumber]:
+        """The number of users; one that was declared to a curator gives way where a noisy one is far from it."""
+        if not setting.curator or setting.clients is None:
+            return (yield from super().number_of_users(setting))
+        found = yield from super().number_of_users(setting._replace(clients=None, users_share=_CHECK))
+        assert found.noisy is not None
+        far = abs(found.users - setting.clients) > _FAR / float(found.noisy.epsilon)
+        return found if far else found._replace(users=float(setting.clients))
 
     def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:
         """The rule's level for so many users with so much budget."""
@@ -250,10 +276,13 @@ class Multiscale(GridMechanism):
     def _sampled(self, setting: Setting) -> bool:
         return not setting.curator and self.of == "population"
 
+    def _shifts(self, setting: Setting) -> int:
+        return self.shifts or (4 if setting.curator else 8)
+
     def _budgets(self, setting: Setting, budget: Fraction, single: bool) -> tuple[Fraction, Fraction]:
         if single:
             return budget, budget
-        share = self.first_share or (0.25 if setting.curator else 0.15)
+        share = self.first_share or (_OF_AIM[self.aim][0] if setting.curator else _FIRST_SHARE)
         first, second = split_epsilon(budget, [share, 1 - share])
         return first, second
 
@@ -271,7 +300,7 @@ class Multiscale(GridMechanism):
             noisy[deinterleave(codes)] = sums.values
             sampled = self._sampled(setting)
             shrunk = multiscale_shrinkage(
-                noisy, sums.variance, held, shifts=self.shifts, rule="expansion", sampled=sampled
+                noisy, sums.variance, held, shifts=self._shifts(setting), rule="expansion", sampled=sampled
             )
         exponent = 0.0
         if self._sloped(setting):
@@ -282,7 +311,7 @@ class Multiscale(GridMechanism):
 
     def _depths(self, setting: Setting, blocks: _Blocks, epsilon: float) -> IntArray:
         """d of each block, of the shape of the blocks."""
-        least = self.leaf_signal or (_LEAF_SIGNAL_OF_CURATOR if setting.curator else _LEAF_SIGNAL)
+        least = self.leaf_signal or (_OF_AIM[self.aim][1] if setting.curator else _LEAF_SIGNAL)
         leaf = least * _deviation(setting, epsilon)
         dimension = local_dimension(blocks.shrunk, blocks.held) if setting.curator else 2.0
         most = min(setting.depth - blocks.level, _DEEPEST)
@@ -308,7 +337,9 @@ class Multiscale(GridMechanism):
             for nodes, each in measured
         ]
         leaves = Leaves(of_site, tree.sites_owned(setting.members))
-        return shrink_rounds(rounds, leaves, members, shifts=self.shifts, sampled=self._sampled(setting))
+        return shrink_rounds(
+            rounds, leaves, members, shifts=self._shifts(setting), sampled=self._sampled(setting)
+        )
 
     def _combine(
         self, setting: Setting, blocks: _Blocks, depths: IntArray, measured: Sequence[_Measured]
