@@ -123,7 +123,9 @@ def test_geojson_holds_every_road_both_ways_and_the_promise(routes: RouteMap, tm
 
 def test_a_picture_draws_roads_and_ways_and_says_the_promise(routes: RouteMap, tmp_path: Path) -> None:
     axes = plot(routes)
-    lines = next(each for each in axes.collections if isinstance(each, LineCollection))
+    lines = next(
+        each for each in axes.collections if isinstance(each, LineCollection) and each.get_zorder() == 2
+    )  # over the ground's
     assert len(lines.get_segments()) == GRAPH.roads
     free = int((routes.delay_s < 1).sum())
     grey = (np.ptp(lines.get_colors()[:, :3], axis=1) < 0.05).sum()

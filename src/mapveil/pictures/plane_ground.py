@@ -105,6 +105,8 @@ def draw_ground(ground: PlaneGround, axes: Axes) -> None:
         (ground.shores, _COAST, "-"),
         (ground.borders, _BORDER, (0, (4, 3))),
     ):
+        if courses.corners.size == 0:
+            continue
         lines = np.split(courses.corners, courses.start[1:-1])
         drawn = collections.LineCollection(
             lines, colors=colour, linewidths=0.7, linestyles=dashes, zorder=1.5

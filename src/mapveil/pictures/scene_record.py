@@ -28,7 +28,7 @@ _MESH: Final = 64
 _DEGREE_DECIMALS: Final = 7
 _STRAIGHT: Final = 1e-9  # degrees
 _MOST_DOTS: Final = 20_000  # cells whose centres are all shown
-_AROUND: Final = 0.5  # of the map's sides: ground around it, which the page shows when zoomed out
+_AROUND: Final = 1.0  # of the map's sides: ground around it, which the page shows when zoomed out
 _KEPT_BITS: Final = 13  # of a float's 23: four digits are shown and kept, and the record stays small
 
 
