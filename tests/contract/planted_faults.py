@@ -71,7 +71,7 @@ FAULTS = (
         "leaf depths from exact sums",
         plant.leaf_depths_from_exact_sums,
         "non-interference",
-        "central multiscale users=240",
+        "central multiscale depth=2",
         "queries",
     ),
     Fault(
@@ -85,7 +85,7 @@ FAULTS = (
         "level from the true number of users",
         plant.begins(plant.level_from_true_users),
         "non-interference",
-        "central multiscale",
+        "central uniform",
         "queries",
     ),
     Fault(
@@ -157,7 +157,7 @@ FAULTS = (
         "budget spent twice",
         plant.budget_spent_twice,
         "accounting",
-        "central multiscale users=240",
+        "central multiscale depth=2",
         "spent",
     ),
     Fault(

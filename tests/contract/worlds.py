@@ -25,6 +25,7 @@ SMALL: Mapping[str, dict[str, Any]] = {"count-min": {"width": 64, "rows": 2}}
 
 VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("central", "multiscale", {"users": 240}),
+    ("central", "multiscale", {"depth": 2}),
     ("central", "multiscale", {"rounds": 1}),
     ("central", "adaptive", {"threshold": "equation-6"}),
     ("central", "privtree", {"theta": 20.0, "tree_share": 0.25}),
