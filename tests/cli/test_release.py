@@ -165,8 +165,8 @@ BAD_TABLES = {
         "row 2, column 'lat' is missing.*--on-bad-rows drop",
     ),
     "decimal comma": (
-        'user_id,lon,lat\nu,"-73,9",40.7\n',
-        "row 1, column 'lon' is '-73,9'; .*a point instead of a comma",
+        'user_id,lon,lat\nu,"-1,73,9",40.7\n',
+        "row 1, column 'lon' is '-1,73,9'; expected a longitude",
     ),
 }
 
