@@ -195,7 +195,8 @@ def test_intervals_of_released_maps_cover_the_truth(estimator: str) -> None:
     users = generator.multinomial(3000, generator.dirichlet(np.full(tiling.size, 0.1)))
     missed, width = [], []
     for seed in range(20):
-        heat = HierarchicalHashing(epsilon=2, estimator=estimator).release(Counts(users, tiling), rng=seed)
+        mechanism = HierarchicalHashing(epsilon=2, estimator=estimator, growth=8, site_weight=4)
+        heat = mechanism.release(Counts(users, tiling), rng=seed)
         bounds = heat.error(0.05)
         missed.append((users < bounds.lower) | (users > bounds.upper))
         width.append(heat.measurements[0].half_width(0.05) / heat.measurements[0].deviation())
