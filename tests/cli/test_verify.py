@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 
 from mapveil.analysis.verify_release import verify_release
 from mapveil.formats.read_map import read_map
+from mapveil.formats.read_record import read_record
 from mapveil_client.errors import InputError
 
 BOX = "-74.03,40.69,-73.90,40.83"
@@ -77,7 +79,7 @@ def test_a_ledger_signs_what_it_was_charged_for(mapveil: Callable, signed: Path,
     assert mapveil("ledger", "--ledger", other, "budget", "shops", "2").code == 0
     refused = mapveil("ledger", "--ledger", other, "sign", signed)
     assert refused.code == 2
-    assert "was not charged for this release" in refused.err
+    assert "no release that wrote a file of this name" in refused.err
 
 
 def test_a_signature_is_not_another_files(
@@ -102,3 +104,57 @@ def test_noise_of_half_the_stated_deviation_fails(signed: Path) -> None:
         measurement.noisy[:] = true + draw.laplace(scale=scale, size=true.size)
     heat.save(signed)
     assert states(signed)["noise"] == "failed"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tif"])
+def test_a_file_beside_a_signed_one_changes_nothing(
+    suffix: str, mapveil: Callable, table: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / f"map{suffix}"
+    done = mapveil("release", table, "--region", BOX, "--epsilon", "1", "-o", path)
+    assert done.code == 0, done.err
+    assert mapveil("ledger", "sign", path).code == 0
+    assert states(path)["signature"] == "ok"
+    text = json.dumps({**read_record(path), "notes": ["forged"]})
+    if suffix == ".csv":
+        (tmp_path / "map.csv-metadata.json").write_text(text)
+        assert states(path)["signature"] == "failed"
+    else:
+        item = f'<Metadata><MDI key="MAPVEIL">{html.escape(text)}</MDI></Metadata>'
+        (tmp_path / "map.tif.aux.xml").write_text(f"<PAMDataset>{item}</PAMDataset>")
+        assert read_record(path)["notes"] != ["forged"]
+        assert "forged" not in str(read_map(path).notes)
+
+
+@pytest.mark.parametrize("suffix", [".tif", ".gpkg"])
+def test_a_file_that_names_another_is_no_map(suffix: str, tmp_path: Path) -> None:
+    source = '<OGRVRTLayer name="map"><SrcDataSource>o.geojson</SrcDataSource></OGRVRTLayer>'
+    layer = f"<OGRVRTDataSource>{source}</OGRVRTDataSource>"
+    tag = '<Metadata><MDI key="MAPVEIL">{}</MDI></Metadata>'
+    raster = f'<VRTDataset rasterXSize="1" rasterYSize="1">{tag}</VRTDataset>'
+    (tmp_path / f"map{suffix}").write_text(raster if suffix == ".tif" else layer)
+    with pytest.raises(InputError, match="not readable"):
+        read_record(tmp_path / f"map{suffix}")
+
+
+def test_a_ledger_signs_no_file_of_another_name(mapveil: Callable, signed: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.parquet"
+    shutil.copy(signed, other)
+    refused = mapveil("ledger", "sign", other)
+    assert refused.code == 2
+    assert "no release that wrote a file of this name" in refused.err
+
+
+@pytest.mark.parametrize("text", ["1e99999999", "1/0", "9" * 5000, ""])
+def test_a_number_that_fills_the_memory_is_refused(text: str, signed: Path) -> None:
+    beside = Path(f"{signed}.sig")
+    record = json.loads(beside.read_text())
+    beside.write_text(json.dumps({**record, "epsilon": text}))
+    assert states(signed)["signature"] == "failed"
+    heat = read_map(signed)
+    heat.to_geojson(signed.with_suffix(".geojson"))
+    content = json.loads(signed.with_suffix(".geojson").read_text())
+    content["mapveil"]["guarantee"]["delta"] = text
+    signed.with_suffix(".geojson").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="metadata are not a map's"):
+        verify_release(signed.with_suffix(".geojson"))

@@ -124,6 +124,8 @@ def _signature(
     asked = "" if key is not None else "; ask its owner whether the key is theirs"
     detail = "; ".join(wrong) or f"by the key {owner}{asked}"
     yield Finding("signature", "failed" if wrong else "ok", detail)
+    if wrong:
+        return
     charged = f"{plain(signed.epsilon)} charged as {', '.join(signed.entries)}"
     if later is None:
         yield Finding("ledger", "unknown", f"{charged}; give a published head to compare with")

@@ -151,13 +151,19 @@ def head(ledger: Path | None, _: bool) -> None:
 @console_options
 @click.pass_obj
 def sign(ledger: Path | None, console: Console, paths: tuple[Path, ...]) -> None:
-    """Sign released files that this ledger was charged for: FILE.sig, for 'mapveil verify'."""
+    """Sign released files whose entries this ledger has: FILE.sig, for 'mapveil verify'.
+
+    Sign what you released yourself. The ledger knows the name of a file and its entries, not its values.
+    """
     opened = _existing(ledger)
     charged: dict[str, Fraction] = {
         entry.id: entry.epsilon for entry in opened.entries() if entry.status != "annulled"
     }
+    named = {name for entry in opened.entries() if entry.status == "written" for name in entry.outputs}
     sheets = []
     for path in paths:
+        if path.name not in named:
+            raise InputError(f"{path}: {opened.path} knows of no release that wrote a file of this name")
         sheet = inspect(path)
         account = sheet.guarantee.account
         if account is None or not charged.keys() >= set(account.entries):

@@ -26,6 +26,7 @@ LAYER: Final = "map"
 """Name of the layer, whose metadata hold those of the map under ``mapveil``."""
 
 _RECORD: Final = "mapveil"
+_SQLITE: Final = b"SQLite format 3\0"
 _WGS84: Final = "EPSG:4326"
 
 
@@ -72,6 +73,11 @@ def read_geopackage(file: Path, columns: list[str]) -> tuple[str | None, pyarrow
         The file cannot be read.
     """
     module = require("pyogrio", "geo")
+    with file.open("rb") as opened:
+        if (
+            opened.read(len(_SQLITE)) != _SQLITE
+        ):  # else GDAL looks for other formats, some of which name further files
+            raise InputError(f"{file}: not readable as GeoPackage (not an SQLite file)")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # GDAL doubts a broken head before it fails

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,10 @@ from mapveil.maps.frame import require_frame
 from mapveil_client.errors import require
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rasterio.io import DatasetReader
+
     from mapveil.maps.released import ReleasedMap
 
 METADATA_TAG = "MAPVEIL"
@@ -72,3 +78,11 @@ def write_geotiff(released: ReleasedMap, path: str | PathLike[str]) -> None:
                     # In a domain of their own: tools that print a file's tags leave it out.
                     file.update_tags(ns=MEASUREMENTS_KEY, base64=measured)
             place.write_bytes(memory.getbuffer())
+
+
+@contextmanager
+def open_geotiff(file: Path) -> Iterator[DatasetReader]:
+    """Open the bytes of a GeoTIFF alone: no file beside it overrides its tags, and no other format is looked for."""
+    rasterio = require("rasterio", "geo")
+    with rasterio.MemoryFile(file.read_bytes()) as memory, memory.open(driver="GTiff") as opened:
+        yield opened

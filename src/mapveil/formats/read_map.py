@@ -13,7 +13,7 @@ import numpy as np
 from mapveil.formats.csv import CSV_METADATA_SUFFIX
 from mapveil.formats.geopackage import read_geopackage
 from mapveil.formats.geoparquet import METADATA_KEY
-from mapveil.formats.geotiff import METADATA_TAG
+from mapveil.formats.geotiff import METADATA_TAG, open_geotiff
 from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_of
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.maps.density_map import DensityMap
@@ -75,7 +75,7 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
         if metadata.get("kind") == "signal":
             raise InputError(f"{path}: must be a map of users, got a map of signal strength")
         heat = _map_of(metadata, values, metadata.get(MEASUREMENTS_KEY, measured))
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise InputError(f"{path}: its metadata is not a map's ({type(error).__name__}: {error})") from error
     labelled = any(isinstance(each, LabelMeasurement) for each in heat.measurements)
     return ProportionMap.of(heat) if labelled else heat
@@ -139,7 +139,7 @@ def _read_geotiff(file: Path) -> tuple[str, FloatArray, str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
-            with rasterio.open(file) as opened:
+            with open_geotiff(file) as opened:
                 text = opened.tags().get(METADATA_TAG)
                 measured = opened.tags(ns=MEASUREMENTS_KEY).get("base64", "")
                 pixels = opened.read(1)

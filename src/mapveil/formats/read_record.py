@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 from mapveil.formats.csv import CSV_METADATA_SUFFIX
 from mapveil.formats.geopackage import read_geopackage
 from mapveil.formats.geoparquet import METADATA_KEY
-from mapveil.formats.geotiff import METADATA_TAG
+from mapveil.formats.geotiff import METADATA_TAG, open_geotiff
 from mapveil.formats.measurement_record import MEASUREMENTS_KEY
 from mapveil.formats.read_map import NotAMap
 from mapveil_client.errors import InputError, require
@@ -88,7 +88,7 @@ def _geotiff_text(file: Path) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
-            with rasterio.open(file) as opened:
+            with open_geotiff(file) as opened:
                 text: str | None = opened.tags().get(METADATA_TAG)
     except rasterio.errors.RasterioError as error:
         raise ValueError(str(error).splitlines()[0]) from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mapveil.formats.atomic import atomic_path
+from mapveil.formats.csv import files_written
 from mapveil.formats.read_record import read_record
 from mapveil.maps.provenance import Provenance
 from mapveil.pictures.report_page import html_page
@@ -44,7 +45,7 @@ class ReleaseSheet:
     size : int
         Bytes of the file.
     sha256 : str
-        Hash of the file's bytes, hexadecimal.
+        Hash of the file's bytes, hexadecimal; of a CSV and of its metadata beside it, each after its length (8 bytes).
     guarantee : Guarantee
         The promise that the file states.
     record : mapping
@@ -161,15 +162,18 @@ def inspect(path: str | PathLike[str]) -> ReleaseSheet:
     """
     file, record = Path(path), read_record(path)
     try:
-        data = file.read_bytes()
+        # A CSV's promise lies beside it: the hash is of both, each after its length.
+        parts = [each.read_bytes() for each in files_written(file)]
+        data = parts[0]
+        whole = data if len(parts) == 1 else b"".join(len(part).to_bytes(8, "big") + part for part in parts)
         sheet = ReleaseSheet(
             file=file.name,
             size=len(data),
-            sha256=hashlib.sha256(data).hexdigest(),
+            sha256=hashlib.sha256(whole).hexdigest(),
             guarantee=Guarantee.from_dict(record["guarantee"]),
             record=record,
         )
-        str(sheet)
+        str(sheet).encode()
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror or error})") from error
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -14,6 +15,8 @@ from mapveil_client.epsilon import plain
 from mapveil_client.errors import ParameterError
 
 K = TypeVar("K", bound=StrEnum)
+
+_EXACT: Final = re.compile(r"[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
 
 WARNED_EPSILON: Final = Fraction(10)
 """Largest epsilon without a warning; above it begins the tier of weakest guarantees of Ponomareva et al. (2023)."""
@@ -222,7 +225,9 @@ class AccountReference(NamedTuple):
     def from_dict(cls, record: dict[str, Any]) -> AccountReference:
         """Read back what :meth:`to_dict` wrote."""
         amounts = (_fraction(record[name]) for name in ("before", "after", "budget"))
-        return cls(tuple(record["entries"]), record["name"], *amounts)
+        if not isinstance(record["name"], str | None):
+            raise TypeError("the name of an account must be a text")
+        return cls(tuple(map(str, record["entries"])), record["name"], *amounts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,13 +327,13 @@ class Claim:
             unit=Unit(record["unit"]),
             neighbours=None if record["neighbours"] is None else Neighbouring(record["neighbours"]),
             epsilon=_fraction(record["epsilon"]),
-            delta=Fraction(record["delta"]),
+            delta=read_exact(record["delta"]),
             adversary=Adversary(record["adversary"]),
             bound=bound
-            and ContributionBound(Norm(bound["norm"]), Fraction(bound["value"]), _fraction(bound["step"])),
+            and ContributionBound(Norm(bound["norm"]), read_exact(bound["value"]), _fraction(bound["step"])),
             disclosure=disclosure and Clause.from_dict(Reveals, disclosure),
             assumptions=tuple(Clause.from_dict(Assumes, each) for each in record["assumptions"]),
-            shares=tuple(Share(part["purpose"], Fraction(part["epsilon"])) for part in record["shares"]),
+            shares=tuple(Share(part["purpose"], read_exact(part["epsilon"])) for part in record["shares"]),
             measured=tuple(
                 Measured(**{**part, "quantity": Quantity(part["quantity"])}) for part in record["measured"]
             ),
@@ -343,4 +348,12 @@ def _text(value: Fraction | None) -> str | None:
 
 
 def _fraction(text: str | None) -> Fraction | None:
-    return None if text is None else Fraction(text)
+    return None if text is None else read_exact(text)
+
+
+def read_exact(text: str) -> Fraction:
+    """An exact number as ``str`` writes it: digits, with at most one slash; a ValueError for anything else."""
+    # No exponents: ten letters could ask for a number that fills the memory.
+    if not _EXACT.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is no exact number")
+    return Fraction(text)

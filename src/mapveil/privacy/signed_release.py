@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from mapveil.privacy.chain_head import ChainHead
-from mapveil_client.epsilon import exact_number
+from mapveil.privacy.claim import read_exact
 from mapveil_client.errors import InputError, check
 from mapveil_client.secure_sum.keys import Identity, signed_by
 from mapveil_client.terms import Document, canonical_json, is_hexadecimal
@@ -117,8 +117,8 @@ class SignedRelease(Document):
             check(
                 is_hexadecimal(record[name], 2 * size), name, f"{2 * size} hexadecimal digits", record[name]
             )
-        epsilon = exact_number(record["epsilon"]) if isinstance(record["epsilon"], str) else None
-        check(epsilon is not None and epsilon > 0, "epsilon", "a number above 0 in quotes", record["epsilon"])
+        epsilon = read_exact(record["epsilon"])
+        check(epsilon > 0, "epsilon", "a number above 0 in quotes", record["epsilon"])
         check(isinstance(record["entries"], list), "entries", "a list", record["entries"])
         return {
             "sha256": bytes.fromhex(record["sha256"]),
