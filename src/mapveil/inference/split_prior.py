@@ -20,7 +20,7 @@ where: :math:`v_m` are :data:`PUBLIC_WEIGHTS` and :data:`FLAT_WEIGHTS`, :math:`\
 the boxes of all sizes that were seen, each counting 1 / offsets.
 
 The constants were chosen by hand. Varied on scenes that nobody tuned them on, they change the error of a curator's map
-within the noise and of local reports by 2.7 % at most; those of the tables change neither by 0.1 %
+within the noise and of local reports by 2.5 % at most; those of the tables change both within the noise
 (docs/reference/mechanism-constants.md).
 
 Source: multiscale models of counts with beta-mixture splits (Kolaczyk 1999; Nowak and Kolaczyk 2000), empirical

@@ -30,7 +30,7 @@ from mapveil.local.estimators.split_trees import SiteTree, site_tree
 from mapveil_client.arrays import FloatArray
 
 _TREES: Final = (
-    8  # 2: +3.4 % of the error, 16: -0.7 % in twice the time (docs/reference/mechanism-constants.md)
+    8  # 2: +3.5 % of the error, 16: -0.7 % in twice the time (docs/reference/mechanism-constants.md)
 )
 _MIN_TREES: Final = 2  # of the largest domains; eight up to 65,536 sites
 _MAX_LEAVES: Final = 1 << 19  # sites of all trees together: bounds time and memory
