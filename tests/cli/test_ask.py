@@ -74,7 +74,7 @@ def test_ranks_and_comparisons(mapveil: Callable, folder: Path) -> None:
     assert sum(row["first_rank"] is not None for row in ranked) == 2
     above = json.loads(mapveil(*asked, "--above", "100").out)["answers"]
     assert [row["surely_above"] for row in above] == [True, True, True, False]
-    assert above[3]["surely_below"]
+    assert above[3]["surely_not_above"]
     both = mapveil(*asked, "--above", "100", "--top", "2")
     assert both.code == 2
     assert both.errors == ["mapveil: error: --top and --above are two questions: ask one at a time"]

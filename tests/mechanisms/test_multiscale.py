@@ -153,7 +153,7 @@ def test_a_flat_map_and_one_of_few_users_are_cut_by_what_is_expected(play) -> No
     assert play(Multiscale(epsilon=1), few, seed=1).queries[1].purpose == "leaves of the blocks"
 
 
-@pytest.mark.parametrize("longest", [400, 1_500, 6_000])
+@pytest.mark.parametrize("longest", [20, 100, 400, 1_500, 6_000])
 @pytest.mark.parametrize("make", [a_crowded_town, a_skewed_land])
 def test_no_device_sends_more_than_the_longest_vector_in_both_rounds(play, make, longest: int) -> None:
     _, people = make(8, 50_000, 0)

@@ -8,7 +8,8 @@ wholly inside to all that the zone touches. ``shown`` is where the map, which is
 .. math:: \hat q = w^T \hat x, \qquad \hat q \pm t, \qquad \Pr\Big[\Big|\sum_k a_k \eta_k\Big| > t\Big] \le \alpha
 
 where: w are the fractions of the leaves, :math:`\hat x` the least-squares estimates of their users, a the coefficients
-of the noisy sums and t is exact for the law of their noise (:mod:`mapveil.privacy.weighted_noise`). Asking is
+of the noisy sums and t is exact for the law of their noise (:mod:`mapveil.privacy.weighted_noise`) where groups do not
+follow from earlier noisy sums; where they do, ``python -m benchmarks.zone_coverage`` measures its coverage. Asking is
 post-processing of what epsilon already paid for: it costs nothing. Intervals come from the noisy sums, so a bound may
 be negative; only the displayed estimate is raised to 0.
 """

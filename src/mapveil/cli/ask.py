@@ -90,7 +90,7 @@ def command(
                 ranks[ranked.zone] = getattr(ranked, name)
                 columns[f"{name}_rank"] = ranks
         if compared is not None:
-            columns["surely_above"], columns["surely_below"] = compared.above, compared.below
+            columns["surely_above"], columns["surely_not_above"] = compared.above, compared.below
         about = {
             "question": {"confidence": confidence, "cost": "none", "zones": len(asked.zones)},
             "map": heat.metadata(),
@@ -103,7 +103,7 @@ def command(
         lines += _ranks(ranked.rows())
     elif compared is not None:
         names = ", ".join(compared.names) or "none"
-        sure = f"{int(compared.above.sum())} surely have more, {int(compared.below.sum())} surely fewer"
+        sure = f"{int(compared.above.sum())} surely have more, {int(compared.below.sum())} surely no more"
         lines += [f"compared with {above:g} users, all zones together: {sure}", f"surely more: {names}"]
     else:
         lines += _table(found, columns)

@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import io
 import json
+import math
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -17,12 +18,16 @@ import numpy as np
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import EstimatedUsers, Measurement
 from mapveil.maps.proportion_map import LabelMeasurement
+from mapveil.privacy.claim import read_exact
+from mapveil_client.errors import is_whole
 
 if TYPE_CHECKING:
     from mapveil.maps.released import ReleasedMap
 
 MEASUREMENTS_KEY: Final = "mapveil_measurements"
 """Name of the measurements in a file: key of schema metadata, tag, or member of a JSON object."""
+
+_MOST_UNITS: Final = 1 << 62
 
 _KINDS: Final[dict[str, type[Measurement]]] = {
     "sums": Measurement,
@@ -59,7 +64,7 @@ def read_measurements(data: bytes) -> tuple[Measurement, ...]:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             made = []
             for number, record in enumerate(json.loads(str(file["records"]))):
-                fractions = {name: Fraction(text) for name, text in record["fractions"].items()}
+                fractions = {name: read_exact(text) for name, text in record["fractions"].items()}
                 arrays = {
                     name.partition(".")[2]: _wide(file[name])
                     for name in file.files
@@ -67,7 +72,16 @@ def read_measurements(data: bytes) -> tuple[Measurement, ...]:
                 }
                 made.append(_KINDS[record["kind"]](**record["plain"] | fractions | arrays))
             return tuple(made)
-    except (KeyError, TypeError, AttributeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        KeyError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        OSError,
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         raise ValueError(f"no measurements ({type(error).__name__}: {error})") from error
 
 
@@ -92,7 +106,10 @@ def measurements_of(text: str, cells: int) -> tuple[Measurement, ...]:
         fits = groups.shape == (cells,) and groups.dtype == np.int64 and sums.ndim == 1
         if not fits or not np.isfinite(sums).all() or not ((groups >= -1) & (groups < sums.size)).all():
             raise ValueError("measurements that do not fit its cells")
-        if not (each.epsilon > 0 and each.unit > 0 and each.terms > 0 and (each.sensitivity or 1) > 0):
+        whole = all(is_whole(size, 1, _MOST_UNITS) for size in (each.unit, each.sensitivity or each.unit))
+        if not (
+            whole and each.epsilon > 0 and isinstance(each.terms, int | float) and 0 < each.terms < math.inf
+        ):
             raise ValueError("measurements without a law of their noise")
     return made
 

@@ -4,12 +4,14 @@ Two partitions overlap in a graph whose vertices are groups, with an edge where 
 component :math:`c` both measurements sum the same users, so that
 
 .. math:: r_c = \sum_{i \in c} \tilde a_i - \sum_{j \in c} \tilde b_j, \qquad
-    v_c = m_c \sigma_a^2 + n_c \sigma_b^2, \qquad T = \sum_c r_c^2 / v_c
+    v_c = m_c \sigma_a^2 + n_c \sigma_b^2, \qquad T = \sum_c r_c^2 \Big/ \sum_c v_c
 
 where: :math:`\tilde a` and :math:`\tilde b` are the noisy sums, :math:`m_c` and :math:`n_c` their numbers in the
-component, and :math:`\sigma` the standard deviations that the file states. T has mean n, the number of components, and
-variance :math:`\sum_c (2 + \kappa_c)` with the excess kurtosis :math:`\kappa_c` of the residual; it is compared with
-the scaled chi-squared law of the same two moments (Satterthwaite 1946). Run by: anybody who holds the map.
+component, and :math:`\sigma` the standard deviations that the file states. T has mean 1, also where the second groups
+were chosen by the first sums: a block whose noise is large is divided deeper, so residuals must not be divided by their
+own :math:`v_c`. Its variance is :math:`\sum_c v_c^2 (2 + \kappa_c) / (\sum_c v_c)^2` with the excess kurtosis
+:math:`\kappa_c` of the residual; it is compared with the scaled chi-squared law of the same two moments (Satterthwaite
+1946). Run by: anybody who holds the map.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class NoiseTest(NamedTuple):
     """The residuals of one pair of measurements, beside the stated noise."""
 
     residuals: int  # number of sums that were measured twice
-    ratio: float  # mean square of the standardised residuals; 1 for the stated noise
+    ratio: (
+        float  # sum of the squared residuals over that of their variances; 1 is expected of the stated noise
+    )
     too_small: float  # probability of a ratio as small or smaller
     too_large: float  # probability of a ratio as large or larger
 
@@ -50,18 +54,20 @@ def noise_test(measurements: Sequence[Measurement]) -> NoiseTest | None:
     """
     sums = [each for each in measurements if type(each) is Measurement]
     found = [_residuals(one, other) for one, other in combinations(sums, 2)]
-    square, kurtosis = max(found, key=lambda each: each[0].size, default=(np.empty(0), np.empty(0)))
+    nothing = np.empty(0)
+    square, variance, kurtosis = max(
+        found, key=lambda each: each[0].size, default=(nothing, nothing, nothing)
+    )
     if not square.size:
         return None
-    count = square.size
-    freedom = 2 * count**2 / float((2 + kurtosis).sum())
-    ratio = float(square.mean())
+    freedom = 2 * float(variance.sum()) ** 2 / float((variance**2 * (2 + kurtosis)).sum())
+    ratio = float(square.sum() / variance.sum())
     law = stats.chi2(freedom)
-    return NoiseTest(count, ratio, float(law.cdf(ratio * freedom)), float(law.sf(ratio * freedom)))
+    return NoiseTest(square.size, ratio, float(law.cdf(ratio * freedom)), float(law.sf(ratio * freedom)))
 
 
-def _residuals(one: Measurement, other: Measurement) -> tuple[FloatArray, FloatArray]:
-    """Squares of the standardised residuals of a pair, and their excess kurtosis: one of each component."""
+def _residuals(one: Measurement, other: Measurement) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Squares of the residuals of a pair, their variances and excess kurtosis: one of each component."""
     left, right = one.noisy.size, other.noisy.size
     # A cell that only one of the two measured links its group to the last vertex, which stands for "not measured".
     a = np.where(one.groups < 0, left + right, one.groups)
@@ -82,4 +88,4 @@ def _residuals(one: Measurement, other: Measurement) -> tuple[FloatArray, FloatA
     part_a, part_b = count_a[usable] * one.deviation() ** 2, count_b[usable] * other.deviation() ** 2
     variance = part_a + part_b
     fourth = part_a**2 / (count_a[usable] * one.terms) + part_b**2 / (count_b[usable] * other.terms)
-    return difference[usable] ** 2 / variance, _KURTOSIS * fourth / variance**2
+    return difference[usable] ** 2, variance, _KURTOSIS * fourth / variance**2

@@ -5,8 +5,9 @@ the groups of one measurement that make it up, of the measurement whose noise is
 root down: the children of a supported block against the one-sided quantiles of their noise by Benjamini and Hochberg's
 rule at level q within each family of siblings, which keeps the false discovery rate over the finest supported blocks at
 
-.. math:: \mathrm{FDR} \le 2\, \delta^* q, \qquad \delta^* \le 1.44,
+.. math:: \mathrm{FDR} \le 2\, L\, \delta^* q, \qquad \delta^* \le 1.44,
 
+where L is the number of levels below the whole map that were measured,
 and a block whose sum would stand out among all blocks (level q over their number) is supported wherever it lies.
 A supported block some of whose children are supported gives way to them; the rest of it is one block, if its sum too
 is told from zero.
@@ -20,8 +21,8 @@ where: R is the number of supported blocks and m that of the sums that were test
 :math:`\alpha` of the R intervals is expected to miss. Which blocks are drawn depends on the noisy sums alone, so it
 costs no privacy.
 
-Source: Yekutieli (2008), "Hierarchical false discovery rate-controlling methodology", section 3, for the bound;
-Benjamini and Yekutieli (2005), "False discovery rate-adjusted multiple confidence intervals", section 3, for the
+Source: Yekutieli (2008), "Hierarchical false discovery rate-controlling methodology", section 3, for the bound on outer
+nodes; Benjamini and Yekutieli (2005), "False discovery rate-adjusted multiple confidence intervals", section 3, for the
 intervals. Both assume independent tests, which a parent and its children are not where one measurement holds both:
 ``python -m benchmarks.pictures`` measures both rates.
 """
@@ -121,10 +122,11 @@ def supported_blocks(
     if not measurements:
         nothing = np.zeros(0)
         return Blocks(np.full(lattice.row.size, -1, dtype=np.int64), nothing, nothing, nothing, nothing, 0)
-    level_of_test = false_rate / _BOUND
     noise = _Noise(measurements)
     levels = _levels(measurements, lattice)
     best = [noise.best(level.sums) for level in levels]
+    tested = sum(bool((each.measurement >= 0).any()) for each in best[1:])
+    level_of_test = false_rate / (_BOUND * max(tested, 1))
     supported = _tested(levels, best, noise, level_of_test)
     found = _Found(lattice.row.size)
     _descend(levels, best, supported, noise, level_of_test, found)

@@ -64,7 +64,7 @@ class ZonesAbove(NamedTuple):
     totals: ZoneTotals
     limit: float
     above: BoolArray  # surely above
-    below: BoolArray  # surely below
+    below: BoolArray  # surely not above
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -117,9 +117,9 @@ class Multiscale(GridMechanism):
 
     .. math:: 1.3 \le \sum_b \frac{\hat x_b^2}{a_b} \sum_b a_b \Big/ \Big( \sum_b \hat x_b \Big)^2 \le 2.5
 
-    where: :math:`a_b` is the number of cells of block b. If so, of 256 blocks at least, and no block would be divided a
-    level beyond it and more, the second round asks for every cell of the level that one round with its budget would
-    choose, and both replies are inferred as one round's.
+    where: :math:`a_b` is the number of cells of block b. If so, of 256 blocks at least, and no block would be divided
+    more than one level beyond it, the second round asks for every cell of the level that one round with its budget
+    would choose, and both replies are inferred as one round's.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ class Multiscale(GridMechanism):
         return found if far else found._replace(users=float(setting.clients))
 
     def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:
-        """The rule's level for so many users with so much budget."""
+        """The rule's level for so many users with so much budget; each round asks for every block at least once."""
         wanted = self._cells_of_one_round(setting, users, float(epsilon))
         if self.rounds == 2:
             wanted = (_BLOCKS_OF_CURATOR if setting.curator else _BLOCKS) * math.pow(wanted, 2 / 3)
@@ -210,7 +210,7 @@ class Multiscale(GridMechanism):
         sites = cells_at(setting, setting.depth).size
         if setting.curator and self.concentration * users * float(epsilon) >= _FULL * sites:
             level = setting.depth
-        return no_longer(setting, level, self._longest(setting))
+        return no_longer(setting, level, self._longest(setting) / self.rounds)
 
     def _cells_of_one_round(self, setting: Setting, users: float, epsilon: float) -> float:
         return min(self.concentration * users / _deviation(setting, epsilon), self._longest(setting))

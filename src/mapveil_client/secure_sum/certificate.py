@@ -347,8 +347,10 @@ class Credentials(NamedTuple):
         """Why another device's key and :attr:`Certificate.entry` are not accepted; None where they are."""
         now = self.now()
         fault = self.authority.fault(key, entry, now, after=CLOCKS_S)
-        if fault or self.revoked is None:
-            return fault
-        if key in self.revoked.keys:
+        if fault is None and self.revoked is not None and key in self.revoked.keys:
             return f"its key was revoked by the enrolment authority of {self.authority.population}"
-        return self.revoked.fault(self.authority, now)
+        return fault
+
+    def list_fault(self) -> str | None:
+        """Why the revocation list is not gone by; None where it is, or there is none. Once for a whole roster."""
+        return None if self.revoked is None else self.revoked.fault(self.authority, self.now())

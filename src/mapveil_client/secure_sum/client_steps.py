@@ -212,6 +212,8 @@ class ClientSteps:
         if p.active:
             self._check_roster(graph, self._own_keys(memory), around, rows)
         if p.signed:
+            if fault := self._signer.list_fault():
+                raise PeerFault(fault)
             # A neighbour's keys stand among the committee's once more: both are those that the roster lists.
             there = np.concatenate([there, others & ~np.isin(members, around[: 1 + p.neighbours])])
             self._check_distinct([self._own_keys(memory), *map(bytes, rows[there])])
