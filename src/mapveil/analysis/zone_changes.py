@@ -99,8 +99,8 @@ def changes(
     check(null in NULLS, "null", f"one of {', '.join(NULLS)}", null)
     check(0 < fdr <= 0.5, "fdr", "above 0 and at most 0.5", fdr)
     _check_alike(before, after)
-    given = Zones.read(zones, **read)
-    one, two = Asked.of(before, given), Asked.of(after, given)
+    one = Asked.of(before, Zones.read(zones, **read))
+    two = Asked.of(after, one.zones)
     first, second = one.weights @ one.sums.estimate, two.weights @ two.sums.estimate
     noises = [
         a.noise.joined(b.noise)
@@ -110,7 +110,7 @@ def changes(
     if null == "people":
         p = np.array([_two_sided(noise, d) for noise, d in zip(noises, apart.tolist(), strict=True)])
     else:
-        gamma = _GAMMA * fdr / max(len(given), 1)
+        gamma = _GAMMA * fdr / max(len(one.zones), 1)
         numbers = zip(apart.tolist(), (first + second).tolist(), strict=True)
         p = np.array(
             [_rate_p(beyond, *each, gamma) for beyond, each in zip(_tails(noises), numbers, strict=True)]
@@ -118,7 +118,7 @@ def changes(
     q = _adjusted(p)
     width = half_widths(noises, INTERVAL_ALPHA)
     found = first, second, apart, apart - width, apart + width
-    return ZoneChanges(given, null, fdr, *found, p, q, q <= fdr)
+    return ZoneChanges(one.zones, null, fdr, *found, p, q, q <= fdr)
 
 
 def _check_alike(before: DensityMap, after: DensityMap) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _WHOLE: Final = 1e-9  # of a leaf
+_NAMED: Final = 5  # zones in a remark
 
 _sums: WeakKeyDictionary[DensityMap, NestedSums] = WeakKeyDictionary()
 
@@ -100,13 +101,23 @@ class Asked(NamedTuple):
         Raises
         ------
         InputError
-            The map cannot be asked, or the zones cannot be used.
+            The map cannot be asked, the zones cannot be used, or none lies in the map.
         """
         from scipy.sparse import csr_array
 
         sums, given = sums_of(heat), Zones.read(zones, **read)
-        found = zone_fractions(given, heat.tiling)
-        cells = found.fractions.tocoo()
+        fractions, covered = zone_fractions(given, heat.tiling)
+        there = covered > 0
+        if not there.any():
+            raise InputError(
+                f"no zone lies in the map's region {heat.tiling.region}; are longitude and latitude swapped?"
+            )
+        if not there.all():
+            outside = [name for name, kept in zip(given.names, there.tolist(), strict=True) if not kept]
+            more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
+            note = f"left out, for nothing is known of zones outside the map: {', '.join(outside[:_NAMED])}{more}"
+            given, fractions, covered = given.take(there, note), fractions[there], covered[there]
+        cells = fractions.tocoo()
         zone, cell = cells.coords
         kept = sums.leaf[cell] >= 0
         leaf = sums.leaf[cell[kept]]
@@ -114,7 +125,7 @@ class Asked(NamedTuple):
         weights = csr_array((parts, (zone[kept], leaf)), shape=(len(given), sums.cells.size))
         weights.sum_duplicates()
         weights.data[weights.data > 1 - _WHOLE] = 1.0
-        return cls(heat, sums, given, weights, found.fractions @ heat.values, found.covered)
+        return cls(heat, sums, given, weights, fractions @ heat.values, covered)
 
     @property
     def inside(self) -> csr_array:
@@ -156,10 +167,6 @@ def total(heat: DensityMap, zone: Any, *, repair: bool = False) -> Total:
     """
     asked = Asked.of(heat, zone, repair=repair)
     check(len(asked.zones) == 1, "zone", "one zone; totals() takes several", len(asked.zones))
-    if not asked.covered[0]:
-        raise InputError(
-            f"the zone lies outside the map's region {heat.tiling.region}: nothing is known of it"
-        )
     return asked.total(0)
 
 

@@ -96,7 +96,7 @@ def command(
             "map": heat.metadata(),
         }
         save_all(outputs, lambda path: write_zones(asked.zones, columns, about, path), progress)
-    for note in (*asked.zones.notes, *_uncovered(found)):
+    for note in (*heat.guarantee.promise.warnings, *asked.zones.notes, *_uncovered(found)):
         console.warn(note)
     lines = [f"{len(asked.zones)} zones, {confidence:g} % intervals of the noise; asking costs no privacy"]
     if ranked is not None:
@@ -141,11 +141,8 @@ def _uncovered(found: ZoneTotals) -> list[str]:
     """Remarks on zones that reach beyond the map."""
     import numpy as np
 
-    outside = np.flatnonzero(found.covered == 0).tolist()
-    partly = np.flatnonzero((found.covered > 0) & (found.covered < 0.999)).tolist()
+    partly = np.flatnonzero(found.covered < 0.999).tolist()
     names, notes = found.zones.names, []
-    if outside:
-        notes.append(f"{len(outside)} zones lie outside the map, such as {names[outside[0]]}")
     if partly:
         first = f"{names[partly[0]]} ({100 * found.covered[partly[0]]:.0f} % of its area)"
         notes.append(

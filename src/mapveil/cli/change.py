@@ -68,7 +68,8 @@ def command(
             "after": two.metadata(),
         }
         save_all(outputs, lambda path: write_zones(found.zones, found.columns(), about, path), progress)
-    for note in found.zones.notes:
+    warnings = (*one.guarantee.promise.warnings, *two.guarantee.promise.warnings)
+    for note in (*dict.fromkeys(warnings), *found.zones.notes):
         console.warn(note)
     lines = [
         f"{int(found.changed.sum())} of {len(found.zones)} zones changed; no change means {_NULLS[null]}; at most "

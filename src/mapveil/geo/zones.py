@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from mapveil_client.arrays import BoolArray
 from mapveil_client.errors import InputError, require
 from mapveil_client.plane import DEGREES_CRS
 
@@ -44,6 +45,14 @@ class Zones:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def take(self, kept: BoolArray, note: str) -> Zones:
+        """Some of the zones, with a further note."""
+        at = np.flatnonzero(kept).tolist()
+        columns = {name: [values[each] for each in at] for name, values in self.columns.items()}
+        return Zones(
+            self.polygons[kept], tuple(self.names[each] for each in at), columns, (*self.notes, note)
+        )
 
     @classmethod
     def read(
