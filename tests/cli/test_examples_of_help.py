@@ -34,9 +34,10 @@ LINES = [
 KEY = Identity(bytes(32)).public.hex()  # an example writes its beginning
 EXAMPLES = [shlex.split(line.replace("8a88...", KEY))[1:] for line in dict.fromkeys(LINES)]
 NEW_YORK = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
-# Not run here but in the tests of their commands: servers and fleets, training, and runs of minutes.
+# Not run here but in the tests of their commands: servers and fleets, training, runs of minutes, and signatures of
+# files that a ledger was charged for.
 LONG = re.compile(
-    r"serve|enrol-authority .*--serve|"
+    r"serve|enrol-authority .*--serve|ledger sign|verify|"
     r"device|audit|attack membership|compare|plan|signal (fit|tradeoff|choose)|routes city.osm"
 )
 
@@ -89,8 +90,8 @@ def zones(folder: Path, points: mv.Points, tiling: mv.Quadtree) -> None:
     frame = geopandas.GeoDataFrame({"name": names, "geometry": parts}, crs="EPSG:4326")
     frame.to_file(folder / "districts.geojson")
     frame.to_file(folder / "districts.gpkg")
-    for name in ("map", "week1", "week2"):
-        mv.release(points, tiling, epsilon=1, account=None).save(folder / f"{name}.parquet")
+    for name in ("map.parquet", "map.png", "map.tif", "week1.parquet", "week2.parquet"):
+        mv.release(points, tiling, epsilon=1, account=None).save(folder / name)
     transform = rasterio.Affine((east - west) / 20, 0, west, 0, (south - north) / 20, north)
     profile = {"driver": "GTiff", "width": 20, "height": 20, "count": 1, "dtype": "float64"}
     with rasterio.open(

@@ -52,10 +52,8 @@ def test_more_than_the_users_are_listed_short_and_noted(
     assert done.code == 0, done.err
     assert set(json.loads(done.out)["evaluation"]) == {"normalised_mse", "precision", "recall", "common"}
     notes = json.loads((tmp_path / "near.csv-metadata.json").read_text())["notes"]
-    assert notes[-2:] == [
-        "300 users reported, once each",
-        "the map has fewer than 1000 users, so every list is shorter",
-    ]
+    assert "300 users reported, once each" in notes
+    assert notes[-1] == "the map has fewer than 1000 users, so every list is shorter"
     ranks = [int(line.split(",")[1]) for line in path.read_text().splitlines()[1:]]
     assert 290 <= max(ranks) <= 300
     assert "2 of 3 spent" in mapveil("ledger").out
