@@ -18,7 +18,21 @@ from mapveil.random_features.fourier_kde import FourierKde
 
 from .test_browser_device import DEVICE, node
 
-EPSILONS = ("1/1000", "1/20", "1/3", "1/2", "1.1", "1", "2", "1.234567", "1048577/1048576", "5/2", "4")
+EPSILONS = (
+    "1/1000",
+    "1/20",
+    "1/3",
+    "1/2",
+    "1.1",
+    "1",
+    "2",
+    "1.234567",
+    "1048577/1048576",
+    "1/8192",
+    "5/2",
+    "4",
+    "12",
+)
 JITTERS = (0, 25, 100, 12.5)
 CONSOLE = DEVICE.parent / "console" / "assets"
 OVERCLAIMS = re.compile(

@@ -40,13 +40,18 @@ function up(value, digits) {
   return String(Number((Math.ceil(value * scale) / scale).toPrecision(digits)));
 }
 
-/** An epsilon as a decimal of up to six digits or a short fraction, exactly, or else rounded up. */
+/** An epsilon exactly, as a decimal or else a fraction, where that has at most 12 characters; else rounded up. */
 function epsilonWords({ top, bottom }) {
+  let places = 0;
+  let unit = 1n;
+  for (const most = bottom.toString(2).length; places < most && (top * unit) % bottom !== 0n; places += 1) unit *= 10n;
+  const digits = String((top * unit) / bottom).padStart(places + 1, "0");
+  const decimals = places > 0 ? `${digits.slice(0, -places)}.${digits.slice(-places)}` : digits;
+  const exact = (top * unit) % bottom === 0n ? decimals : `${top}/${bottom}`;
+  if (exact.length <= 12) return exact;
   let scale = 1n;
   while (top * scale < 100000n * bottom) scale *= 10n;
-  const rounded = (top * scale + bottom - 1n) / bottom;
-  const exact = rounded * bottom === top * scale;
-  return exact || bottom > 1000n ? String(Number(rounded) / Number(scale)) : `${top}/${bottom}`;
+  return String(Number((top * scale + bottom - 1n) / bottom) / Number(scale));
 }
 
 const factorWords = (epsilon) => {
@@ -60,9 +65,9 @@ export function learningWords(terms, plan) {
   const adversary = "Adversary: whoever sees the reports, the server included, whatever else they know.";
   if (plan.kind === "local") {
     const chance = 100 / (1 + Math.exp(-terms.epsilon.toNumber()));
-    const belief = chance >= 99.995 ? "100" : String(Number((Math.ceil(chance * 100) / 100).toPrecision(4)));
+    const belief = chance > 99.99 ? "over 99.99" : `at most ${Number((Math.ceil(chance * 100) / 100).toPrecision(4))}`;
     return `If the data of one user are replaced by any other, ${factorWords(terms.epsilon)}. Somebody who holds two possible `
-      + `values of one user for equally likely can become at most ${belief} % sure of either. ${adversary}`;
+      + `values of one user for equally likely can become ${belief} % sure of either. ${adversary}`;
   }
   const [sites, offset] = plan.jitter > 0
     ? [
