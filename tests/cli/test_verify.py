@@ -97,7 +97,7 @@ def test_noise_of_half_the_stated_deviation_fails(signed: Path) -> None:
     users = [
         np.bincount(each.groups[each.groups >= 0], minlength=each.noisy.size) for each in heat.measurements
     ]
-    # An even map of one user a cell, and half of the noise.
+    # One user in each cell, and half of the noise.
     draw = np.random.default_rng(1)
     for measurement, true in zip(heat.measurements, users, strict=True):
         scale = measurement.deviation() / np.sqrt(2) / 2

@@ -1,4 +1,4 @@
-"""Write the test vectors of the secure sum's messages: python tests/secure_sum/make_vectors.py.
+"""Write the test vectors of the secure sum's messages: python -m tests.secure_sum.make_vectors.
 
 A vector file is a whole round, byte for byte, for another implementation to follow; the negative
 file lists messages that must be refused, each at one point of such a round.
@@ -47,6 +47,7 @@ from mapveil_client.secure_sum.messages import (
 )
 from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.states import Message, ServerState
+from tests.secure_sum.altered_messages import Change, claim, complains, flip, keep, put, turn
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors" / "secure_sum"
 
@@ -200,43 +201,11 @@ def derived(parameters: RoundParameters, tapes: list[bytes], ring: Ring) -> dict
 
 # What must be refused -----------------------------------------------------------------------------
 
-Change = Callable[[list], list]
-
 SMALL_ORDERS = [  # 0, 1, -1 and points of order 8
     *(number.to_bytes(32, "little") for number in (0, 1, 2**255 - 20)),
     bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),
     bytes.fromhex("5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157"),
 ]
-
-
-def put(at: int, value: int | bytes) -> Change:
-    """Replace one value of a message."""
-    return lambda values: [*values[:at], value, *values[at + 1 :]]
-
-
-def turn(at: int, change: Callable[[bytes], bytes]) -> Change:
-    """Change one byte string of a message."""
-    return lambda values: [*values[:at], change(values[at]), *values[at + 1 :]]
-
-
-def keep(at: int, members: int, unit: int) -> Change:
-    """Leave only the first members of the set that stands at ``at``, and what belongs to them."""
-    return lambda values: [
-        *values[:at],
-        bytes([(1 << members) - 1]),
-        values[at + 1][: members * unit],
-        *values[at + 2 :],
-    ]
-
-
-def claim(at: int, members: bytes, more: int) -> Change:
-    """Give a set other members, and so many zeros more to what belongs to them."""
-    return lambda values: [*values[:at], members, values[at + 1] + bytes(more), *values[at + 2 :]]
-
-
-def complains(slots: int, shown: bytes) -> Change:
-    """Complain of the boxes of a set of slots."""
-    return lambda values: [*values[:5], bytes([slots]), shown, *values[7:]]
 
 
 def complaints(vector: dict) -> Iterator[tuple[str, bytes, str]]:
@@ -249,12 +218,6 @@ def complaints(vector: dict) -> Iterator[tuple[str, bytes, str]]:
     yield "a complaint with the sealing key", pair["sealing_key_in"] + back, "which is right"
     yield "a complaint with the other key", pair["tag_key_out"] + back, "not their pair's"
     yield "a complaint with another key", bytes(COMPLAINT_BYTES), "not their pair's"
-
-
-def flip(data: bytes, at: int) -> bytes:
-    """Turn the lowest bit of one byte."""
-    at %= len(data)
-    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
 def refused(vectors: dict[str, dict]) -> list[dict]:

@@ -81,7 +81,7 @@ def test_the_files_are_current():
     assert {path.name for path in FOLDER.glob("*.json")} == set(GENERATOR.files())
     for name, text in GENERATOR.files().items():
         assert (FOLDER / name).read_text(encoding="utf-8") == text, (
-            "run: python tests/secure_sum/make_vectors.py"
+            "run: python -m tests.secure_sum.make_vectors"
         )
 
 

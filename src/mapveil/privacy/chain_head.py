@@ -25,8 +25,28 @@ _MOST_LINES: Final = (1 << 53) - 1
 _BYTES: Final = {"head": 32, "public_key": 32, "signature": 64}
 
 
+class PublishedDocument(Document):
+    """A document that its owner publishes as a file of its own."""
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a published document from a file.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, or holds no valid document of this kind.
+        """
+        try:
+            return cls.decode(path.read_bytes())
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+
 @dataclass(frozen=True, kw_only=True)
-class ChainHead(Document):
+class ChainHead(PublishedDocument):
     """The last value of a hash chain, signed; one that was made is valid.
 
     Parameters
@@ -72,22 +92,6 @@ class ChainHead(Document):
         said = {"chain": chain, "count": count, "head": head.hex(), "time": time}
         signature = key.sign(_statement({"version": 1, **said, "public_key": key.public.hex()}))
         return cls(chain=chain, count=count, head=head, time=time, public_key=key.public, signature=signature)
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read a published head from a file.
-
-        Raises
-        ------
-        InputError
-            The file cannot be read, or holds no valid head.
-        """
-        try:
-            return cls.decode(path.read_bytes())
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from error
 
     def fault(
         self, chain: Chain, count: int, value_at: Callable[[int], bytes], key: Identity | None

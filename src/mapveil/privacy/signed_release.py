@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, Final, Self
 
-from mapveil.privacy.chain_head import ChainHead
+from mapveil.privacy.chain_head import ChainHead, PublishedDocument
 from mapveil.privacy.claim import read_exact
 from mapveil_client.errors import InputError, check
 from mapveil_client.secure_sum.keys import Identity, signed_by
-from mapveil_client.terms import Document, canonical_json, is_hexadecimal
+from mapveil_client.terms import canonical_json, is_hexadecimal
 
 SIGNATURE_SUFFIX: Final = ".sig"
 """Suffix of the file beside a release that holds its signature."""
@@ -29,7 +28,7 @@ _ENTRY_DIGITS: Final = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignedRelease(Document):
+class SignedRelease(PublishedDocument):
     """A curator's statement about one released file; one that was made is valid.
 
     Parameters
@@ -87,22 +86,6 @@ class SignedRelease(Document):
         }
         signature = key.sign(_statement(said))
         return cls(sha256=sha256, entries=entries, epsilon=epsilon, head=head, signature=signature)
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Read a signature from a file.
-
-        Raises
-        ------
-        InputError
-            The file cannot be read, or holds no valid signature.
-        """
-        try:
-            return cls.decode(path.read_bytes())
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from error
 
     def to_record(self) -> dict[str, Any]:
         """A JSON-ready record, the head as its own."""
