@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 PEERS := .venv-peers
 FLOWER := .venv-flower
 PIP := -m pip install --quiet --disable-pip-version-check
-WORKERS ?= 2
+# One more than the cores of a small machine: the tests of services wait for most of their time.
+WORKERS ?= 3
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
