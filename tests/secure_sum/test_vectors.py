@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,20 +14,10 @@ from mapveil_client.secure_sum.certificate import Authority, Certificate, Creden
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.graph import harary_graph, permutation
 from mapveil_client.secure_sum.keys import Identity, draw_graph_seed
-from mapveil_client.secure_sum.states import ClientState, ServerState
+from mapveil_client.secure_sum.states import ClientState, Message, ServerState
+from tests.secure_sum.make_vectors import FOLDER, files
+from tests.secure_sum.vector_rounds import Tape, parameters_of
 
-HERE = Path(__file__).resolve().parent
-FOLDER = HERE.parent / "vectors" / "secure_sum"
-
-
-def load_generator():
-    spec = importlib.util.spec_from_file_location("make_vectors", HERE / "make_vectors.py")
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
-
-
-GENERATOR = load_generator()
 VECTORS = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))}
 REFUSED = VECTORS.pop("refused")["cases"]
 
@@ -46,15 +34,17 @@ class Playback:
     """The parties of a vector, run event by event."""
 
     def __init__(self, vector: dict) -> None:
-        self.parameters = GENERATOR.parameters_of(vector)
+        self.parameters = parameters_of(vector)
         authority = Authority.parse(vector["authority"]) if vector["authority"] else None
-        self.server = Server(self.parameters, bytes.fromhex(vector["server_seed"]), authority=authority)
+        self.inputs: dict[int, bytes] = {}
+        seed = bytes.fromhex(vector["server_seed"])
+        self.server = Server(self.parameters, seed, authority=authority, reread=self.inputs.__getitem__)
         self.clients = [
             Client(
                 self.parameters,
                 i,
                 np.array(given["vector"], dtype=np.uint64),
-                GENERATOR.Tape(played=bytes.fromhex(given["tape"])),
+                Tape(played=bytes.fromhex(given["tape"])),
                 credentials=credentials_of(vector, given),
             )
             for i, given in enumerate(vector["clients"])
@@ -63,10 +53,12 @@ class Playback:
         self.outbox: dict[int, bytes] = {}
 
     def step(self, event: dict) -> None:
-        """One event: every byte that a party writes must be the vector's."""
+        """One event: every byte that a party writes must be the vector's, save what it alters."""
         if "from" in event:
             data = bytes.fromhex(event["message"])
-            assert self.written.pop(event["from"]) == data
+            assert (self.written.pop(event["from"]) == data) is ("altered" not in event)
+            if self.server.state is ServerState.INPUTS:
+                self.inputs[event["from"]] = data
             self.server.receive(event["from"], data)
         elif "to" in event:
             data = bytes.fromhex(event["message"])
@@ -78,8 +70,8 @@ class Playback:
 
 
 def test_the_files_are_current():
-    assert {path.name for path in FOLDER.glob("*.json")} == set(GENERATOR.files())
-    for name, text in GENERATOR.files().items():
+    assert {path.name for path in FOLDER.glob("*.json")} == set(files())
+    for name, text in files().items():
         assert (FOLDER / name).read_text(encoding="utf-8") == text, (
             "run: python -m tests.secure_sum.make_vectors"
         )
@@ -98,6 +90,22 @@ def test_a_round_runs_byte_for_byte(name):
     assert all(not client._steps.rng.tape for client in parties.clients if client.state is ClientState.DONE)
 
 
+def test_who_makes_a_wrong_box_is_complained_of_and_left_out():
+    vector = VECTORS["wrong_boxes"]
+    parties = Playback(vector)
+    complaints = 0
+    for event in vector["events"]:
+        parties.step(event)
+        values = decode(bytes.fromhex(event["message"])) if "from" in event else [0, 0]
+        complaints += values[1] == Message.MASKED_INPUT and len(values[6]) > 0
+    wrong = sorted({event["from"] for event in vector["events"] if "altered" in event})
+    assert complaints == len(wrong) == 2
+    assert np.flatnonzero(~parties.server.included).tolist() == wrong
+    assert [(fault.client, fault.proven) for fault in parties.server.faults] == [
+        (each, True) for each in wrong
+    ]
+
+
 @pytest.mark.parametrize("name", VECTORS)
 def test_the_total_is_the_sum_and_the_graph_that_of_the_seed(name):
     vector = VECTORS[name]
@@ -107,7 +115,7 @@ def test_the_total_is_the_sum_and_the_graph_that_of_the_seed(name):
     roster = next(event for event in vector["events"] if "to" in event)
     graph = decode(bytes.fromhex(roster["message"]))[4]
     assert graph[:32].hex() == vector["server_seed"]
-    seed = draw_graph_seed(GENERATOR.parameters_of(vector), graph)
+    seed = draw_graph_seed(parameters_of(vector), graph)
     assert (graph == seed) is not settings["active"]
     assert vector["graph_seed"] == seed.hex()
     order = permutation(settings["clients"], seed)
