@@ -20,6 +20,7 @@ from mapveil.evaluation.signal_tradeoff import Constraint as Constraint
 from mapveil.evaluation.signal_tradeoff import choose_parameters as choose_parameters
 from mapveil.evaluation.signal_tradeoff import tradeoff as tradeoff
 from mapveil.formats.read_map import read_map as read_map
+from mapveil.formats.read_prior import read_prior as read_prior
 from mapveil.geo.counts import Counts as Counts
 from mapveil.geo.counts import read_counts as read_counts
 from mapveil.geo.describe import describe as describe
@@ -35,6 +36,7 @@ from mapveil.geo.region import Region as Region
 from mapveil.geo.web_mercator import WebMercatorTiles as WebMercatorTiles
 from mapveil.maps.density_map import DensityMap as DensityMap
 from mapveil.maps.flow_map import FlowMap as FlowMap
+from mapveil.maps.prior import Prior as Prior
 from mapveil.maps.signal_map import SignalMap as SignalMap
 from mapveil.mechanisms.release import release as release
 from mapveil.mechanisms.session import Session as Session

@@ -20,6 +20,7 @@ from mapveil_client.errors import InputError, ParameterError
 if TYPE_CHECKING:
     from mapveil.geo.context import Context
     from mapveil.geo.region import Region
+    from mapveil.maps.prior import Prior
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -271,6 +272,22 @@ context_option = click.option(
     help="Draw the lines, polygons and names (column 'name') of a GeoPackage or GeoJSON file in pictures and pages.",
 )
 """Add ``--context``."""
+
+
+def _prior(text: str) -> Prior:
+    from mapveil.formats.read_prior import read_prior
+
+    return read_prior(text)
+
+
+prior_option = click.option(
+    "--prior",
+    type=Parsed("prior", _prior),
+    metavar="FILE",
+    help="Lean on a public raster (.tif, .npz) or an earlier release as far as the noisy sums agree with it. You state "
+    "that it is public; the guarantee is the same.",
+)
+"""Add ``--prior``."""
 
 evaluate_option = click.option(
     "--evaluate", is_flag=True, help="Compare with the true data too. These figures are NOT private."

@@ -17,6 +17,7 @@ from mapveil.cli.options import (
     epsilon_option,
     method_options,
     places_option,
+    prior_option,
     region_option,
     release_options,
     table_source,
@@ -48,6 +49,13 @@ if TYPE_CHECKING:
 )
 @epsilon_option("The whole privacy budget of this map, such as 1, 0.5 or 1/3.")
 @method_options()
+@click.option(
+    "--aim",
+    type=click.Choice(["places", "totals", "distance"]),
+    help="Measure for places that stand out, totals of districts, or the distance by which people are misplaced. The "
+    "promise is the same. [default: a compromise]",
+)
+@prior_option
 @click.option(
     "--secure-sum",
     type=click.Choice(["ideal", "protocol", "active"]),

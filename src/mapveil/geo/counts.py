@@ -101,6 +101,28 @@ def read_counts(
     MissingExtra
         A GeoTIFF, without rasterio.
     """
+    values, grid = read_raster(source, key=key, region=region, crs=crs)
+    if values.sum() > _LARGEST:
+        raise InputError(f"{source}: more than 2^34 users in all; expected fewer")
+    return Counts(whole_users(values).reshape(-1), grid, str(source))
+
+
+def read_raster(
+    source: str | PathLike[str],
+    *,
+    key: str | None = None,
+    region: Region | None = None,
+    crs: str | None = None,
+) -> tuple[npt.NDArray[np.float64], Grid]:
+    """Read a raster of amounts per cell as they stand in the file; see :func:`read_counts` for the parameters.
+
+    Returns
+    -------
+    values : ndarray of float64, shape (rows, columns)
+        Amount of every cell, 0 where there is no data, row 0 the northmost.
+    grid : Grid
+        The cells.
+    """
     path = Path(source)
     if not path.is_file():
         raise InputError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}; {_ACCEPTED}")
@@ -113,10 +135,10 @@ def read_counts(
         raise InputError(f"{path}: {suffix or 'a name without a suffix'} is not known; {_ACCEPTED}")
     if region is not None and region.polygon is not None:
         raise InputError(f"{path}: region {region}: a raster covers a box; expected a box")
-    whole = _checked(values, path)
-    rows, columns = whole.shape
+    real = _checked(values, path)
+    rows, columns = real.shape
     where = region or place or Region.without_georeference(columns, rows)
-    return Counts(whole.reshape(-1), Grid(where, rows=rows, columns=columns), str(path))
+    return real, Grid(where, rows=rows, columns=columns)
 
 
 def whole_users(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -141,7 +163,7 @@ def whole_users(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     return result
 
 
-def _checked(values: npt.NDArray[Any], path: Path) -> npt.NDArray[np.int64]:
+def _checked(values: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float64]:
     if values.ndim != 2 or values.size == 0:
         raise InputError(f"{path}: an array of shape {values.shape}; expected two dimensions (rows, columns)")
     if values.dtype.kind not in "iufb":
@@ -155,9 +177,7 @@ def _checked(values: npt.NDArray[Any], path: Path) -> npt.NDArray[np.int64]:
             f"{path}: row {row}, column {column} (from 0 in the north-west) is {real[row, column]:g}; "
             "expected a number of users from 0 to 2^34"
         )
-    if real.sum() > _LARGEST:
-        raise InputError(f"{path}: more than 2^34 users in all; expected fewer")
-    return whole_users(real)
+    return real
 
 
 def _from_numpy(path: Path, key: str | None, crs: str | None) -> tuple[npt.NDArray[Any], Region | None]:

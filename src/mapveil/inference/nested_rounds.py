@@ -41,7 +41,7 @@ class Leaves(NamedTuple):
     """The groups of the last round on a square raster."""
 
     of_site: IntArray  # the leaf each site lies in, -1 for structural zeros, shape (side, side)
-    members: IntArray  # cells that each leaf holds, none 0, shape (leaves,)
+    members: npt.NDArray[Any]  # cells that each leaf holds, or their weight; none 0, shape (leaves,)
 
 
 def block_inference(
@@ -77,6 +77,7 @@ def shrink_rounds(
     *,
     shifts: int = 8,
     sampled: bool = False,
+    uneven: bool = False,
 ) -> FloatArray:
     """Combine the noisy sums of all rounds and shrink them. Run by: whoever holds them.
 
@@ -87,8 +88,8 @@ def shrink_rounds(
     leaves : Leaves
         The groups of the last round.
     members : ndarray, shape (side, side)
-        Number of cells that each site stands for.
-    shifts, sampled
+        Number of cells that each site stands for, or its weight.
+    shifts, sampled, uneven
         See :func:`mapveil.inference.shrinkage.multiscale_shrinkage`.
 
     Returns
@@ -96,6 +97,30 @@ def shrink_rounds(
     ndarray of float64, shape (side, side)
         Non-negative; 0 where there are no members.
     """
+    raster = sites_of_rounds(rounds, leaves, members)
+    return multiscale_shrinkage(
+        raster.noisy,
+        raster.variance,
+        members,
+        coarser=raster.coarser,
+        leaves=raster.parts,
+        shifts=shifts,
+        sampled=sampled,
+        uneven=uneven,
+    )
+
+
+class SitesOfRounds(NamedTuple):
+    """The replies of all rounds on the sites of a raster, of shape (side, side), each leaf divided by its members."""
+
+    noisy: FloatArray
+    variance: FloatArray
+    coarser: list[tuple[int, FloatArray | float]]  # see multiscale_shrinkage
+    parts: FloatArray  # each site's part of its leaf
+
+
+def sites_of_rounds(rounds: Sequence[Round], leaves: Leaves, members: npt.NDArray[Any]) -> SitesOfRounds:
+    """Combine the noisy sums of all rounds, and divide the leaves over their sites; see :func:`shrink_rounds`."""
     made = combine_rounds(rounds)
 
     def on_sites(values: FloatArray) -> FloatArray:
@@ -106,14 +131,11 @@ def shrink_rounds(
         return float(density[0]) if bool((density == density[0]).all()) else on_sites(density)
 
     noise = _noise_of_boxes(rounds, made.variances, leaves.members, members.shape[0])
-    return multiscale_shrinkage(
+    return SitesOfRounds(
         on_sites(made.values[-1] / leaves.members),
         on_sites(noise[-1][1]),
-        members,
-        coarser=[(side, noise_on_sites(density)) for side, density in noise[:-1]],
-        leaves=on_sites(1 / leaves.members),
-        shifts=shifts,
-        sampled=sampled,
+        [(side, noise_on_sites(density)) for side, density in noise[:-1]],
+        on_sites(1 / leaves.members),
     )
 
 
@@ -133,7 +155,7 @@ def _parents(above: Round, below: Round) -> IntArray:
 
 
 def _noise_of_boxes(
-    rounds: Sequence[Round], variances: Sequence[FloatArray], members: IntArray, side: int
+    rounds: Sequence[Round], variances: Sequence[FloatArray], members: npt.NDArray[Any], side: int
 ) -> list[tuple[int, FloatArray]]:
     """The noise in boxes of sites, by the least length of a box, descending: variance per member in each leaf.
 

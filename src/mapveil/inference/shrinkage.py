@@ -80,6 +80,7 @@ def multiscale_shrinkage(
     shifts: int = 8,
     rule: SplitRule = "prior",
     sampled: bool = False,
+    uneven: bool = False,
 ) -> FloatArray:
     """Shrink noisy sums on a square raster. Run by: whoever holds the noisy sums.
 
@@ -107,6 +108,8 @@ def multiscale_shrinkage(
     sampled : bool
         Whether the users counted are a sample of those whom the map shows: then the sums carry the sample's Poisson
         variance as well, which is estimated along with them.
+    uneven : bool
+        Whether ``members`` are weights of any size, so that boxes with uneven halves tell of the rule ``"prior"`` too.
 
     Returns
     -------
@@ -143,7 +146,7 @@ def multiscale_shrinkage(
     raster = _Raster(np.where(there, noisy, 0.0), weight, held, noises)
     if rule == "expansion":
         return np.where(there, _descend(raster, shifts, ThresholdExpansion(), sampled), 0.0)
-    prior = SplitPrior(may_be_flat=True)
+    prior = SplitPrior(may_be_flat=True, uneven=uneven)
     _descend(raster.pooled(max(side // _JUDGED, 1).bit_length() - 1), 1, prior, sampled)
     prior.begin_again()
     return np.where(there, _descend(raster, shifts, prior, sampled), 0.0)

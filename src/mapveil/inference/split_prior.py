@@ -56,7 +56,8 @@ _CARRIED: Final = 0.5  # weight of the size before in the start
 _ROUNDS: Final = 30  # of expectation maximisation
 _ABOUT: Final = 1e-9  # of a share of a half
 _SHARES: Final = np.array([0.01, 0.08, 0.25, 0.5, 0.75, 0.92, 0.99])  # r of the tables
-_EVEN: Final = 3  # the table of r = 0.5
+_FINE: Final = 1 / (1 + np.exp(-np.linspace(-5.2, 5.2, 61)))
+"""r of the tables where halves are uneven throughout: close enough to tell a good expectation from none."""
 _FIRST_OCTAVE, _OCTAVES = -3, 24  # of s
 _STEPS: Final = 64  # of t, from _BELOW noise deviations below zero up to the middle
 _BELOW: Final = 6.0
@@ -88,10 +89,15 @@ class SplitPrior:
         Laplace variables in the noise of one site.
     may_be_flat : bool
         Whether the map may be one of :data:`FLAT_WEIGHTS`; the boxes then tell which of both kinds it is.
+    uneven : bool
+        Whether boxes with uneven halves tell of the weights too; only those cut in two equal parts by default.
     """
 
-    def __init__(self, terms: int = 1, *, may_be_flat: bool = False) -> None:
+    def __init__(self, terms: int = 1, *, may_be_flat: bool = False, uneven: bool = False) -> None:
         self._terms = terms
+        self._uneven_tell = uneven
+        self._shares = _FINE if uneven else _SHARES
+        self.log_evidence = 0.0  # of the boxes of the last size, up to a constant that depends on them alone
         flat = _FLAT if may_be_flat else 0.0
         self._kinds = np.array([PUBLIC_WEIGHTS, FLAT_WEIGHTS])[: 1 + may_be_flat]
         self._kinds /= self._kinds.sum(axis=1, keepdims=True)
@@ -149,21 +155,38 @@ class SplitPrior:
         found = []
         for part in _chunks(parent.size):
             boxes = _seen(parent[part], measured[part], variance[part], share[part], estimate[part])
+            if self._uneven_tell:
+                boxes.even[:] = True
             if telling is not None:
                 boxes.even[~telling[part][boxes.place]] = False
             found.append(boxes)
-        entries = [np.zeros(0, dtype=np.int64), *(boxes.entry[boxes.even] for boxes in found)]
+        entries = [np.zeros(0, dtype=np.int64), *(self._entries(boxes) for boxes in found)]
         self._learn(np.concatenate(entries), terms, offsets)
         for part, boxes in zip(_chunks(parent.size), found, strict=True):
             estimate[part][boxes.place] = self._posterior(boxes, terms)
         return estimate
 
+    def _entries(self, boxes: _Seen) -> IntArray:
+        """The entries that are nearest to the boxes that tell, of all tables one after the other."""
+        told = boxes.even
+        if not self._uneven_tell:
+            return np.asarray(boxes.entry[told] + self._shares.size // 2 * _OCTAVES * _STEPS)
+        share = np.where(boxes.mirrored, 1 - boxes.share, boxes.share)[told]
+        upper = np.clip(np.searchsorted(self._shares, share), 1, self._shares.size - 1)
+        below = share - self._shares[upper - 1] < self._shares[upper] - share
+        return np.asarray((upper - below) * _OCTAVES * _STEPS + boxes.entry[told])
+
     def _learn(self, entries: IntArray, terms: int, offsets: int) -> None:
         start = _CARRIED * self.weights + (1 - _CARRIED) * self._public
-        counts = np.bincount(entries, minlength=_OCTAVES * _STEPS)
+        counts = np.bincount(entries)
         used = np.flatnonzero(counts)
-        seen = _table(_EVEN, terms).likelihood[used]
-        seen = seen / np.maximum(seen.max(axis=1, keepdims=True), 1e-300)
+        table, entry = np.divmod(used, _OCTAVES * _STEPS)
+        seen = np.empty((used.size, len(CONCENTRATIONS)))
+        for index in np.unique(table):
+            of = table == index
+            seen[of] = _table(float(self._shares[index]), terms).likelihood[entry[of]]
+        largest = np.maximum(seen.max(axis=1, keepdims=True), 1e-300)
+        seen = seen / largest
         boxes = counts[used] / offsets
         if self._judging:
             self._evidence = self._evidence + _TOLD * boxes @ np.log(seen @ self._kinds.T)
@@ -172,18 +195,20 @@ class SplitPrior:
         for _ in range(_ROUNDS):
             weights = weights * ((boxes / (seen @ weights)) @ seen) + _STRENGTH * start
             weights = weights / weights.sum()
+        if self._uneven_tell:
+            self.log_evidence = float(boxes @ (np.log(seen @ weights) + np.log(largest[:, 0])))
         self.weights, self._fresh = weights, False
 
     def _posterior(self, boxes: _Seen, terms: int) -> FloatArray:
         """Posterior means of the first halves, users."""
-        half = _look_up(self._corrections(_EVEN, terms), boxes.octave, boxes.step)
+        half = _look_up(self._corrections(0.5, terms), boxes.octave, boxes.step)
         uneven = np.flatnonzero(np.abs(boxes.share - 0.5) >= _ABOUT)
         share = np.where(boxes.mirrored, 1 - boxes.share, boxes.share)[uneven]
         if uneven.size:
             half[uneven] = self._uneven(boxes.octave[uneven], boxes.step[uneven], share, terms)
         half += np.maximum(boxes.nearest, -_BELOW)
         np.clip(half, 0.0, boxes.signal, out=half)
-        lopsided = (share < _SHARES[0]) | (share > _SHARES[-1])
+        lopsided = (share < self._shares[0]) | (share > self._shares[-1])
         if lopsided.any():
             of, share = uneven[lopsided], share[lopsided]
             spread = share * (1 - share) * boxes.signal[of] ** 2 / 2
@@ -195,18 +220,21 @@ class SplitPrior:
 
     def _uneven(self, octave: FloatArray, step: FloatArray, share: FloatArray, terms: int) -> FloatArray:
         """Posterior means less what was measured, noise deviations, of boxes with uneven halves."""
-        lower = np.clip(np.searchsorted(_SHARES, share, side="right") - 1, 0, _SHARES.size - 2)
-        upper = np.clip((share - _SHARES[lower]) / (_SHARES[lower + 1] - _SHARES[lower]), 0.0, 1.0)
+        shares = self._shares
+        lower = np.clip(np.searchsorted(shares, share, side="right") - 1, 0, shares.size - 2)
+        upper = np.clip((share - shares[lower]) / (shares[lower + 1] - shares[lower]), 0.0, 1.0)
         moved = np.zeros(share.size)
         for index in np.flatnonzero(np.bincount(lower)):
             of = np.flatnonzero(lower == index)
-            low = _look_up(self._corrections(int(index), terms), octave[of], step[of])
-            high = _look_up(self._corrections(int(index) + 1, terms), octave[of], step[of])
+            low, high = (
+                _look_up(self._corrections(float(shares[at]), terms), octave[of], step[of])
+                for at in (index, index + 1)
+            )
             moved[of] = low + upper[of] * (high - low)
         return moved
 
-    def _corrections(self, index: int, terms: int) -> FloatArray:
-        table = _table(index, terms)
+    def _corrections(self, share: float, terms: int) -> FloatArray:
+        table = _table(share, terms)
         return np.asarray((table.moment @ self.weights) / np.maximum(table.likelihood @ self.weights, 1e-280))
 
 
@@ -222,7 +250,7 @@ class _Seen(NamedTuple):
     octave: FloatArray
     step: FloatArray
     entry: IntArray  # of the tables, the nearest
-    even: BoolArray  # whether to learn from it
+    even: BoolArray  # whether its halves are even, and to learn from
 
 
 def _seen(
@@ -281,11 +309,10 @@ def _grid() -> _Grid:
 
 
 @functools.cache
-def _masses(index: int) -> FloatArray:
+def _masses(share: float) -> FloatArray:
     """Prior mass of every component between the edges, shape (components, octaves, steps, nodes)."""
     from scipy.special import betainc
 
-    share = _SHARES[index]
     signal = 2.0 ** np.arange(_FIRST_OCTAVE, _FIRST_OCTAVE + _OCTAVES)[:, None, None]
     theta = _grid().edges / signal
     odds = np.log(np.maximum(theta, 1e-300)) - np.log(np.maximum(1 - theta, 1e-300))
@@ -302,9 +329,9 @@ def _masses(index: int) -> FloatArray:
 
 
 @functools.cache
-def _table(index: int, terms: int) -> _Table:
+def _table(share: float, terms: int) -> _Table:
     away, density = _away(), _density(terms)
-    masses = _masses(index)
+    masses = _masses(share)
     likelihood = np.einsum("kosn,osn->osk", masses, density)
     moment = np.einsum("kosn,osn->osk", masses, -away * density)
     return _Table(likelihood.reshape(-1, masses.shape[0]), moment.reshape(-1, masses.shape[0]))

@@ -14,6 +14,7 @@ from mapveil.geo.places import Places
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
+from mapveil.maps.prior import Prior
 from mapveil.maps.released import ReleasedMap
 from mapveil.privacy.account import OWN, Account, charges_of, check_account
 from mapveil.privacy.charges import Charges
@@ -22,7 +23,7 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.queries import Progress
 from mapveil_client.contribution import Devices
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
-from mapveil_client.errors import Checked, InputError
+from mapveil_client.errors import Checked, InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
 Charged = TypeVar("Charged", bound=ReleasedMap)
@@ -172,3 +173,53 @@ class Mechanism(AnyMechanism):
         if spent > self.budget:
             raise AssertionError(f"{self.name} spent {spent} of {self.budget}")
         return spent
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriorMechanism(Mechanism):
+    """A mechanism whose estimate may lean on a prior. The noise, the budget and the guarantee are the same without it.
+
+    Parameters
+    ----------
+    prior : Prior, optional
+        A public map of where people are, or an earlier release (:func:`mapveil.formats.read_prior.read_prior`);
+        :meth:`Prior.on` gives it on the cells.
+    """
+
+    prior: Prior | None = dataclasses.field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(self.prior is None or isinstance(self.prior, Prior), "prior", "a Prior, or none")
+
+    def charges(
+        self,
+        account: Account | None,
+        points: Any,
+        cells: Tiling | str,
+        *,
+        delta: Fraction | None = None,
+        seeded: bool,
+    ) -> Charges:
+        """See :meth:`Mechanism.charges`; a prior that cannot be used is refused before.
+
+        Raises
+        ------
+        ParameterError
+            The prior covers none of the cells, or its noise can be repeated and that of this run cannot.
+        """
+        if self.prior is not None:
+            if self.prior.seeded and not seeded:
+                raise ParameterError(
+                    f"prior {self.prior.name} must be a release without a seed: whoever knows its seed can take its "
+                    "noise off"
+                )
+            if not isinstance(cells, str):
+                self.prior.check_covers(cells)
+        return super().charges(account, points, cells, delta=delta, seeded=seeded)
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as a JSON-ready record; a prior by its name, licence and hash."""
+        record = super().parameters()
+        prior = record.pop("prior")
+        return record if prior is None else record | {"prior": prior.to_dict()}

@@ -2,28 +2,40 @@
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from mapveil.geo.tiling import Tiling
 from mapveil.inference.interpolation import Known, interpolate, slope_exponent
 from mapveil.inference.local_dimension import local_dimension
-from mapveil.inference.nested_rounds import Leaves, Round, block_inference, shrink_rounds
 from mapveil.inference.shrinkage import multiscale_shrinkage, pool, spread
-from mapveil.maps.measurement import Measurement
+from mapveil.maps.density_map import DensityMap
+from mapveil.mechanisms.measured_nodes import (
+    MeasuredNodes,
+    consistent,
+    leaf_nodes,
+    measurements_of,
+    on_raster,
+    row_by_row,
+    shrink_replies,
+    weights_of,
+)
+from mapveil.mechanisms.mechanism import PriorMechanism
 from mapveil.mechanisms.sum_mechanism import UserNumber
 from mapveil.mechanisms.uniform_grid import (
     GridMechanism,
     cells_at,
-    held_at,
     nearest_level,
     no_longer,
     noise_deviation,
     resolution_note,
     tree_at,
 )
+from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Setting
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.encodings import NodeEncoding
@@ -38,14 +50,14 @@ _DEEPEST = (
     6  # quarterings of a block: bounds the second vector; 4 is as good for maps of 128 x 128 cells, 2 is not
 )
 _BLOCKS, _BLOCKS_OF_CURATOR = 1.6, 0.8  # beta
-_EVEN_CONCENTRATION = (
+_UNIFORM_CONCENTRATION = (
     1.3,
     2.5,
 )  # of blocks: flat tuning maps have 1.0, Manhattan 1.6 to 1.8, skewed ones 4.7 or more
-_EVEN_BLOCKS = 256  # of fewer blocks, one with a hot spot may seem like the others
+_UNIFORM_BLOCKS = 256  # of fewer blocks, one with a hot spot may seem like the others
 _LEAST = 1e-12  # users squared
 _COARSER = 2**0.25  # step of the search for leaves that fit
-_EVEN = "the map is crowded everywhere, so the second round asked for cells of one size"
+_UNIFORM = "the map is crowded everywhere, so the second round asked for cells of one size"
 _FIRST_SHARE, _LEAF_SIGNAL = 0.15, 1.4  # of secure sums: fraction of the budget for the first round, and c
 _OF_AIM = {
     None: (0.25, 2.0),
@@ -63,22 +75,15 @@ class _Blocks(NamedTuple):
 
     level: int
     codes: IntArray  # of the cells asked for
-    members: IntArray  # of the raster of sites, shape (side, side)
-    held: IntArray  # of the level, shape (cells, cells)
+    weights: npt.NDArray[Any]  # of the raster of sites: their members, mixed with a prior, shape (side, side)
+    held: IntArray  # members of the level, shape (cells, cells)
     shrunk: FloatArray
     floor: float  # users per member
     exponent: float
 
 
-class _Measured(NamedTuple):
-    """One reply, and the disjoint nodes that it is about."""
-
-    tree: PrefixTree
-    sums: NoisySums
-
-
 @dataclass(frozen=True, kw_only=True)
-class Multiscale(GridMechanism):
+class Multiscale(PriorMechanism, GridMechanism):
     r"""Measure every block of one level, then finer blocks where users are, and shrink the noisy sums.
 
     The first of two ``rounds``, with ``first_share`` of the budget, asks for the level whose number of blocks is
@@ -191,6 +196,23 @@ class Multiscale(GridMechanism):
         self._check(
             self.shifts is None or self.shifts >= 1, "shifts", "a whole number of at least 1, or none"
         )
+        curator = isinstance(self.trust, Curator)
+        self._check(self.aim is None or curator, "aim", f"none under trust {self.trust.name}")
+
+    def informed(self, setting: Setting, tiling: Tiling) -> Setting:
+        """The setting with the prior on its sites."""
+        if self.prior is None:
+            return setting
+        raster = self.raster(tiling)
+        fractions = self.prior.on(tiling).fractions[raster.inside]
+        on_sites = np.bincount(raster.site[raster.inside], fractions, setting.members.size)
+        return setting._replace(prior=np.asarray(on_sites, dtype=np.float64))
+
+    def shown(self, heat: DensityMap) -> DensityMap:
+        """The map, with a note on the prior."""
+        if self.prior is None:
+            return heat
+        return replace(heat, notes=(*heat.notes, self.prior.note(heat.tiling)))
 
     def number_of_users(self, setting: Setting) -> Generator[Query, NoisySums, UserNumber]:
         """The number of users; one that was declared to a curator gives way where a noisy one is far from it."""
@@ -225,48 +247,50 @@ class Multiscale(GridMechanism):
         single = self.rounds == 1 or level == setting.depth
         first, second = self._budgets(setting, budget, single)
         tree = tree_at(setting, level)
-        sums = yield Query(f"every cell of level {level}", NodeEncoding(tree), first, _row_by_row(tree))
-        measured = [_Measured(PrefixTree.uniform(setting.depth, 0), each) for each in total]
-        measured.append(_Measured(tree, sums))
+        sums = yield Query(f"every cell of level {level}", NodeEncoding(tree), first, row_by_row(tree))
+        measured = [MeasuredNodes(PrefixTree.uniform(setting.depth, 0), each) for each in total]
+        measured.append(MeasuredNodes(tree, sums))
         blocks = self._blocks(setting, level, measured)
         row, col = deinterleave(np.arange(setting.members.size))
         below = "interpolated" if self._sloped(setting) else "uniform"
         if single:
             made = self._inside(setting, blocks)
             note = resolution_note(setting, level, level, below)
-            return Estimate(made[row, col], _measurements(measured), (note,))
+            return Estimate(made[row, col], measurements_of(measured), (note,))
         depths = self._depths(setting, blocks, float(second))
-        even = self._even_level(setting, blocks, depths, float(second))
+        even = self._uniform_level(setting, blocks, depths, float(second))
         if even is not None:
             tree = tree_at(setting, even)
-            sums = yield Query(f"every cell of level {even}", NodeEncoding(tree), second, _row_by_row(tree))
-            measured.append(_Measured(tree, sums))
-            made = self._inside(setting, self._blocks(setting, even, _consistent(*measured[-2:])))
-            notes = resolution_note(setting, even, even, below), _EVEN
-            return Estimate(made[row, col], _measurements(measured), notes)
-        leaves = _leaf_nodes(setting, blocks, depths)
-        again = yield Query("leaves of the blocks", NodeEncoding(leaves), second, _row_by_row(leaves))
-        measured.append(_Measured(leaves, again))
+            sums = yield Query(f"every cell of level {even}", NodeEncoding(tree), second, row_by_row(tree))
+            measured.append(MeasuredNodes(tree, sums))
+            made = self._inside(setting, self._blocks(setting, even, consistent(*measured[-2:])))
+            notes = resolution_note(setting, even, even, below), _UNIFORM
+            return Estimate(made[row, col], measurements_of(measured), notes)
+        leaves = leaf_nodes(setting, level, blocks.codes, depths[deinterleave(blocks.codes)])
+        again = yield Query("leaves of the blocks", NodeEncoding(leaves), second, row_by_row(leaves))
+        measured.append(MeasuredNodes(leaves, again))
         made = self._combine(setting, blocks, depths, measured)
         note = resolution_note(setting, level, level + int(depths.max(initial=0)), below)
-        return Estimate(made[row, col], _measurements(measured), (note,))
+        return Estimate(made[row, col], measurements_of(measured), (note,))
 
     def _inside(self, setting: Setting, blocks: _Blocks) -> FloatArray:
         """Users per site of cells of one level, shape (side, side)."""
         if not self._sloped(setting):
-            return spread(blocks.shrunk, blocks.members)
-        return interpolate(blocks.shrunk, blocks.members, blocks.exponent, blocks.floor)
+            return spread(blocks.shrunk, blocks.weights)
+        return interpolate(blocks.shrunk, blocks.weights, blocks.exponent, blocks.floor)
 
-    def _even_level(self, setting: Setting, blocks: _Blocks, depths: IntArray, epsilon: float) -> int | None:
+    def _uniform_level(
+        self, setting: Setting, blocks: _Blocks, depths: IntArray, epsilon: float
+    ) -> int | None:
         """The level of one round, where secure sums of the blocks say that the map is crowded everywhere; else None."""
-        if setting.curator or setting.clients is None or blocks.codes.size < _EVEN_BLOCKS:
+        if setting.curator or setting.clients is None or blocks.codes.size < _UNIFORM_BLOCKS:
             return None
         there = blocks.held > 0
         users, held = blocks.shrunk[there], blocks.held[there].astype(np.float64)
         concentration = float((users**2 / held).sum() * held.sum() / max(float(users.sum()) ** 2, _LEAST))
         level = nearest_level(setting, self._cells_of_one_round(setting, float(setting.clients), epsilon))
         level = no_longer(setting, level, self._longest(setting) - blocks.codes.size)
-        evenly = _EVEN_CONCENTRATION[0] <= concentration <= _EVEN_CONCENTRATION[1]
+        evenly = _UNIFORM_CONCENTRATION[0] <= concentration <= _UNIFORM_CONCENTRATION[1]
         deepest = blocks.level + int(depths.max(initial=0))
         return level if evenly and blocks.level < level and deepest <= level + 1 else None
 
@@ -286,28 +310,30 @@ class Multiscale(GridMechanism):
         first, second = split_epsilon(budget, [share, 1 - share])
         return first, second
 
-    def _blocks(self, setting: Setting, level: int, measured: Sequence[_Measured]) -> _Blocks:
+    def _blocks(self, setting: Setting, level: int, measured: Sequence[MeasuredNodes]) -> _Blocks:
         """The blocks, from their own sums and those before."""
         codes, sums = measured[-1].tree.code, measured[-1].sums
-        members = np.zeros((1 << setting.depth,) * 2, dtype=np.int64)
-        members[deinterleave(np.arange(setting.members.size))] = setting.members
+        members = on_raster(setting.members)
         held = pool(members, setting.depth - level)
         floor = _FLOOR * math.sqrt(sums.variance) * codes.size / max(int(held.sum()), 1)
+        weights = weights_of(setting, level, members, measured)
+        noisy = np.zeros(held.shape)
+        noisy[deinterleave(codes)] = sums.values
         if setting.curator:
-            shrunk = self._shrink(setting, held, measured)
+            shrunk = self._shrink(setting, level, weights, measured)
         else:
-            noisy = np.zeros(held.shape)
-            noisy[deinterleave(codes)] = sums.values
-            sampled = self._sampled(setting)
             shrunk = multiscale_shrinkage(
-                noisy, sums.variance, held, shifts=self._shifts(setting), rule="expansion", sampled=sampled
+                noisy,
+                sums.variance,
+                pool(weights, setting.depth - level),
+                shifts=self._shifts(setting),
+                rule="expansion",
+                sampled=self._sampled(setting),
             )
         exponent = 0.0
         if self._sloped(setting):
-            noisy = np.zeros(held.shape)
-            noisy[deinterleave(codes)] = sums.values
             exponent = slope_exponent(noisy, shrunk, sums.variance, held, floor)
-        return _Blocks(level, codes, members, held, shrunk, floor, exponent)
+        return _Blocks(level, codes, weights, held, shrunk, floor, exponent)
 
     def _depths(self, setting: Setting, blocks: _Blocks, epsilon: float) -> IntArray:
         """d of each block, of the shape of the blocks."""
@@ -323,78 +349,31 @@ class Multiscale(GridMechanism):
                 return depths
             leaf *= _COARSER  # fewer leaves, each of more users, until they fit
 
-    def _shrink(self, setting: Setting, members: IntArray, measured: Sequence[_Measured]) -> FloatArray:
-        """Users per site of a raster that is as fine as the last nodes, and has ``members``, from all replies."""
-        tree = measured[-1].tree
-        level = members.shape[0].bit_length() - 1
-        sites = np.arange(members.size)
-        of_site = np.empty(members.shape, dtype=np.int64)
-        of_site[deinterleave(sites)] = tree.owner(sites << (2 * (setting.depth - level)))
-        of_site[members == 0] = -1
-        first = tree.code << (2 * (setting.depth - tree.level))
-        rounds = [
-            Round(each.values, each.variance, 1 << np.maximum(level - nodes.level, 0), nodes.owner(first))
-            for nodes, each in measured
-        ]
-        leaves = Leaves(of_site, tree.sites_owned(setting.members))
-        return shrink_rounds(
-            rounds, leaves, members, shifts=self._shifts(setting), sampled=self._sampled(setting)
-        )
+    def _shrink(
+        self, setting: Setting, level: int, weights: npt.NDArray[Any], measured: Sequence[MeasuredNodes]
+    ) -> FloatArray:
+        """Users per site of a level's raster; see :func:`shrink_replies`."""
+        shifts, sampled = self._shifts(setting), self._sampled(setting)
+        return shrink_replies(setting, level, weights, measured, shifts=shifts, sampled=sampled)
 
     def _combine(
-        self, setting: Setting, blocks: _Blocks, depths: IntArray, measured: Sequence[_Measured]
+        self, setting: Setting, blocks: _Blocks, depths: IntArray, measured: Sequence[MeasuredNodes]
     ) -> FloatArray:
         """Users per site, shape (side, side), from all replies."""
         down = int(depths.max(initial=0))
-        members = pool(blocks.members, setting.depth - blocks.level - down)
-        square = self._shrink(setting, members, measured)
+        level = blocks.level + down
+        weights = weights_of(setting, level, on_raster(setting.members), measured)
+        square = self._shrink(setting, level, weights, measured)
         if not self._sloped(setting):
-            return spread(square, blocks.members)
+            return spread(square, weights)
         # A leaf's floor: its noise over its members.
         leaves, sums = measured[-1]
         parts = np.zeros(depths.shape)
         np.add.at(parts, deinterleave(leaves.code >> (2 * (leaves.level - blocks.level))), 1)
         floor = _FLOOR * math.sqrt(sums.variance) * parts / np.maximum(blocks.held, 1)
-        return interpolate(
-            pool(square, down), blocks.members, blocks.exponent, floor, known=Known(square, depths)
-        )
-
-
-def _measurements(measured: Sequence[_Measured]) -> tuple[Measurement, ...]:
-    sites = np.arange(1 << (2 * measured[0].tree.depth))
-    return tuple(each.sums.measurement(each.tree.owner(sites)) for each in measured)
-
-
-def _consistent(above: _Measured, below: _Measured) -> list[_Measured]:
-    """The second of two replies, made consistent with the first by least squares."""
-    block = np.searchsorted(
-        above.tree.code, below.tree.code >> (2 * (below.tree.level - above.tree.level[0]))
-    )
-    values = block_inference(
-        above.sums.values, below.sums.values, block, above.sums.variance, below.sums.variance
-    )
-    return [below._replace(sums=below.sums._replace(values=values))]
+        return interpolate(pool(square, down), weights, blocks.exponent, floor, known=Known(square, depths))
 
 
 def _deviation(setting: Setting, epsilon: float) -> float:
     """s, users: the deviation of noise and sampling; the noise's scale for a curator."""
     return 1 / epsilon if setting.curator else math.hypot(noise_deviation(setting, epsilon), 1.0)
-
-
-def _row_by_row(tree: PrefixTree) -> IntArray:
-    """The nodes by their first site, row by row of the raster."""
-    row, col = deinterleave(tree.code << (2 * (tree.depth - tree.level)))
-    return np.argsort((row << tree.depth) + col)
-
-
-def _leaf_nodes(setting: Setting, blocks: _Blocks, depths: IntArray) -> PrefixTree:
-    """The quarters of all blocks where anybody can be."""
-    of_block = depths[deinterleave(blocks.codes)]
-    levels, codes = [], []
-    for depth in np.unique(of_block).tolist():
-        level = blocks.level + depth
-        parts = (blocks.codes[of_block == depth, None] << (2 * depth)) + np.arange(1 << (2 * depth))
-        there = parts[held_at(setting, level)[parts]]
-        levels.append(np.full(there.shape, level))
-        codes.append(there)
-    return PrefixTree.of_nodes(setting.depth, np.concatenate(levels), np.concatenate(codes))

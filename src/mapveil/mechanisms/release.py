@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
+from mapveil.formats.read_prior import as_prior
 from mapveil.geo.counts import Counts
 from mapveil.geo.parse_tiling import column_of_places, tiling_for
 from mapveil.geo.points import Points
+from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.density_map import DensityMap
+from mapveil.maps.prior import Prior
 from mapveil.maps.provenance import Provenance
 from mapveil.mechanisms.default_tiling import default_tiling
 from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, check_tiling
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
     from mapveil.secure_sum.drivers import SecureSum
 
 SecureSumName = Literal["ideal", "protocol", "active"]
+Aim = Literal["places", "totals", "distance"]
+_COARSE: Final = 6  # depth of the cells on which a prior is looked at where the map's are not chosen yet
 SECURE_SUMS: Final[tuple[str, ...]] = get_args(SecureSumName)
 
 
@@ -41,6 +47,8 @@ def release(
     method: str | AnyMechanism | None = None,
     trust: str = "central",
     options: Mapping[str, Any] | None = None,
+    aim: Aim | None = None,
+    prior: Prior | DensityMap | str | PathLike[str] | None = None,
     region: Region | None = None,
     places_are_public: bool = False,
     accept_large_epsilon: bool = False,
@@ -76,6 +84,12 @@ def release(
         locations). A mechanism brings its own.
     options : mapping, optional
         Parameters of a named method.
+    aim : str, optional
+        Use of a curator's map: ``"places"`` that stand out, ``"totals"`` of districts, or the ``"distance"`` by which
+        people are misplaced; a compromise by default. It changes what is measured, never the promise.
+    prior : Prior, DensityMap or path, optional
+        A public raster, which the caller states to be public, or an earlier release. The estimate leans on it as far as
+        the noisy sums agree with it; budget, noise and guarantee are the same. Its name, licence and hash are recorded.
     region : Region, optional
         The region of a ``tiling`` that is a specification. Where it is left out a tenth of epsilon finds one, under
         the trust models that can.
@@ -120,6 +134,10 @@ def release(
     """
     _check_kinds(points, tiling)
     mechanism, trust = _mechanism(method, trust, epsilon, options)
+    if aim is not None:
+        mechanism = _with(mechanism, aim=aim)
+    if prior is not None:
+        mechanism = _with(mechanism, prior=_public_prior(prior, points, region))
     if accept_large_epsilon and isinstance(mechanism, Mechanism):
         mechanism = replace(mechanism, accept_large_epsilon=True)
     if trust != "distributed":
@@ -188,6 +206,28 @@ def _mechanism(
         return method, method.trust.name
     path = f"{type(method).__module__}:{type(method).__qualname__}"
     return method, next((row.trust for row in METHODS if row.mechanism.path == path), trust)
+
+
+def _with(mechanism: AnyMechanism, **given: Any) -> AnyMechanism:
+    """The mechanism with a further parameter, where it has one of that name."""
+    (name,) = given
+    if name in (each.name for each in fields(mechanism)):
+        return replace(mechanism, **given)
+    known = [each for each in METHODS if name in each.options()]
+    names = ", ".join(f"{each.name} (--trust {each.trust})" for each in known)
+    raise ParameterError(f"{mechanism.name} takes no {name}; the methods that do: {names}")
+
+
+def _public_prior(
+    given: Prior | DensityMap | str | PathLike[str], points: Points | Counts, region: Region | None
+) -> Prior:
+    """The prior; refused where it is the table itself, or covers nothing of the region."""
+    prior = as_prior(given)
+    if isinstance(points, Counts) and prior.is_file(points.source):
+        raise ParameterError(f"prior {prior.name} must be public, got the file of the people themselves")
+    if region is not None:
+        prior.check_covers(Quadtree(region, _COARSE))
+    return prior
 
 
 def _transport(name: SecureSumName) -> SecureSum:

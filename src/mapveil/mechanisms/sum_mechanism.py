@@ -102,6 +102,11 @@ class SumMechanism(Mechanism):
         measurements' groups likewise.
         """
 
+    def informed(self, setting: Setting, tiling: Tiling) -> Setting:
+        """The setting, with what the mechanism's parameters say of these cells; as it is where they say nothing."""
+        del tiling
+        return setting
+
     def check_source(self, points: Points | Counts | UserSums | Devices) -> None:
         """Refuse a table that the plan can make nothing of, before anything is read."""
 
@@ -118,7 +123,7 @@ class SumMechanism(Mechanism):
         curator = self.trust if isinstance(self.trust, Curator) else Curator()
         nobody = UserSums(np.zeros(tiling.size, dtype=np.int64), tiling)
         answerer = curator.answerer(nobody, tiling, self.raster(tiling), Execution(Randomness(0)))
-        plan = self.plan(answerer.setting)
+        plan = self.plan(self.informed(answerer.setting, tiling))
         if curator is self.trust and self.budget < SMALL:
             run(plan, answerer.answer)
         else:
@@ -207,7 +212,7 @@ class SumMechanism(Mechanism):
     ) -> DensityMap:
         """Answer the plan and make a map of its estimate."""
         answerer = self.trust.answerer(points, cells, self.raster(cells), execution)
-        made = run(self.plan(answerer.setting), answerer.answer)
+        made = run(self.plan(self.informed(answerer.setting, cells)), answerer.answer)
         heat = self.map_of(
             made, cells, tuple(answerer.revealed), tuple(answerer.costs), seeded=execution.rng.seeded
         )

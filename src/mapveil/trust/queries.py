@@ -59,6 +59,7 @@ class Setting(NamedTuple):
     users_share: float = 0.05  # part of the budget for a noisy number of users where it is not public
     tiling: Tiling | None = None
     region: Box | None = None
+    prior: FloatArray | None = None  # public fraction of all people on each site, in Morton order
 
     @classmethod
     def of_shards(
