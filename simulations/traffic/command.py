@@ -11,7 +11,8 @@ import click
 
 from mapveil.cli.arguments import epsilon_list, length_list
 from mapveil.cli.console import Console, console_options
-from mapveil.cli.options import method_options, outputs, region_option, title_option
+from mapveil.cli.options import method_options, region_option, title_option
+from mapveil.cli.outputs import outputs
 from mapveil.cli.routes import parse_ends
 from mapveil.geo.parse_tiling import parse_tiling
 from mapveil.local.local_mechanism import LocalMechanism

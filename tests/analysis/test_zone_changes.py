@@ -110,7 +110,7 @@ def test_maps_that_cannot_be_compared_are_refused_in_one_line() -> None:
             "different units: user and user-week",
         ),
         (replace(two, method="emd"), "different methods: laplace and emd"),
-        (one, "both maps are one"),
+        (one, "both maps are one release"),
     ]
     for changed, match in cases:
         with pytest.raises(InputError, match=match) as caught:

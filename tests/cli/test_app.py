@@ -71,3 +71,18 @@ def test_python_dash_m() -> None:
         [sys.executable, "-m", "mapveil", "--version"], capture_output=True, text=True, check=True
     )
     assert package.__version__ in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "at", "found"), [("mapveil rel", 1, "release"), ("mapveil ask m --zo", 3, "--zones")]
+)
+def test_the_shell_completes_commands_and_options(
+    mapveil: Callable, monkeypatch: pytest.MonkeyPatch, typed: str, at: int, found: str
+) -> None:
+    for name, value in (
+        ("_MAPVEIL_COMPLETE", "bash_complete"),
+        ("COMP_WORDS", typed),
+        ("COMP_CWORD", str(at)),
+    ):
+        monkeypatch.setenv(name, value)
+    assert f"plain,{found}\n" in mapveil().out

@@ -108,6 +108,7 @@ def test_changes_between_maps(mapveil: Callable, folder: Path, tmp_path: Path) -
     done = mapveil("change", *maps, "--zones", folder / "zones.geojson", "-o", tmp_path / "change.csv")
     assert done.code == 0, done.err
     assert "0 of 3 zones changed" in done.out
+    assert done.out.count("not surely") == 3
     assert "one expected number in both maps" in done.out
     people = mapveil("change", *maps, "--zones", folder / "zones.geojson", "--null", "people", "--json")
     record = json.loads(people.out)
@@ -118,6 +119,8 @@ def test_changes_between_maps(mapveil: Callable, folder: Path, tmp_path: Path) -
     )
     assert same.code == 2
     assert "no such file" in same.err
+    twice = mapveil("change", maps[0], maps[0], "--zones", folder / "zones.gpkg")
+    assert (twice.code, "both maps are one release" in twice.err) == (2, True)
 
 
 @pytest.mark.parametrize("command", ["ask", "change"])

@@ -72,6 +72,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("grid", "population"):
         edges = dict(zip(("west", "south", "east", "north"), NEW_YORK.bbox, strict=True))
         np.savez(folder / f"{name}.npz", values=draw.poisson(3.0, (16, 16)), **edges)
+    run = "input: checkins.parquet\nregion: -74.03,40.69,-73.90,40.83\nepsilon: 1\noutput: map.html\n"
+    (folder / "release.yaml").write_text(run)
     zones(folder, points, tiling)
     roads(folder)
     measurements(folder, draw)

@@ -107,7 +107,9 @@ def test_flows_are_resumed(mapveil: Callable, tmp_path: Path, no_room: Callable[
     assert [entry["epsilon"] for entry in entries(mapveil)] == ["2"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
 def test_a_killed_command_is_resumed(
     mapveil: Callable, table: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
@@ -116,10 +118,12 @@ def test_a_killed_command_is_resumed(
     script = (
         "import signal, sys, time\n"
         "from mapveil.cli.app import run\n"
+        "from mapveil.formats.atomic import atomic_path\n"
         "from mapveil.maps.density_map import DensityMap\n"
-        "def wait(*given):\n"
-        "    print('writing', flush=True)\n"
-        "    time.sleep(3600)\n"
+        "def wait(heat, path):\n"
+        "    with atomic_path(path):\n"
+        "        print('writing', flush=True)\n"
+        "        time.sleep(3600)\n"
         "DensityMap.save = wait\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it\n"
         "run(sys.argv[1:])\n"
@@ -132,7 +136,8 @@ def test_a_killed_command_is_resumed(
     running.send_signal(number)
     _, said = running.communicate(timeout=600)
     assert running.returncode == code, said
-    if number == signal.SIGINT:
+    if number != signal.SIGKILL:
+        assert not list(tmp_path.glob(".*partial*"))
         assert "interrupted; nothing more was written; epsilon 2 is charged" in said
     assert not output.exists()
     done = mapveil(*asked, "--resume")

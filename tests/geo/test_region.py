@@ -155,6 +155,7 @@ def test_a_box_in_the_antarctic_that_is_new_york_when_exchanged_is_refused() -> 
         ((40.69, -174.03, 40.83, -173.9), "latitudes must be from -90 to 90.* swapped"),
         ((40.83, -74.03, 40.69, -73.9), "as north,west,south,east the numbers would be a box"),
         ((-74.03, 40.83, -73.9, 40.69), "as west,north,east,south the numbers would be a box"),
+        ((-73.9, 40.69, -74.03, 40.83), "east -74.03; as east,south,west,north the numbers would be a box"),
         ((130, 140, 30, 40), "as west,east,south,north the numbers would be a box"),
         ((120, -174.03, 130, -173.9), "latitudes must be from -90 to 90, got -174.03 to -173.9$"),
         ((-74, 40, -73.9999999999, 41), "no area"),

@@ -294,7 +294,7 @@ class OriginDestination:
                     "unit trip is charged to no account, which adds up epsilon per user: leave out the account's name "
                     "(--dataset), resume (--resume) and other_people (--other-people)"
                 )
-            account = None
+            account = account.unaccounted()
         budget, accepted = self.mechanism.budget, self.mechanism.accept_large_epsilon
         about = (self.method, self.parameters(), tiling)
         charges = charges_of(

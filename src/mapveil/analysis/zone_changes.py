@@ -123,8 +123,8 @@ def changes(
 
 def _check_alike(before: DensityMap, after: DensityMap) -> None:
     """Refuse maps whose difference would mean nothing."""
-    if before is after:
-        raise InputError("both maps are one; a change needs two releases")
+    if before is after or _one_release(before, after):
+        raise InputError("both maps are one release; a change needs two")
     one, two = before.tiling.region, after.tiling.region
     if one.to_dict() != two.to_dict():
         raise InputError(f"the maps are of different regions: {one} and {two}; release both over one region")
@@ -138,6 +138,12 @@ def _check_alike(before: DensityMap, after: DensityMap) -> None:
     if before.guarantee.model is not after.guarantee.model:
         models = f"{before.guarantee.model.value} and {after.guarantee.model.value}"
         raise InputError(f"the maps have different trust models: {models}; release both with one")
+
+
+def _one_release(before: DensityMap, after: DensityMap) -> bool:
+    """Whether two maps have the same noisy sums: two releases never do."""
+    pairs = zip(before.measurements, after.measurements, strict=False)
+    return bool(before.measurements) and all(np.array_equal(one.noisy, two.noisy) for one, two in pairs)
 
 
 def _two_sided(noise: WeightedNoise, apart: float) -> float:

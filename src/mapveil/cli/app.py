@@ -1,18 +1,23 @@
 """The command group: loads a command when it is called for, and turns errors into one line."""
 
+import contextvars
 import importlib
 import os
+import signal
 import sys
 import warnings
+from contextlib import suppress
 from typing import Any, NoReturn, TextIO
 
 import click
 
 from mapveil import __version__
+from mapveil.cli.interrupts import interruptible
 from mapveil_client.errors import CuratorWarning, MapveilError
 
 _COMMANDS = {
     "release": "Release a private map of a table of points or a raster of counts.",
+    "run": "Repeat a release whose options stand in a file.",
     "describe": "Describe a table for its curator (not private).",
     "compare": "Compare methods on your own data (the report is not private).",
     "plan": "Predict each method's error before anything is spent.",
@@ -79,23 +84,45 @@ def app() -> None:
 def run(arguments: list[str] | None = None, command: click.Command = app, name: str = "mapveil") -> NoReturn:
     """Run the command line (or another command, by its name) and exit.
 
-    Bad input and broken promises end in one line on stderr; an error of Mapveil's own is said to
+    Bad input, broken promises and interrupts end in one line on stderr; an error of Mapveil's own is said to
     be one, with its traceback where ``MAPVEIL_TRACEBACK`` is set.
     """
-    sys.exit(_status(arguments, command, name))
+    sys.exit(contextvars.copy_context().run(_status, arguments, command, name))
 
 
 def _status(arguments: list[str] | None, command: click.Command, name: str) -> int:
+    with interruptible() as came:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", CuratorWarning)
+                warnings.showwarning = _show_warning
+                result: Any = command.main(args=arguments, prog_name=name, standalone_mode=False)
+            sys.stdout.flush()
+        except (KeyboardInterrupt, click.exceptions.Abort):
+            return _interrupted(came[0] if came else signal.SIGINT)
+        except Exception as error:
+            return _interrupted(came[0]) if came else _failed(error)
+    return result if isinstance(result, int) else 0
+
+
+def _interrupted(number: signal.Signals) -> int:
+    """The line about a command that a signal ended."""
+    return _fail(
+        f"interrupted; nothing more was written; {_charged() or 'nothing was charged'}", 128 + number
+    )
+
+
+def _charged() -> str:
+    """The note on what the command charged and did not write."""
+    charges = sys.modules.get("mapveil.privacy.charges")  # without it nothing can have been charged
+    return str(charges.charged_here()) if charges else ""
+
+
+def _failed(failure: Exception) -> int:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", CuratorWarning)
-            warnings.showwarning = _show_warning
-            result: Any = command.main(args=arguments, prog_name=name, standalone_mode=False)
-        sys.stdout.flush()
+        raise failure
     except MapveilError as error:
         return _fail(f"error: {_one_line(error)}", error.exit_code)
-    except click.exceptions.Abort as error:
-        return _fail(f"interrupted; nothing more was written{_notes(error.__cause__)}", 130)
     except click.UsageError as error:
         hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
         return _fail(f"error: {error.format_message()}{hint}", error.exit_code)
@@ -103,8 +130,9 @@ def _status(arguments: list[str] | None, command: click.Command, name: str) -> i
         return _fail(f"error: {error.format_message()}", error.exit_code)
     except BrokenPipeError:
         # Whoever read our output has left; keep the interpreter from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _fail(f"error: whoever read the output has left; {_charged()}", 141) if _charged() else 141
     except Exception as error:  # the outermost frame: a person must not meet a traceback
         if os.environ.get("MAPVEIL_TRACEBACK"):
             raise
@@ -113,7 +141,6 @@ def _status(arguments: list[str] | None, command: click.Command, name: str) -> i
             "(a bug in mapveil; set MAPVEIL_TRACEBACK=1 to see where)",
             1,
         )
-    return result if isinstance(result, int) else 0
 
 
 def _show_warning(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mapveil.cli.console import Console, console_options, save_all
-from mapveil.cli.options import outputs, zone_options
+from mapveil.cli.console import Console, console_options, counted, save_all
+from mapveil.cli.options import zone_options
+from mapveil.cli.outputs import outputs
 from mapveil.formats.zone_table import ZONE_SUFFIXES
 from mapveil_client.errors import ParameterError, check
 
@@ -28,7 +29,7 @@ _PER = 1000.0
 @click.option(
     "--confidence", type=float, default=95.0, show_default=True, help="Coverage of intervals, per cent."
 )
-@outputs(ZONE_SUFFIXES, ".csv .parquet .geojson (one row per zone)", required=False)
+@outputs(ZONE_SUFFIXES, ".csv .parquet .geojson (one row per zone)", required=False, streamed=".csv")
 @console_options
 def command(
     console: Console,
@@ -98,7 +99,9 @@ def command(
         save_all(outputs, lambda path: write_zones(asked.zones, columns, about, path), progress)
     for note in (*heat.guarantee.promise.warnings, *asked.zones.notes, *_uncovered(found)):
         console.warn(note)
-    lines = [f"{len(asked.zones)} zones, {confidence:g} % intervals of the noise; asking costs no privacy"]
+    lines = [
+        f"{counted(len(asked.zones), 'zone')}, {confidence:g} % intervals of the noise; asking costs no privacy"
+    ]
     if ranked is not None:
         lines += _ranks(ranked.rows())
     elif compared is not None:
@@ -123,7 +126,7 @@ def _table(found: ZoneTotals, columns: dict[str, Any]) -> list[str]:
         text += f" {max(found.inside[zone], 0):>10,.1f} {max(found.touched[zone], 0):>10,.1f}"
         lines.append(text + (f" {columns['estimate_per_1000'][zone]:>10,.2f}" if rates else ""))
     rest = len(found.zones) - _LINES
-    return lines if rest <= 0 else [*lines, f"and {rest} more zones; -o FILE.csv lists all"]
+    return lines if rest <= 0 else [*lines, f"and {counted(rest, 'more zone')}; -o FILE.csv lists all"]
 
 
 def _ranks(rows: list[dict[str, Any]]) -> list[str]:
@@ -146,7 +149,7 @@ def _uncovered(found: ZoneTotals) -> list[str]:
     if partly:
         first = f"{names[partly[0]]} ({100 * found.covered[partly[0]]:.0f} % of its area)"
         notes.append(
-            f"{len(partly)} zones lie only partly in the map, such as {first}: they count what is in it"
+            f"only a part of {counted(len(partly), 'zone')} lies in the map, such as of {first}: only that part counts"
         )
     return notes
 

@@ -15,13 +15,13 @@ from mapveil.cli.options import (
     Parsed,
     method_options,
     names_option,
-    outputs,
     places_option,
     region_option,
     seed_option,
     table_source,
     tiling_option,
 )
+from mapveil.cli.outputs import outputs
 
 if TYPE_CHECKING:
     from mapveil.attacks.localisation import LocalisationReport

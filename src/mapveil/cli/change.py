@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mapveil.cli.console import Console, console_options, save_all
-from mapveil.cli.options import outputs, zone_options
+from mapveil.cli.console import Console, console_options, counted, save_all
+from mapveil.cli.options import zone_options
+from mapveil.cli.outputs import outputs
 from mapveil.formats.zone_table import ZONE_SUFFIXES
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _NULLS = {"rate": "one expected number in both maps", "people": "the same users 
     show_default=True,
     help="Meaning of no change: one rate (noise and chance) or the same people (noise alone).",
 )
-@outputs(ZONE_SUFFIXES, ".csv .parquet .geojson (one row per zone)", required=False)
+@outputs(ZONE_SUFFIXES, ".csv .parquet .geojson (one row per zone)", required=False, streamed=".csv")
 @console_options
 def command(
     console: Console,
@@ -72,8 +73,8 @@ def command(
     for note in (*dict.fromkeys(warnings), *found.zones.notes):
         console.warn(note)
     lines = [
-        f"{int(found.changed.sum())} of {len(found.zones)} zones changed; no change means {_NULLS[null]}; at most "
-        f"{100 * fdr:g} % of such calls are expected to be false; asking costs no privacy",
+        f"{int(found.changed.sum())} of {counted(len(found.zones), 'zone')} changed; no change means {_NULLS[null]}; "
+        f"at most {100 * fdr:g} % of such calls are expected to be false; asking costs no privacy",
         *_table(found),
     ]
     rows = [
@@ -91,18 +92,16 @@ def command(
 
 
 def _table(found: ZoneChanges) -> list[str]:
-    """The zones that changed, the surest first."""
+    """The zones, those that changed first, the surest before the others."""
     import numpy as np
 
-    order = np.argsort(found.p, kind="stable")
-    order = order[found.changed[order]]
-    if not order.size:
-        return []
-    lines = [f"{'zone':<24} {'before':>10} {'after':>10} {'change':>10} {'low':>10} {'high':>10} {'q':>9}"]
-    for zone in order[:_LINES].tolist():
+    head = " ".join(f"{name:>10}" for name in ("before", "after", "change", "low", "high"))
+    lines = [f"{'zone':<24} {head} {'q':>9}  changed"]
+    for zone in np.argsort(found.q, kind="stable")[:_LINES].tolist():
         ends = max(found.before[zone], 0.0), max(found.after[zone], 0.0)
         numbers = (*ends, found.difference[zone], found.low[zone], found.high[zone])
         text = " ".join(f"{value:>10,.1f}" for value in numbers)
-        lines.append(f"{found.zones.names[zone][:24]:<24} {text} {found.q[zone]:>9.2g}")
-    rest = order.size - _LINES
-    return lines if rest <= 0 else [*lines, f"and {rest} more zones; -o FILE.csv lists all"]
+        said = "yes" if found.changed[zone] else "not surely"
+        lines.append(f"{found.zones.names[zone][:24]:<24} {text} {found.q[zone]:>9.2g}  {said}")
+    rest = len(found.zones) - _LINES
+    return lines if rest <= 0 else [*lines, f"and {counted(rest, 'more zone')}; -o FILE.csv lists all"]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,8 +21,6 @@ from mapveil.maps.scene import Note
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from mapveil.privacy.account import Account
 
 Progress = Callable[[str, float], None]
+
+_CURRENT: Final = "mapveil.console"  # in a command's context: its console
+_STREAMED: Final = "mapveil.streamed"  # in a command's context: the file whose bytes go to stdout
 
 
 class Console:
@@ -43,6 +48,12 @@ class Console:
     def __init__(self, *, as_json: bool = False, verbosity: int = 0) -> None:
         self.as_json = as_json
         self.verbosity = verbosity
+
+    @classmethod
+    def current(cls) -> Console:
+        """The console of the command that runs."""
+        found: Console = click.get_current_context().meta[_CURRENT]
+        return found
 
     def note(self, text: str) -> None:
         """A remark for the person at the terminal."""
@@ -62,16 +73,15 @@ class Console:
         """The result and the files written: text for a person, or the record as JSON."""
         from mapveil.formats.csv import files_written
 
-        files = [file for output in outputs for file in files_written(output) if file.exists()]
+        streamed = _streamed()
+        kept = [output for output in outputs if output != streamed]
+        files = [file for output in kept for file in files_written(output) if file.exists()]
         text = "\n".join([*(f"wrote {file}" for file in files), text])
         if outputs:
-            record = {**record, "outputs": [str(file) for file in files]}
+            record = {**record, "outputs": ["-"] * (streamed in outputs) + [str(file) for file in files]}
         if self.as_json:
-            click.echo(
-                json.dumps(_finite(record), indent=2, ensure_ascii=False, default=str, allow_nan=False)
-            )
-        else:
-            click.echo(text)
+            text = json.dumps(_finite(record), indent=2, ensure_ascii=False, default=str, allow_nan=False)
+        click.echo(text, err=streamed is not None)
 
     def findings(self, found: Sequence[Any]) -> None:
         """The result of a check: named tuples of what, state and detail."""
@@ -180,13 +190,49 @@ class Console:
         return tell
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> counted(1, "zone"), counted(2000, "zone")
+    ('1 zone', '2,000 zones')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def save_all(outputs: Sequence[Path], save: Callable[[Path], object], progress: Progress) -> None:
-    """Save every output or, if one cannot be written, none; and say how far that is."""
-    with all_or_none():
-        for at, output in enumerate(outputs):
-            progress("write", at / len(outputs))
-            save(output)
-    progress("write", 1.0)
+    """Save every output or, if one cannot be written, none; and say how far that is. One may be standard output."""
+    streamed = _streamed()
+    with ExitStack() as held:
+        if streamed is not None and streamed in outputs:
+            streamed.parent.mkdir(mode=0o700)
+            held.callback(shutil.rmtree, streamed.parent, ignore_errors=True)
+        with all_or_none():
+            for output in outputs:
+                progress(f"write {output.name}", 0.0)
+                save(output)
+                progress(f"write {output.name}", 1.0)
+        if streamed is not None and streamed in outputs:
+            with streamed.open("rb") as opened:
+                shutil.copyfileobj(opened, sys.stdout.buffer)
+            sys.stdout.flush()
+
+
+def stream(context: click.Context, suffix: str) -> Path:
+    """A file that stands for standard output in a command's context, in a folder that :func:`save_all` makes."""
+    if _STREAMED not in context.meta:
+        folder = Path(tempfile.gettempdir()) / f"mapveil-{secrets.token_hex(8)}"
+        context.meta[_STREAMED] = folder / f"stdout{suffix}"
+    found: Path = context.meta[_STREAMED]
+    if found.suffix != suffix:
+        raise InputError("-o -: only one output can go to standard output")
+    return found
+
+
+def _streamed() -> Path | None:
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(_STREAMED)
 
 
 def _finite(record: Any) -> Any:
@@ -202,12 +248,21 @@ def _finite(record: Any) -> Any:
 
 def _bar() -> Bar:
     from rich.console import Console as RichConsole
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     return Progress(
+        SpinnerColumn(),  # moves where a step cannot say how far it is
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=RichConsole(stderr=True),
         transient=True,
@@ -252,7 +307,9 @@ def gathered(
 
 
 def _console(as_json: bool, verbose: int, quiet: bool) -> dict[str, Any]:
-    return {"console": Console(as_json=as_json, verbosity=-1 if quiet else verbose)}
+    console = Console(as_json=as_json, verbosity=-1 if quiet else verbose)
+    click.get_current_context().meta[_CURRENT] = console
+    return {"console": console}
 
 
 def console_options(function: Callable[..., Any]) -> Callable[..., Any]:

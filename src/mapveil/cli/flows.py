@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +16,11 @@ from mapveil.cli.options import (
     method_options,
     note_read,
     region_option,
-    release_options,
     table_source,
     title_option,
 )
+from mapveil.cli.outputs import release_options
+from mapveil.cli.run_file import Rerunnable, titled
 from mapveil.maps.released import LINE_SUFFIXES
 from mapveil_client.errors import InputError
 
@@ -58,7 +58,7 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
         raise InputError(f"--candidates {path}: {str(error).splitlines()[0]}; needed: {needed}") from error
 
 
-@click.command("flows")
+@click.command("flows", cls=Rerunnable)
 @click.argument("source", metavar="INPUT")
 @region_option(required=True)
 @click.option(
@@ -150,7 +150,7 @@ def command(
             trips, unit=unit, options=options, account=account, rng=seed, progress=progress, **parameters
         )
         with writing(account, released.guarantee):
-            save_all(outputs, replace(released, title=title, context=context).save, progress)
+            save_all(outputs, titled(released, title, context).save, progress)
     if unit == "trip":
         console.warn("the guarantee is about one trip: a user of ten trips has ten times the epsilon")
     lines = [f"{released.size} flows of {released.total:g} trips, {released.unlisted:g} of them unlisted"]

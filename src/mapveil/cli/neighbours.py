@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +18,12 @@ from mapveil.cli.options import (
     method_options,
     places_option,
     region_option,
-    release_options,
     table_source,
     tiling_option,
     title_option,
 )
+from mapveil.cli.outputs import release_options
+from mapveil.cli.run_file import Rerunnable, titled
 from mapveil.maps.released import SUFFIXES
 from mapveil_client.errors import InputError, ParameterError, check
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mapveil.privacy.account import Account
 
 
-@click.command("neighbours")
+@click.command("neighbours", cls=Rerunnable)
 @click.argument("source", metavar="INPUT|MAP")
 @click.option("-k", "count", type=int, default=25, show_default=True, help="Number of nearest users.")
 @region_option()
@@ -98,11 +98,14 @@ def command(
     from mapveil.geo.read_points import read_points
     from mapveil.mechanisms.methods import find_method
     from mapveil.privacy.account import writing
+    from mapveil.privacy.rehearsal import RehearsalAccount
 
     check(count >= 1, "-k", "at least 1", count)
     evaluation = None
     with console.progress() as progress:
         if epsilon is None:
+            if isinstance(account, RehearsalAccount):
+                raise ParameterError("--dry-run is for a table with --epsilon: a released map costs nothing")
             if region or tiling or method or options or evaluate or places_are_public or accept_large_epsilon:
                 raise ParameterError(
                     "without --epsilon, INPUT is a released map, which brings its own: leave out --region, --tiling, "
@@ -131,7 +134,7 @@ def command(
                 rng=seed,
                 progress=progress,
             )
-        near = replace(near, title=title, context=context)
+        near = titled(near, title, context)
         with writing(None if epsilon is None else account, near.guarantee):
             save_all(outputs, lambda path: _save(near, path), progress)
         if evaluate:
@@ -166,7 +169,9 @@ def _save(near: NeighbourMap, output: Path) -> None:
 
 def _in_words(near: NeighbourMap, listed: dict[str, Any]) -> str:
     lon, lat = listed["place"]
-    lines = [f"the {near.k} nearest users of {lon:g}, {lat:g} are within {listed['radius_m']:.0f} m:"]
+    nearest = "nearest user" if near.k == 1 else f"{near.k} nearest users"
+    are = "is" if near.k == 1 else "are"
+    lines = [f"the {nearest} of {lon:g}, {lat:g} {are} within {listed['radius_m']:.0f} m:"]
     lines += [
         f"  {row['users']:4d} in cell {row['cell']} ({row['lon']}, {row['lat']}), {row['distance_m']:.0f} m away"
         for row in listed["neighbours"][:10]

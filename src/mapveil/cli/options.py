@@ -1,10 +1,8 @@
-"""Options that commands share: tables, regions and cells, outputs, the ledger, the mechanism."""
+"""Options that commands share: tables, regions and cells, the ledger, the mechanism."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from glob import glob
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,10 +10,8 @@ import click
 
 from mapveil.cli.arguments import epsilon_list, name_list, read_options
 from mapveil.cli.console import gathered
-from mapveil.formats.atomic import check_writable
-from mapveil.formats.csv import files_written
 from mapveil_client.epsilon import as_epsilon
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from mapveil.geo.context import Context
@@ -24,7 +20,7 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_READ = "mapveil.read"  # in a command's context: the texts of the parameters that were parsed
+READ = "mapveil.read"  # in a command's context: the texts of the parameters that were parsed
 
 _COLUMNS = {
     "user": "Column of user ids. [default: the usual names]",
@@ -39,7 +35,7 @@ _COLUMNS = {
 
 def note_read(context: click.Context, text: str) -> None:
     """Note a text that may name a file to read and that a callback replaces; no output may be that file."""
-    context.meta.setdefault(_READ, []).append(text)
+    context.meta.setdefault(READ, []).append(text)
 
 
 class Parsed(click.ParamType[Any]):
@@ -167,77 +163,6 @@ def method_options(*, of: str = "method") -> Decorator:
     )
 
 
-def outputs(suffixes: Sequence[str], help: str, *, required: bool = True) -> Decorator:
-    """Add ``-o``: files of these suffixes, checked before anything is read or spent.
-
-    An output must be writable, and neither another output nor a file that the command reads.
-    """
-
-    def checked(
-        _context: click.Context, _parameter: click.Parameter, paths: tuple[Path, ...]
-    ) -> tuple[Path, ...]:
-        for path in paths:
-            if not str(path).isprintable():
-                raise InputError(f"-o {str(path)!r}: the name must be printable text")
-            if path.suffix.lower() not in suffixes:
-                raise InputError(f"-o {path}: the suffix must be one of {', '.join(suffixes)}")
-            if path.is_dir() or not path.parent.is_dir():
-                raise InputError(f"-o {path}: the folder {path.parent} must exist, and the name be a file's")
-            for file in files_written(path):
-                check_writable(file)
-        return paths
-
-    def apart(outputs: tuple[Path, ...]) -> dict[str, Any]:
-        context = click.get_current_context()
-        read = _files_read(context)
-        written = [(path, file) for path in outputs for file in files_written(path)]
-        for at, (path, file) in enumerate(written):
-            beside = "" if file == path else f"its metadata file {file} "
-            if any(_same_file(file, other) for _, other in written[:at]):
-                raise InputError(f"-o {path}: {beside}is given twice; name another file")
-            for what, other in read:
-                if _same_file(file, other):
-                    raise InputError(f"-o {path}: {beside}is the {what}; name another file")
-        return {"outputs": outputs}
-
-    return gathered(
-        apart,
-        click.option(
-            "-o",
-            "--output",
-            "outputs",
-            multiple=True,
-            required=required,
-            type=click.Path(path_type=Path),
-            callback=checked,
-            help=f"Write a file: {help}. Repeatable.",
-        ),
-    )
-
-
-def _files_read(context: click.Context) -> list[tuple[str, str]]:
-    """The texts of the command's parameters that may name a file, or files by a pattern; each with its noun."""
-    from mapveil.privacy.ledger import default_ledger_path
-
-    texts = [("input", text) for text in context.meta.get(_READ, [])]
-    for parameter, value in context.params.items():
-        if parameter not in {"outputs", "title"} and isinstance(value, str | Path):
-            texts.append(("ledger" if parameter == "ledger" else "input", str(value)))
-    if "ledger" in context.params:
-        texts.append(("ledger", str(default_ledger_path())))
-    texts += [(what, text.partition(":")[2]) for what, text in texts if ":" in text]  # places:FILE
-    matches = [(what, path) for what, text in texts for path in glob(text, recursive=True)]
-    return [(what, text) for what, text in texts if text] + matches
-
-
-def _same_file(one: Path, other: str | Path) -> bool:
-    """Whether two paths lead to one file, which need not exist yet."""
-    try:
-        return os.path.realpath(one) == os.path.realpath(other) or os.path.samefile(one, other)
-    except (OSError, ValueError):
-        return False
-
-
 _LONGEST_TITLE: Final = 200
 
 
@@ -298,71 +223,6 @@ ledger_option = click.option(
     "--ledger", type=click.Path(path_type=Path), help="Ledger file. [default: $MAPVEIL_LEDGER or yours]"
 )
 """Add ``--ledger``."""
-
-
-def release_options(suffixes: Sequence[str], help: str, *, required: bool = True) -> Decorator:
-    """Add ``-o``, the ledger's options, ``--seed`` and ``--accept-large-epsilon``, with ``account`` for the ledger's.
-
-    A seeded answer is not for release and charges nothing.
-    """
-
-    def given(
-        outputs: tuple[Path, ...],
-        ledger: Path | None,
-        no_ledger: bool,
-        dataset: str | None,
-        resume: bool,
-        other_people: str | None,
-        seed: int | None,
-        accept_large_epsilon: bool,
-    ) -> dict[str, Any]:
-        from mapveil.privacy.account import Account
-
-        if resume and (no_ledger or seed is not None):
-            raise ParameterError(
-                "--resume continues a release that was charged: leave out --no-ledger and --seed"
-            )
-        account = None
-        if not no_ledger and seed is None:
-            account = Account(dataset, ledger, outputs, resume, other_people)
-        return {
-            "outputs": outputs,
-            "account": account,
-            "seed": seed,
-            "accept_large_epsilon": accept_large_epsilon,
-        }
-
-    return gathered(
-        given,
-        outputs(suffixes, help, required=required),
-        ledger_option,
-        click.option(
-            "--no-ledger",
-            is_flag=True,
-            help="Do not record this release in the ledger. It still satisfies DP, but its epsilon is not added to the "
-            "total.",
-        ),
-        click.option(
-            "--dataset",
-            help="Charge the account of this name, which the table joins. [default: recognised by the people]",
-        ),
-        click.option(
-            "--other-people",
-            metavar="REASON",
-            help="State that these people are others than those of accounts with the same ids. Needs --dataset.",
-        ),
-        click.option(
-            "--resume",
-            is_flag=True,
-            help="Write the answer of this command that was charged before, but not written; charge nothing again.",
-        ),
-        click.option("--seed", type=int, help="Repeat a run exactly. The answer is marked NOT FOR RELEASE."),
-        click.option(
-            "--accept-large-epsilon",
-            is_flag=True,
-            help="Release with an epsilon above 20 (proved odds above 4.8*10^8 to 1), or a delta above 0.01.",
-        ),
-    )
 
 
 def zone_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mapveil.cli.console import Console, console_options
+from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
     CHOSEN_TILING,
     epsilons_option,
     names_option,
-    outputs,
     region_option,
     seed_option,
     tiling_option,
 )
+from mapveil.cli.outputs import outputs
 
 if TYPE_CHECKING:
     from fractions import Fraction
     from pathlib import Path
 
+    from mapveil.evaluation.predicted_errors import Forecast
     from mapveil.geo.region import Region
 
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 @names_option("--methods", "multiscale,emd,adaptive-grid,privtree,laplace", "Methods, separated by commas.")
 @click.option("--trials", default=3, show_default=True, help="Number of synthetic cities.")
 @seed_option("plan")
-@outputs((".csv",), ".csv (the table)", required=False)
+@outputs((".csv",), ".csv (the table)", required=False, streamed=".csv")
 @console_options
 def command(
     console: Console,
@@ -51,7 +52,6 @@ def command(
       mapveil plan --users 200 --region city.geojson --tiling h3:8 --epsilon 0.1,1 --methods multiscale,laplace
     """
     from mapveil.evaluation.predicted_errors import plan
-    from mapveil.formats.atomic import atomic_path
     from mapveil.geo.parse_tiling import parse_tiling
     from mapveil.mechanisms.default_tiling import declared_tiling
 
@@ -62,13 +62,17 @@ def command(
     cells = parse_tiling(tiling, region)
     with console.progress() as progress:
         forecast = plan(users, cells, epsilons, **parameters, progress=progress)
-    for path in outputs:
-        with atomic_path(path) as scratch:
-            scratch.write_text(forecast.to_csv(), encoding="utf-8")
-        console.note(f"wrote {path}")
+        save_all(outputs, lambda path: _save(forecast, path), progress)
     record = {
         "expectations": [row._asdict() for row in forecast.expectations],
         "recommendations": [row._asdict() for row in forecast.recommendations],
         "random_features": forecast.random_features,
     }
-    console.result(forecast.text(), record)
+    console.result(forecast.text(), record, outputs)
+
+
+def _save(forecast: Forecast, path: Path) -> None:
+    from mapveil.formats.atomic import atomic_path
+
+    with atomic_path(path) as place:
+        place.write_text(forecast.to_csv(), encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +18,12 @@ from mapveil.cli.options import (
     places_option,
     prior_option,
     region_option,
-    release_options,
     table_source,
     tiling_option,
     title_option,
 )
+from mapveil.cli.outputs import release_options
+from mapveil.cli.run_file import Rerunnable, titled
 from mapveil.maps.released import SUFFIXES
 from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 from mapveil_client.epsilon import readable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mapveil.privacy.account import Account
 
 
-@click.command("release")
+@click.command("release", cls=Rerunnable)
 @click.argument("source", metavar="INPUT")
 @region_option("W,S,E,N in degrees, or a polygon file. Without it, a tenth of epsilon finds one.")
 @tiling_option(CHOSEN_TILING)
@@ -122,9 +122,11 @@ def command(
     from mapveil.geo.points import Points
     from mapveil.geo.read_points import read_source
     from mapveil.inference.heatmap import check_smoothing, smooth
+    from mapveil.mechanisms.mechanism import Mechanism
     from mapveil.mechanisms.release import release
     from mapveil.mechanisms.release_after_search import split_region
     from mapveil.privacy.account import writing
+    from mapveil.privacy.rehearsal import RehearsalAccount, Rehearsed
 
     if shard_size is not None:
         options["shard_size"] = shard_size
@@ -142,6 +144,9 @@ def command(
         known = region is not None or isinstance(points, Counts)
         cells = tiling_for(points, tiling, region, places_are_public=public) if known else None
         check_smoothing(cells or tiling or DEFAULT_TILING, sigma_m=smooth_m)
+    if isinstance(account, RehearsalAccount) and not isinstance(mechanism, Mechanism):
+        about = {"method": mechanism.name, "parameters": mechanism.parameters()}
+        raise Rehearsed({**about, "tiling": tiling or "", "region": str(region or "")})
     with console.progress() as progress:
         heat = release(
             points,
@@ -159,7 +164,7 @@ def command(
                 heat = smooth(heat, sigma_m=smooth_m)
             if merge_below is not None:
                 heat = heat.merge_below(merge_below)
-            heat = replace(heat, title=title, context=context)
+            heat = titled(heat, title, context)
             save_all(outputs, heat.save, progress)
     if heat.guarantee.epsilon is None:
         console.warn("not differential privacy: see what was measured of it below")

@@ -10,7 +10,8 @@ import click
 
 from mapveil.cli.arguments import parse_location
 from mapveil.cli.console import Console, console_options, save_all
-from mapveil.cli.options import context_option, outputs, title_option
+from mapveil.cli.options import context_option, title_option
+from mapveil.cli.outputs import outputs
 from mapveil.maps.released import LINE_SUFFIXES
 from mapveil_client.errors import ParameterError
 

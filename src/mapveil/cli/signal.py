@@ -13,13 +13,13 @@ from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
     context_option,
     method_options,
-    outputs,
     region_option,
     seed_option,
     table_source,
     tiling_option,
     title_option,
 )
+from mapveil.cli.outputs import outputs
 from mapveil.cli.signal_privacy import read_signal, signal_columns
 from mapveil.maps.released import SUFFIXES
 

@@ -10,7 +10,8 @@ import click
 
 from mapveil.cli.arguments import name_list, read_options
 from mapveil.cli.console import Console, console_options, gathered, save_all
-from mapveil.cli.options import Parsed, column_option, outputs, seed_option
+from mapveil.cli.options import Parsed, column_option, seed_option
+from mapveil.cli.outputs import outputs
 from mapveil_client.errors import InputError, PromiseError
 
 if TYPE_CHECKING:

@@ -60,8 +60,9 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
     read = {".parquet": _read_parquet, ".geojson": _read_geojson, ".json": _read_geojson, ".csv": _read_csv}
     read[".gpkg"] = _read_geopackage
     if suffix not in {".tif", ".tiff", *read}:
+        shown = " (a picture or page shows a map, but holds no values)" if suffix in (".png", ".html") else ""
         raise NotAMap(
-            f"{path}: maps are read from .tif, .tiff, .parquet, .geojson, .json, .gpkg or .csv files"
+            f"{path}: maps are read from .tif, .tiff, .parquet, .geojson, .json, .gpkg or .csv files{shown}"
         )
     if not file.is_file():
         raise NotAMap(f"{path}: no such file; a map that Mapveil wrote is needed")

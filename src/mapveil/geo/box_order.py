@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from typing import Final
 
 _ORDERS: Final = {
+    "east,south,west,north": (2, 1, 0, 3),
     "south,west,north,east": (1, 0, 3, 2),
     "west,north,east,south": (0, 3, 2, 1),
     "north,west,south,east": (1, 2, 3, 0),
     "west,east,south,north": (0, 2, 1, 3),
+    "east,north,west,south": (2, 3, 0, 1),
 }
 """Other usual orders, and the places of west, south, east and north in each."""
 
@@ -29,7 +31,8 @@ def order_hint(numbers: Numbers) -> str:
     '; as north,west,south,east the numbers would be a box, but west,south,east,north is expected'
     """
     for order, at in _ORDERS.items():
-        if _is_box((numbers[at[0]], numbers[at[1]], numbers[at[2]], numbers[at[3]])):
+        box = (numbers[at[0]], numbers[at[1]], numbers[at[2]], numbers[at[3]])
+        if _is_box(box) and not lies_where_nobody_lives(box):
             return f"; as {order} the numbers would be a box, but west,south,east,north is expected"
     return ""
 

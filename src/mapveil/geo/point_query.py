@@ -31,6 +31,9 @@ _WANTED: Final = {
     "weight": f"expected a number from {_SMALLEST_WEIGHT:g} to {_LARGEST_WEIGHT:g}",
 }
 
+_METRES: Final = re.compile(r"'-?\d{4,8}(\.\d*)?'")
+"""Values that are no degrees and may be metres of a projected reference system."""
+
 BadRows = Literal["fail", "drop"]
 """Treatment of rows that cannot be used."""
 
@@ -122,6 +125,12 @@ class PointQuery:
     def treat(self, bad: int, rows: int) -> None:
         """Refuse so many bad rows, naming the first few, or warn that they are dropped; see :meth:`check`."""
         self._treated.append(bad)
+        if not rows:
+            text = (
+                f"{self.source}: has no rows, so that anything made of it is about nobody; a release of it is charged "
+                "as any other, for a refusal would tell that nobody is there; keep this private"
+            )
+            warnings.warn(text, CuratorWarning, stacklevel=2)
         if bad and self.on_bad_rows == "fail":
             changed = f"{self.source}: changed while it was read; expected a table that stays as it is"
             raise InputError(first_failures(self.copy_of or self, bad, rows) or changed)
@@ -191,6 +200,8 @@ def _wanted(points: PointQuery, failure: _Failure, opened: duckdb.DuckDBPyConnec
     wanted = _WANTED["place" if points.written and failure.kind in ("lon", "lat") else failure.kind]
     if failure.kind == "lat" and look_swapped(points, opened):
         return f"{wanted}; are lat and lon swapped?"
+    if failure.kind in ("lon", "lat") and not points.written and _METRES.fullmatch(failure.text):
+        return f"{wanted}; if it is in metres, give its reference system: crs='EPSG:...' (--crs EPSG:...)"
     if failure.kind != "user" and re.fullmatch(r"'\s*[+-]?\d+,\d+\s*'", failure.text):
         return f"{wanted}, written with a point instead of a comma"
     return f"{wanted}; on_bad_rows='drop' (--on-bad-rows drop) leaves out such rows"

@@ -320,10 +320,11 @@ def _checked_bbox(west: float, south: float, east: float, north: float, source: 
             "a region that crosses the antimeridian must be given as two, one on each side of it"
         )
     if west >= east:
-        raise InputError(
-            f"{source}: west {west:g} is not less than east {east:g}; if the region crosses the antimeridian"
-            f", give two: {west:g} to 180, and -180 to {east:g}{hint}"
-        )
+        if west - east > 180:  # the shorter way leads across the antimeridian
+            hint = (
+                f"; if the region crosses the antimeridian, give two: {west:g} to 180, and -180 to {east:g}"
+            )
+        raise InputError(f"{source}: west {west:g} is not less than east {east:g}{hint}")
     if south >= north:
         raise InputError(f"{source}: south {south:g} is not less than north {north:g}{hint}")
     at_pole = round(south + north, 9) in {180.0, -180.0}

@@ -98,7 +98,7 @@ class LocalMechanism(LocalMethod, Mechanism):
             method=self.name,
             parameters=self.parameters(),
             measurements=(estimated_users(randomizer, tally, made.distribution, self.budget),),
-            notes=(*made.notes, f"{tally.reports} users reported, once each"),
+            notes=(*made.notes, f"{tally.reports} user{'s' * (tally.reports != 1)} reported, once each"),
         )
 
     def release(

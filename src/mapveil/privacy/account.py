@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mapveil.geo.box_order import swapped_against
 from mapveil.geo.counts import Counts
@@ -52,6 +52,8 @@ class Account:
     >>> account.spent, account.remaining, len(account.entries)
     (Fraction(1, 1), Fraction(2, 1), 1)
     """
+
+    kind: ClassVar[type[Charges]] = Charges
 
     name: str | None = None
     ledger: Ledger | str | PathLike[str] | None = None
@@ -160,7 +162,11 @@ class Account:
                 CuratorWarning,
                 stacklevel=2,
             )
-        return Charges(opened, found, about, request, self.outputs, resume=self.resume)
+        return self.kind(opened, found, about, request, self.outputs, resume=self.resume)
+
+    def unaccounted(self) -> Account | None:
+        """The account of a release that no account adds up: None."""
+        return None
 
     def balance(self, guarantee: Guarantee) -> Balance | None:
         """The budget that a release was charged to, as it stands; None where nothing was charged."""

@@ -6,7 +6,8 @@ import json
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from fractions import Fraction
 from os import PathLike
@@ -22,6 +23,9 @@ from mapveil_client.epsilon import readable
 from mapveil_client.errors import CuratorWarning, InputError, PromiseError
 
 T = TypeVar("T")
+
+_charged_here: ContextVar[str] = ContextVar("_charged_here", default="")
+"""The note on the last release that this context charged and has not written."""
 
 
 class Charges:
@@ -81,14 +85,16 @@ class Charges:
             about = dict(self._about)
             if purpose:
                 about["parameters"] = {**about["parameters"], "round": purpose}
-            self._ledger.spend(
-                self._dataset, epsilon, **about, outputs=self._outputs, spend=spend, answers=True
-            )
+            with _being_charged(spend):
+                self._ledger.spend(
+                    self._dataset, epsilon, **about, outputs=self._outputs, spend=spend, answers=True
+                )
             self._dataset = self._ledger.release(first)[0].dataset
         elif self._paid[spend] != epsilon:
             paid = readable(self._paid[spend])
             raise PromiseError(f"spend {spend} is of epsilon {paid}, but {readable(epsilon)} is needed")
         self._spends.append(spend)
+        _charged_here.set(charged_note(_charged(self._ledger, first), first))
 
     @property
     def charged(self) -> bool:
@@ -133,6 +139,7 @@ class Charges:
         """Note that an error is what the charge bought: it follows from the replies, and would come again."""
         if self._ledger is not None and self._spends:
             self._answered = True
+            _charged_here.set("")
             charged = _charged(self._ledger, self._spends[0])
             error.add_note(f"epsilon {readable(charged)} is charged (spend {self._spends[0]})")
 
@@ -167,6 +174,25 @@ class Charges:
         return self._answers
 
 
+@contextmanager
+def _being_charged(spend: str) -> Iterator[None]:
+    """An interrupt in this block, unlike a refusal, leaves open whether the spend is in the ledger."""
+    before = _charged_here.get()
+    _charged_here.set(
+        f"{before}{'; ' * bool(before)}spend {spend} was being charged: 'mapveil ledger' tells whether it is"
+    )
+    try:
+        yield
+    except Exception:
+        _charged_here.set(before)
+        raise
+
+
+def charged_here() -> str:
+    """The note on the last release that was charged here, but not written; empty where there is none."""
+    return _charged_here.get()
+
+
 def charged_note(epsilon: Fraction, spend: str) -> str:
     """The note on an error after a charge."""
     return (
@@ -194,6 +220,7 @@ def written(ledger: Ledger, spends: Sequence[str], outputs: Sequence[str | PathL
     for spend in reversed(spends):
         if status[spend] == "spent":
             ledger.written(spend, outputs)
+    _charged_here.set("")
     delete_answers(ledger.path, spends[0])
 
 

@@ -97,7 +97,9 @@ class HierarchicalHashing(client.HierarchicalHashing, LocalMechanism):
             return Designed(self)
         best = best_design(self.budget, domain, reports, self.growth, self.site_weight)
         note = (
-            f"growth {best.growth} and site_weight {best.site_weight} of olh-h have the least predicted error for "
-            f"{reports:,} reports at epsilon {float(self.budget):g} about {domain.size:,} cells"
+            f"reports are about blocks of several sizes, at least {best.growth} times as many of each smaller size "
+            f"(option growth={best.growth}), and about single cells, {best.site_weight} times as often as about one "
+            f"size (option site_weight={best.site_weight}): of all such choices the one of the least predicted error "
+            f"for {reports:,} reports at epsilon {float(self.budget):g} about {domain.size:,} cells"
         )
         return Designed(replace(self, growth=best.growth, site_weight=best.site_weight), (note,))

@@ -1,0 +1,132 @@
+"""``--dry-run``: a release is checked and described; nothing is charged, drawn or written."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from mapveil.cli.console import Console
+from mapveil.privacy.ledger import default_ledger_path
+from mapveil.privacy.rehearsal import RehearsalAccount, Rehearsed
+from mapveil_client.epsilon import readable
+from mapveil_client.errors import BudgetExceeded
+
+_USERS: Final = (1_000, 10_000, 100_000)
+"""Numbers of users that an error is predicted for, where none is declared: the table's own is not public."""
+
+_TRIALS: Final = 2  # synthetic cities
+_MOST_CELLS: Final = 1 << 16  # that an error is predicted on
+
+
+def rehearsal_account(
+    name: str | None,
+    ledger: Path | None,
+    outputs: Sequence[Path],
+    other_people: str | None,
+    *,
+    accounted: bool,
+) -> RehearsalAccount:
+    """The account of a rehearsal; a ledger that does not exist yet is made in a temporary folder."""
+    path = default_ledger_path() if ledger is None else ledger
+    if not path.exists():
+        folder = click.get_current_context().with_resource(tempfile.TemporaryDirectory(prefix="mapveil-"))
+        path = Path(folder) / "ledger.sqlite"
+    return RehearsalAccount(name, path, outputs, other_people=other_people, accounted=accounted)
+
+
+def rehearsable(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command that ends well where its rehearsal ends, with a description of the release."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **given: Any) -> Any:
+        account = given["account"]
+        if not isinstance(account, RehearsalAccount):
+            return command(*arguments, **given)
+        try:
+            command(*arguments, **given)
+        except Rehearsed as found:
+            _report(Console.current(), found, account)
+            return 0
+        except BudgetExceeded as error:
+            named = click.get_current_context().params.get("ledger") or default_ledger_path()
+            raise BudgetExceeded(str(error).replace(str(account.ledger), str(named))) from None
+        raise AssertionError("a rehearsal ends before the charge")
+
+    return run
+
+
+def _report(console: Console, found: Rehearsed, account: RehearsalAccount) -> None:
+    context = click.get_current_context()
+    about, balance = found.about, found.balance
+    where = context.params.get("region") or about["region"] or "a region that a tenth of epsilon finds"
+    chosen = about["tiling"] or "quadtree"
+    cells = f"{chosen} as deep as the number of users allows" if chosen == "quadtree" else chosen
+    rows = {"method": about["method"], "cells": f"{cells}, in {where}"}
+    rows |= {
+        name: str(value)
+        for name, value in about["parameters"].items()
+        if value is not None and name != "epsilon"
+    }
+    names = [str(path) for path in account.outputs]
+    record: dict[str, Any] = {"dry_run": True, **about, "charge": None, "outputs": names}
+    if found.epsilon is None:
+        rows["charge"] = "none: the method has no privacy budget"
+    elif balance is None:
+        rows["charge"] = f"none; epsilon {readable(found.epsilon)} would enter no ledger"
+    else:
+        named = balance.name or next(iter(balance.datasets), None)
+        after = balance._replace(spent=balance.spent + found.epsilon)
+        rows["charge"] = (
+            f"epsilon {readable(found.epsilon)} to {f'account {named}' if named else 'a new account'}"
+        )
+        rows["account"] = f"{balance.amounts}; after the release {after.amounts}"
+        amounts = {
+            "account": named,
+            "spent": balance.spent,
+            "spent_after": after.spent,
+            "budget": balance.budget,
+        }
+        record["charge"] = {name: None if value is None else str(value) for name, value in amounts.items()}
+    if account.outputs:
+        rows["outputs"] = ", ".join(str(path) for path in account.outputs)
+    if context.info_name == "release" and found.epsilon is not None and context.params["region"] is not None:
+        with console.progress() as progress:
+            predicted = _predicted(found, context.params, progress)
+        rows |= {f"at {users:,} users": text for users, text in predicted.items()}
+        record["predicted"] = predicted
+    width = max(map(len, rows))
+    lines = ["dry run: everything was checked; nothing was charged, drawn or written"]
+    lines += [f"  {name:<{width}}  {text}" for name, text in rows.items()]
+    console.result("\n".join(lines), record)
+
+
+def _predicted(found: Rehearsed, given: dict[str, Any], progress: Any) -> dict[int, str]:
+    """The predicted error, by number of users; nothing where it cannot be predicted."""
+    from mapveil.evaluation.predicted_errors import plan
+    from mapveil.geo.parse_tiling import parse_tiling
+    from mapveil.mechanisms.default_tiling import declared_tiling
+
+    about, region, trust = found.about, given["region"], given["trust"]
+    declared = about["parameters"].get("users")
+    epsilon = found.epsilon or Fraction(1)
+    made: dict[int, str] = {}
+    for users in _USERS if declared is None else (declared,):
+        spec = about["tiling"] if given["tiling"] else declared_tiling(users, epsilon).spec
+        cells = parse_tiling(spec, region)
+        if cells.size > _MOST_CELLS or trust not in ("central", "distributed"):
+            continue
+        method = [f"{trust}/{about['method']}"]
+        (advice,) = plan(users, cells, [epsilon], method, trials=_TRIALS, progress=progress).recommendations
+        useful = "no resolution is useful"
+        if advice.finest_cell_m is not None:
+            useful = f"useful down to cells {advice.finest_cell_m:,.0f} m wide"
+        made[users] = (
+            f"{spec}: error of a cell about {advice.typical_error:.2g} users; {useful} (synthetic cities)"
+        )
+    return made

@@ -1,0 +1,90 @@
+"""``--dry-run``: the description of a release, and nothing charged or written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+BOX = "-74.03,40.69,-73.90,40.83"
+TILING = ("--tiling", "quadtree:3")
+RELEASE = ("--region", BOX, *TILING, "--epsilon", "1")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("release", *RELEASE, "--option", "users=300"),
+        ("release", *TILING, "--epsilon", "1"),
+        ("release", *RELEASE, "--trust", "distributed"),
+        ("release", *RELEASE, "--trust", "local"),
+        ("release", *RELEASE, "--seed", "1", "--method", "laplace"),
+        ("release", "--region", BOX, *TILING, "--trust", "random-features"),
+        ("neighbours", *RELEASE),
+        ("flows", *RELEASE),
+        ("flows", *RELEASE, "--unit", "trip"),
+    ],
+    ids=" ".join,
+)
+def test_nothing_is_charged_or_written(
+    mapveil: Callable, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if flags[0] == "flows":
+        rows = [f"u{at},-74.0,40.7,-73.95,40.8" for at in range(60)]
+        table = tmp_path / "trips.csv"
+        table.write_text("\n".join(["user_id,lon,lat,dest_lon,dest_lat", *rows]))
+    before = sorted(tmp_path.iterdir())
+    done = mapveil(flags[0], table, *flags[1:], "-o", "map.parquet", "--dry-run", "--json")
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
+    assert record["dry_run"]
+    assert record["outputs"] == ["map.parquet"]
+    if "random-features" in flags or "trip" in flags or "--seed" in flags:
+        assert record["charge"] is None
+    else:
+        assert record["charge"] == {"account": None, "spent": "0", "spent_after": "1", "budget": "3"}
+    assert ("300" in record.get("predicted", {})) == ("users=300" in flags)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_account_stays_as_it_is(mapveil: Callable, table: Path, tmp_path: Path) -> None:
+    assert mapveil("release", table, *RELEASE, "--dataset", "oslo", "-o", tmp_path / "m.csv").code == 0
+    ledger = (tmp_path / "ledger.sqlite").read_bytes()
+    asked = (
+        "release",
+        table,
+        "--region",
+        BOX,
+        *TILING,
+        "--method",
+        "laplace",
+        "--option",
+        "clip=false",
+        "--dry-run",
+    )
+    done = mapveil(*asked, "--epsilon", "1.5", "-o", tmp_path / "other.csv")
+    assert "charge epsilon 1.5 to account oslo" in " ".join(done.out.split())
+    assert "1 of 3 spent, 2 left; after the release 2.5 of 3 spent, 0.5 left" in done.out
+    refused = mapveil(*asked, "--epsilon", "2.5", "-o", tmp_path / "other.csv")
+    assert refused.code == 1
+    assert f"{tmp_path / 'ledger.sqlite'}: account oslo: epsilon 2.5 asked" in refused.err
+    assert (tmp_path / "ledger.sqlite").read_bytes() == ledger
+    assert not (tmp_path / "other.csv").exists()
+
+
+def test_what_a_release_refuses_a_rehearsal_refuses(mapveil: Callable, table: Path, tmp_path: Path) -> None:
+    for change, said in (
+        (("--tiling", "h3:7"), "GeoTIFF holds a raster"),
+        (("--where", "nothing > 1"), "nothing"),
+        (("--resume",), "leave out --resume"),
+        (("--epsilon", "4"), f"{tmp_path / 'ledger.sqlite'}: a new account: epsilon 4 asked"),
+    ):
+        done = mapveil("release", table, *RELEASE, "-o", tmp_path / "m.tif", *change, "--dry-run")
+        assert done.code in (1, 2)
+        assert said in done.err
+    assert list(tmp_path.iterdir()) == []
+    done = mapveil("neighbours", tmp_path / "map.tif", "--dry-run")
+    assert "--dry-run is for a table with --epsilon" in done.err
