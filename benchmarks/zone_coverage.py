@@ -11,9 +11,10 @@ import numpy as np
 import shapely
 
 import mapveil as mv
-from mapveil.analysis.zone_totals import Asked, totals_of
+from mapveil.analysis.zone_totals import totals_of
 from mapveil.engines import UNIT, UserSums
 from mapveil.geo.zones import Zones
+from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil_client.arrays import FloatArray
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
@@ -55,7 +56,7 @@ def coverage(source: UserSums, zones: Zones, epsilon: float) -> str:
     hits = []
     for seed in range(RELEASES):
         heat = mv.mechanisms.Multiscale(epsilon=epsilon).release(source, TILING, account=None, rng=seed)
-        asked = Asked.of(heat, zones)
+        asked = ZoneOverlay.of(heat, zones)
         found = totals_of(asked)
         exact = asked.weights @ np.bincount(asked.sums.leaf, truth, asked.sums.cells.size)
         hits.append(float(((found.low <= exact) & (exact <= found.high)).mean()))

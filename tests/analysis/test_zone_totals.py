@@ -12,11 +12,12 @@ import pytest
 import shapely
 
 import mapveil as mv
-from mapveil.analysis.zone_totals import Asked, totals
+from mapveil.analysis.zone_totals import totals
 from mapveil.engines import UNIT, UserSums
 from mapveil.formats.read_map import read_map
 from mapveil.geo.zones import Zones
 from mapveil.inference.nested_sums import NestedSums
+from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.zone_fractions import zone_fractions
 from mapveil.random_features.fourier_kde import FourierKde
@@ -103,7 +104,7 @@ def test_a_block_s_noise_does_not_choose_its_weight() -> None:
     apart, naive = [], []
     for seed in range(24):
         heat = mv.mechanisms.Multiscale(epsilon=5).release(source, TILING, account=None, rng=seed)
-        asked = Asked.of(heat, zones)
+        asked = ZoneOverlay.of(heat, zones)
         exact = asked.weights @ np.bincount(asked.sums.leaf, flat, asked.sums.cells.size)
         own = NestedSums(heat.measurements, np.ones(TILING.size, dtype=bool))
         for sums, found in ((asked.sums, apart), (own, naive)):

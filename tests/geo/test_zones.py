@@ -79,7 +79,7 @@ def test_invalid_polygons_are_named_and_repaired_on_request() -> None:
 def test_overlaps_are_named_and_shared_borders_are_none() -> None:
     assert Zones.read([ONE, TWO]).notes == ()
     (note,) = Zones.read([ONE, shapely.box(8.1, 46.9, 8.3, 47.05)]).notes
-    assert "1 pairs of zones overlap" in note
+    assert "Two zones overlap" in note
     assert "1 and 2" in note
 
 

@@ -86,7 +86,7 @@ def test_it_loads_nothing_and_tells_the_promise(tmp_path: Path) -> None:
     assert "default-src 'none'" in page
     assert not re.search(r'(src|href)\s*=\s*"(?!#|data:)', page)
     assert "<h1>Porto &lt;b&gt;" in page
-    assert "At most 7.39 times" in page
+    assert "at most 7.39 times as likely" in page
 
 
 def test_names_of_places_cannot_end_the_script() -> None:

@@ -171,7 +171,7 @@ def test_carries_the_metadata_and_says_the_promise(make_map):
     assert record(heat)["metadata"] == json.loads(heat.metadata_json())
     for part in (
         "A city",
-        "At most 1.4 times",
+        "at most 1.4 times as likely",
         "at most 58.26 % sure",
         "the curator keeps the table secret",
         "laplace",
@@ -216,8 +216,8 @@ def test_every_control_has_a_name(make_map):
     assert set(re.findall(r'\bat\("(\w+)"\)', Reader(text).scripts[1])) <= set(ids)
 
 
-def test_a_million_cells_fit_in_twelve_megabytes(make_map):
-    """Noise in every cell and bounds around it: the hardest map to pack."""
+def test_a_million_cells_fit_in_fourteen_megabytes(make_map):
+    """Noise in every cell, bounds around it and the noisy sums behind it: the hardest map to pack."""
     from mapveil.maps.measurement import Measurement
 
     tree = Quadtree(Region.from_bbox(-74.03, 40.69, -73.90, 40.83), depth=10)
@@ -231,8 +231,8 @@ def test_a_million_cells_fit_in_twelve_megabytes(make_map):
         method="laplace",
         measurements=(Measurement(np.arange(tree.size), values, seen.epsilon, seen.unit),),
     )
-    assert len(page_html(heat)) < 12e6
-    assert len(gzip.compress(json.dumps(scene_record(heat)).encode(), 5)) < 7.5e6
+    assert len(page_html(heat)) < 14e6
+    assert len(gzip.compress(json.dumps(scene_record(heat)).encode(), 5)) < 10.5e6
 
 
 def test_file(make_map, tmp_path):

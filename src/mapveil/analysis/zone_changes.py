@@ -27,9 +27,9 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from mapveil.analysis.zone_totals import Asked
 from mapveil.geo.zones import Zones
 from mapveil.inference.linear_totals import half_widths
+from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import INTERVAL_ALPHA
 from mapveil.privacy.weighted_noise import WeightedNoise, tail
@@ -99,8 +99,8 @@ def changes(
     check(null in NULLS, "null", f"one of {', '.join(NULLS)}", null)
     check(0 < fdr <= 0.5, "fdr", "above 0 and at most 0.5", fdr)
     _check_alike(before, after)
-    one = Asked.of(before, Zones.read(zones, **read))
-    two = Asked.of(after, one.zones)
+    one = ZoneOverlay.of(before, Zones.read(zones, **read))
+    two = ZoneOverlay.of(after, one.zones)
     first, second = one.weights @ one.sums.estimate, two.weights @ two.sums.estimate
     noises = [
         a.noise.joined(b.noise)

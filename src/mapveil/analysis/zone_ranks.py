@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from mapveil.analysis.zone_totals import Asked, totals_of
+from mapveil.analysis.zone_totals import totals_of
 from mapveil.inference.linear_totals import half_widths
+from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.inference.zone_results import RankedZones, ZonesAbove
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import INTERVAL_ALPHA
@@ -44,10 +45,10 @@ def top(
     alpha : float
         Largest probability, over the noise, that any rank set misses.
     """
-    return top_of(Asked.of(heat, zones, **read), count, alpha)
+    return top_of(ZoneOverlay.of(heat, zones, **read), count, alpha)
 
 
-def top_of(asked: Asked, count: int, alpha: float = INTERVAL_ALPHA) -> RankedZones:
+def top_of(asked: ZoneOverlay, count: int, alpha: float = INTERVAL_ALPHA) -> RankedZones:
     """The busiest zones of an overlay."""
     number = len(asked.zones)
     check_whole(count, "count", 1, max(number, 1))
@@ -87,10 +88,10 @@ def above(
     alpha : float
         Largest probability, over the noise, that any zone is called above or below wrongly (Holm).
     """
-    return above_of(Asked.of(heat, zones, **read), limit, alpha)
+    return above_of(ZoneOverlay.of(heat, zones, **read), limit, alpha)
 
 
-def above_of(asked: Asked, limit: float, alpha: float = INTERVAL_ALPHA) -> ZonesAbove:
+def above_of(asked: ZoneOverlay, limit: float, alpha: float = INTERVAL_ALPHA) -> ZonesAbove:
     """The zones of an overlay that are surely above a number."""
     check(math.isfinite(limit) and limit >= 0, "limit", "a number of users of at least 0", limit)
     found = totals_of(asked, alpha)

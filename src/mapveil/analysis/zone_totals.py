@@ -16,136 +16,16 @@ be negative; only the displayed estimate is raised to 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import numpy as np
 
-from mapveil.geo.zones import Zones
-from mapveil.inference.linear_totals import LinearTotal, Total, half_widths, placed_fraction
-from mapveil.inference.nested_sums import NestedSums
+from mapveil.inference.linear_totals import Total, half_widths, placed_fraction
+from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.inference.zone_results import ZoneTotals
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.measurement import INTERVAL_ALPHA, EstimatedUsers
-from mapveil.maps.zone_fractions import zone_fractions
-from mapveil.privacy.claim import TrustModel
-from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import InputError, check
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-_WHOLE: Final = 1e-9  # of a leaf
-_NAMED: Final = 5  # zones in a remark
-
-_sums: WeakKeyDictionary[DensityMap, NestedSums] = WeakKeyDictionary()
-
-
-def sums_of(heat: DensityMap) -> NestedSums:
-    """The noisy sums of a map as a tree; made once for each map.
-
-    Raises
-    ------
-    InputError
-        The map has no measurements that a zone's total could be made of; the message says why.
-    """
-    if heat not in _sums:
-        _sums[heat] = _sums_of(heat)
-    return _sums[heat]
-
-
-def _sums_of(heat: DensityMap) -> NestedSums:
-    def refuse(why: str) -> InputError:
-        return InputError(f"this map ({heat.method}) cannot be asked for totals: {why}")
-
-    if heat.guarantee.model is TrustModel.RANDOM_FEATURES:
-        raise refuse(
-            "random Fourier features are no sums over cells, so no exact law of a zone's error is known"
-        )
-    if any(isinstance(each, EstimatedUsers) for each in heat.measurements):
-        raise refuse("it is estimated from randomized reports, and files hold no covariance of that estimate")
-    if not heat.measurements:
-        raise refuse(
-            "it carries no measurements; files written by this version of Mapveil do, unless its method has none"
-        )
-    if max(each.noisy.size for each in heat.measurements) == 1 < heat.tiling.size:
-        raise refuse("of its noisy sums only the number of all users is one over cells")
-    inside = heat.tiling.lattice().inside
-    if inside is None:
-        inside = np.ones(heat.tiling.size, dtype=np.bool_)
-    places = None
-    if sum(each.noisy.size > 1 for each in heat.measurements) > 1:
-        lon, lat = heat.tiling.centres()
-        stretch = np.cos(np.radians(lat.mean())) if heat.tiling.region.georeferenced else 1.0
-        places = np.column_stack((lon * stretch, lat))
-    try:
-        return NestedSums(heat.measurements, inside, places)
-    except InputError as error:
-        raise refuse(str(error)) from None
-
-
-class Asked(NamedTuple):
-    """A map and zones, overlaid."""
-
-    heat: DensityMap
-    sums: NestedSums
-    zones: Zones
-    weights: csr_array  # of the leaves, shape (zones, leaves)
-    shown: FloatArray
-    covered: FloatArray
-
-    @classmethod
-    def of(cls, heat: DensityMap, zones: Any, **read: Any) -> Self:
-        """Overlay; ``read`` goes to :meth:`mapveil.geo.zones.Zones.read`.
-
-        Raises
-        ------
-        InputError
-            The map cannot be asked, the zones cannot be used, or none lies in the map.
-        """
-        from scipy.sparse import csr_array
-
-        sums, given = sums_of(heat), Zones.read(zones, **read)
-        fractions, covered = zone_fractions(given, heat.tiling)
-        there = covered > 0
-        if not there.any():
-            raise InputError(
-                f"no zone lies in the map's region {heat.tiling.region}; are longitude and latitude swapped?"
-            )
-        if not there.all():
-            outside = [name for name, kept in zip(given.names, there.tolist(), strict=True) if not kept]
-            more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
-            note = f"left out, for nothing is known of zones outside the map: {', '.join(outside[:_NAMED])}{more}"
-            given, fractions, covered = given.take(there, note), fractions[there], covered[there]
-        cells = fractions.tocoo()
-        zone, cell = cells.coords
-        kept = sums.leaf[cell] >= 0
-        leaf = sums.leaf[cell[kept]]
-        parts = cells.data[kept] / sums.cells[leaf]
-        weights = csr_array((parts, (zone[kept], leaf)), shape=(len(given), sums.cells.size))
-        weights.sum_duplicates()
-        weights.data[weights.data > 1 - _WHOLE] = 1.0
-        return cls(heat, sums, given, weights, fractions @ heat.values, covered)
-
-    @property
-    def inside(self) -> csr_array:
-        """Weights of the leaves wholly inside."""
-        return _indicator(self.weights, self.weights.data == 1.0)
-
-    @property
-    def touched(self) -> csr_array:
-        """Weights of all leaves that a zone touches."""
-        return _indicator(self.weights, np.ones(self.weights.data.size, dtype=np.bool_))
-
-    def total(self, zone: int) -> Total:
-        """The total of one zone."""
-
-        def of(weights: csr_array) -> tuple[tuple[NestedSums, csr_array], ...]:
-            return ((self.sums, weights[zone : zone + 1]),)
-
-        inside, touched = LinearTotal(of(self.inside)), LinearTotal(of(self.touched))
-        facts = float(self.shown[zone]), float(self.covered[zone])
-        return Total(of(self.weights), inside, touched, *facts)
+from mapveil.maps.measurement import INTERVAL_ALPHA
+from mapveil_client.errors import check
 
 
 def total(heat: DensityMap, zone: Any, *, repair: bool = False) -> Total:
@@ -165,9 +45,9 @@ def total(heat: DensityMap, zone: Any, *, repair: bool = False) -> Total:
     InputError
         The map cannot be asked, the zone cannot be used, or none of it lies in the map.
     """
-    asked = Asked.of(heat, zone, repair=repair)
-    check(len(asked.zones) == 1, "zone", "one zone; totals() takes several", len(asked.zones))
-    return asked.total(0)
+    overlay = ZoneOverlay.of(heat, zone, repair=repair)
+    check(len(overlay.zones) == 1, "zone", "one zone; totals() takes several", len(overlay.zones))
+    return overlay.total(0)
 
 
 def totals(heat: DensityMap, zones: Any, *, alpha: float = INTERVAL_ALPHA, **read: Any) -> ZoneTotals:
@@ -187,25 +67,19 @@ def totals(heat: DensityMap, zones: Any, *, alpha: float = INTERVAL_ALPHA, **rea
     InputError
         The map cannot be asked, or the zones cannot be used.
     """
-    return totals_of(Asked.of(heat, zones, **read), alpha)
+    return totals_of(ZoneOverlay.of(heat, zones, **read), alpha)
 
 
-def totals_of(asked: Asked, alpha: float = INTERVAL_ALPHA) -> ZoneTotals:
+def totals_of(overlay: ZoneOverlay, alpha: float = INTERVAL_ALPHA) -> ZoneTotals:
     """The totals of an overlay."""
-    sums = asked.sums
+    sums = overlay.sums
     estimate, inside, touched = (
-        np.asarray(weights @ sums.estimate) for weights in (asked.weights, asked.inside, asked.touched)
+        np.asarray(weights @ sums.estimate) for weights in (overlay.weights, overlay.inside, overlay.touched)
     )
-    errors = list(sums.errors(asked.weights))
+    errors = list(sums.errors(overlay.weights))
     width = half_widths([each.noise for each in errors], alpha)
     deviation = np.sqrt([each.variance for each in errors])
-    facts = placed_fraction(estimate, inside), asked.shown, asked.covered
+    facts = placed_fraction(estimate, inside), overlay.shown, overlay.covered
     return ZoneTotals(
-        asked.zones, alpha, estimate, estimate - width, estimate + width, deviation, inside, touched, *facts
+        overlay.zones, alpha, estimate, estimate - width, estimate + width, deviation, inside, touched, *facts
     )
-
-
-def _indicator(weights: csr_array, held: Any) -> csr_array:
-    made = weights.copy()
-    made.data = held.astype(np.float64)
-    return made

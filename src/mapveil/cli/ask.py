@@ -58,9 +58,10 @@ def command(
 
     from mapveil.analysis.zone_ranks import above_of, top_of
     from mapveil.analysis.zone_rates import denominators
-    from mapveil.analysis.zone_totals import Asked, totals_of
+    from mapveil.analysis.zone_totals import totals_of
     from mapveil.formats.read_map import read_map
     from mapveil.formats.zone_table import write_zones
+    from mapveil.inference.zone_overlay import ZoneOverlay
 
     if top is not None and above is not None:
         raise ParameterError("--top and --above are two questions: ask one at a time")
@@ -69,7 +70,7 @@ def command(
     heat = read_map(source)
     with console.progress() as progress:
         progress("overlay", 0.0)
-        asked = Asked.of(heat, zones, **read)
+        asked = ZoneOverlay.of(heat, zones, **read)
         progress("overlay", 1.0)
         progress("totals", 0.0)
         ranked = None if top is None else top_of(asked, top, alpha)
@@ -117,11 +118,13 @@ def command(
 def _table(found: ZoneTotals, columns: dict[str, Any]) -> list[str]:
     rates = "estimate_per_1000" in columns
     numbers = " ".join(f"{name:>10}" for name in ("users", "low", "high"))
-    head = f"{'zone':<24} {numbers} {'sd':>8} {'placed':>7} {'at least':>10} {'at most':>10}"
+    names = found.zones.names[:_LINES]
+    wide = max(map(len, names), default=0)
+    head = f"{'zone':<{wide}} {numbers} {'sd':>8} {'placed':>7} {'at least':>10} {'at most':>10}"
     lines = [head + (f" {'per 1000':>10}" if rates else "")]
-    for zone, name in enumerate(found.zones.names[:_LINES]):
+    for zone, name in enumerate(names):
         cells = (columns[key][zone] for key in ("estimate", "low", "high"))
-        text = f"{name[:24]:<24} " + " ".join(f"{value:>10,.1f}" for value in cells)
+        text = f"{name:<{wide}} " + " ".join(f"{value:>10,.1f}" for value in cells)
         text += f" {found.deviation[zone]:>8,.1f} {100 * found.placed[zone]:>6.0f}%"
         text += f" {max(found.inside[zone], 0):>10,.1f} {max(found.touched[zone], 0):>10,.1f}"
         lines.append(text + (f" {columns['estimate_per_1000'][zone]:>10,.2f}" if rates else ""))
@@ -130,11 +133,12 @@ def _table(found: ZoneTotals, columns: dict[str, Any]) -> list[str]:
 
 
 def _ranks(rows: list[dict[str, Any]]) -> list[str]:
-    lines = [f"{'rank':>4}  {'zone':<24} {'users':>10} {'low':>10} {'high':>10}  ranks it may have"]
+    wide = max((len(row["zone"]) for row in rows), default=0)
+    lines = [f"{'rank':>4}  {'zone':<{wide}} {'users':>10} {'low':>10} {'high':>10}  ranks it may have"]
     for row in rows:
         between = f"{row['first_rank']} to {row['last_rank']}"
         lines.append(
-            f"{row['rank']:>4}  {row['zone'][:24]:<24} {row['estimate']:>10,.1f} {row['low']:>10,.1f} "
+            f"{row['rank']:>4}  {row['zone']:<{wide}} {row['estimate']:>10,.1f} {row['low']:>10,.1f} "
             f"{row['high']:>10,.1f}  {between}"
         )
     return lines

@@ -96,12 +96,14 @@ def _table(found: ZoneChanges) -> list[str]:
     import numpy as np
 
     head = " ".join(f"{name:>10}" for name in ("before", "after", "change", "low", "high"))
-    lines = [f"{'zone':<24} {head} {'q':>9}  changed"]
-    for zone in np.argsort(found.q, kind="stable")[:_LINES].tolist():
+    first = np.argsort(found.q, kind="stable")[:_LINES].tolist()
+    wide = max(len(found.zones.names[zone]) for zone in first)
+    lines = [f"{'zone':<{wide}} {head} {'q':>9}  changed"]
+    for zone in first:
         ends = max(found.before[zone], 0.0), max(found.after[zone], 0.0)
         numbers = (*ends, found.difference[zone], found.low[zone], found.high[zone])
         text = " ".join(f"{value:>10,.1f}" for value in numbers)
         said = "yes" if found.changed[zone] else "not surely"
-        lines.append(f"{found.zones.names[zone][:24]:<24} {text} {found.q[zone]:>9.2g}  {said}")
+        lines.append(f"{found.zones.names[zone]:<{wide}} {text} {found.q[zone]:>9.2g}  {said}")
     rest = len(found.zones) - _LINES
     return lines if rest <= 0 else [*lines, f"and {counted(rest, 'more zone')}; -o FILE.csv lists all"]

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.ground import PlaceNames, Shapes, shapes_of
+from mapveil.geo.zones import Zones, overlap_notes
 from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -21,10 +22,16 @@ _MOST_CORNERS: Final = 1_000_000  # a page carries them all
 
 
 class Context(NamedTuple):
-    """Lines, outlines of polygons, and names, WGS84 degrees."""
+    """Lines, outlines of polygons, and names, WGS84 degrees; a page answers questions about the polygons."""
 
     lines: Shapes
     names: PlaceNames  # of features with a ``name``, in the file's order
+    zones: Zones  # its valid polygons, by their names or numbers
+
+    @classmethod
+    def of_zones(cls, zones: Zones) -> Context:
+        """The outlines and names of zones."""
+        return cls(shapes_of(zones.polygons), _labels(zones.polygons, zones.names), zones)
 
 
 def read_context(path: str | PathLike[str]) -> Context:
@@ -70,8 +77,29 @@ def _context(file: Path, shapes: npt.NDArray[np.object_], names: Sequence[Any]) 
     named = np.flatnonzero([bool(label) for label in labels])
     if lines.lon.size == 0 and named.size == 0:
         raise InputError(f"{file}: no lines, polygons or features with a name; expected some of these")
-    at = shapely.get_coordinates(shapely.point_on_surface(kept[named]))
-    return Context(lines, PlaceNames(at[:, 0], at[:, 1], tuple(labels[each] for each in named.tolist())))
+    names_there = tuple(labels[each] for each in named.tolist())
+    return Context(lines, _labels(kept[named], names_there), _zones(kept, labels))
+
+
+def _labels(shapes: npt.NDArray[np.object_], names: tuple[str, ...]) -> PlaceNames:
+    """Names within their shapes."""
+    import shapely
+
+    at = shapely.get_coordinates(shapely.point_on_surface(shapes))
+    return PlaceNames(at[:, 0], at[:, 1], names)
+
+
+def _zones(shapes: npt.NDArray[np.object_], labels: Sequence[str]) -> Zones:
+    """The valid polygons among shapes."""
+    import shapely
+
+    polygons = np.flatnonzero(np.isin(shapely.get_type_id(shapes), (3, 6)))
+    valid = polygons[shapely.is_valid(shapes[polygons])]
+    names = tuple(labels[at] or str(number) for number, at in enumerate(valid.tolist(), start=1))
+    broken = polygons.size - valid.size
+    notes = (f"{broken} invalid polygons are drawn, and not asked about",) if broken else ()
+    flat = np.asarray(shapely.force_2d(shapes[valid]), dtype=np.object_)
+    return Zones(flat, names, notes=(*notes, *overlap_notes(flat, names)))
 
 
 def _from_geojson(file: Path) -> tuple[npt.NDArray[np.object_], list[Any]]:

@@ -94,7 +94,7 @@ class Zones:
         names = _names(where, columns, name, len(shapes))
         shapes, notes = _checked(where, _in_degrees(where, shapes, str(stated)), names, repair=repair)
         rest = {key: values for key, values in columns.items() if key != "geometry"}
-        return cls(shapes, names, rest, (*notes, *_overlaps(shapes, names)))
+        return cls(shapes, names, rest, (*notes, *overlap_notes(shapes, names)))
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
         """A column of numbers, shape (zones,).
@@ -259,7 +259,7 @@ def polygonal(shapes: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
     return made
 
 
-def _overlaps(shapes: npt.NDArray[np.object_], names: tuple[str, ...]) -> tuple[str, ...]:
+def overlap_notes(shapes: npt.NDArray[np.object_], names: tuple[str, ...]) -> tuple[str, ...]:
     """A note on zones whose insides have a point in common."""
     import shapely
 
@@ -276,7 +276,8 @@ def _overlaps(shapes: npt.NDArray[np.object_], names: tuple[str, ...]) -> tuple[
     if not one.size:
         return ()
     pairs = _listed([f"{names[a]} and {names[b]}" for a, b in zip(one, other, strict=True)])
-    return (f"{one.size} pairs of zones overlap, so people count in both: {pairs}",)
+    many = f"{one.size} pairs of zones overlap" if one.size > 1 else "Two zones overlap"
+    return (f"{many}, so people count in both: {pairs}",)
 
 
 def _listed(names: list[str]) -> str:

@@ -61,6 +61,16 @@ class _Level(NamedTuple):
     near: IntArray | None = None  # the nearest other nodes, shape (nodes, at most 8)
 
 
+class SumLevel(NamedTuple):
+    """A level of the tree of noisy sums, for readers who ask without this package; arrays of shape (nodes,)."""
+
+    noisy: FloatArray  # users
+    parent: IntArray  # index of each node among those of the level above
+    weight: FloatArray  # omega: of each node's own noisy sum against those below it
+    variance: float  # of the noise on each, inf where the level was not measured
+    law: Measurement | None  # None where it was not measured
+
+
 class LinearError(NamedTuple):
     """The error of a linear functional's estimate."""
 
@@ -111,6 +121,14 @@ class NestedSums:
         self.cells = np.bincount(node, minlength=self._levels[-1].noisy.size)
         """Number of cells of each leaf where somebody can be."""
         self._up()
+
+    @property
+    def levels(self) -> tuple[SumLevel, ...]:
+        """The levels of the tree, its root first."""
+        return tuple(
+            SumLevel(level.noisy, level.parent, weight, level.variance, level.law)
+            for level, weight in zip(self._levels, self._weight, strict=True)
+        )
 
     def _up(self) -> None:
         """The upward pass: weights, variances, and estimates from below."""

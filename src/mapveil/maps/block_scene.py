@@ -72,7 +72,9 @@ def with_blocks(scene: Scene, values: FloatArray, tiling: Tiling, blocks: Blocks
             blocks.of_cell, users, blocks.noisy, blocks.lower, blocks.upper, blocks.deviation, coverage, size
         ),
         doubt=doubt,
-        reading=_caption(users, size, values, tiling.region.georeferenced) if blocks.size else NOTHING_TOLD,
+        reading=_caption(size, users.sum() / max(values.sum(), 1e-9), tiling.region.georeferenced)
+        if blocks.size
+        else NOTHING_TOLD,
     )
 
 
@@ -90,17 +92,17 @@ def above_the_floor(scene: Scene, floor: float) -> Scene:
     )
 
 
-def _caption(users: FloatArray, area: FloatArray, values: FloatArray, on_earth: bool) -> str:
-    """The picture in plain words."""
+def _caption(area: FloatArray, share: float, on_earth: bool) -> str:
+    """The picture in plain words: the areas of its blocks, and their share of the users."""
     width = np.sqrt(area[area > 0])
-    sizes = (
-        f" between {_length(width.min())} and {_length(width.max())} wide" if on_earth and width.size else ""
+    sizes = f", {_length(width.min())} to {_length(width.max())} wide" if on_earth and width.size else ""
+    some = (
+        f"{area.size} coloured blocks{sizes}, hold" if area.size > 1 else f"The coloured block{sizes}, holds"
     )
-    total = max(float(values.sum()), 0.0)
     return (
-        f"{users.size} blocks{sizes} are told from zero and hold about {users.sum():,.0f} of {total:,.0f} users; "
-        f"at most {100 * FALSE_RATE:g} % of the blocks are expected to hold nobody. Hatched ground may be empty. A "
-        "user counts 1 in all, shared out over the cells they were in."
+        f"{some} about {100 * min(max(share, 0.0), 1.0):.0f} % of the users; at most {100 * FALSE_RATE:g} % of such "
+        "blocks are expected to be empty. Hatched ground cannot be told from empty. Each user counts 1, shared out "
+        "over the cells they were in."
     )
 
 

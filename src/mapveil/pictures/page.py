@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MODULES: Final = (
     "dom", "theme", "scale", "packed", "degrees", "graticule", "ground", "legend", "cell_scene", "line_scene",
-    "plane_view", "viewer",
+    "plane_view", "noise_law", "noisy_sums", "zone_shapes", "zone_card", "viewer",
 )  # fmt: skip
 """Modules that pages share with the console, each after those it imports."""
 
@@ -43,6 +43,7 @@ def page_html(released: ReleasedMap) -> str:
         The map.
     """
     record, tiling, promise = scene_record(released), released.tiling, released.guarantee.promise
+    made = f"{released.method}, {promise.label}, {tiling.spec} ({tiling.size} cells)"
     first, *rest = map(html.escape, promise.sentences)
     words = (f"<strong>{html.escape(promise.headline)}</strong> {first}", *rest)
     warnings = (f'<p class="banner" role="alert">{html.escape(text)}</p>' for text in promise.warnings)
@@ -51,7 +52,7 @@ def page_html(released: ReleasedMap) -> str:
     fields = {
         "title": html.escape(record["title"]),
         "banner": "\n".join(warnings),
-        "subtitle": html.escape(f"{released.method}, {promise.label}, {tiling.spec} ({tiling.size} cells)"),
+        "subtitle": "<br>".join(html.escape(text) for text in (released.subtitle, made) if text),
         "promise": "\n".join(f"<p>{text}</p>" for text in words).replace("<p>", '<p class="factor">', 1),
         "tables": "".join(_section_html(name, rows) for name, rows in record["tables"]),
         "notes": "".join(notes),

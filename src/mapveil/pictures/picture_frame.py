@@ -173,7 +173,8 @@ def _draw_scale_bar(plane: MapPlane, axes: Axes) -> None:
 def write_words(drawn: ReleasedMap, axes: Axes, title: str, *, lead: str = "", credit: str = "") -> None:
     """Write warnings and title above, ``lead``, promise, notes and ``credit`` below, and marks on the map."""
     promise = drawn.guarantee.promise
-    head = "\n".join(textwrap.wrap(title, _HEAD) + textwrap.wrap(f"{drawn.method}, {promise.label}", _HEAD))
+    under = (drawn.subtitle, f"{drawn.method}, {promise.label}")
+    head = "\n".join(line for text in (title, *under) for line in textwrap.wrap(text, _HEAD))
     axes.set_title(head, loc="left", color=INK, size=12, pad=8, parse_math=False)
     lines = textwrap.wrap(lead, _LINE) + textwrap.wrap(promise.line, _LINE)
     warned = [line for text in promise.warnings for line in textwrap.wrap(text, _LINE)]

@@ -61,7 +61,7 @@ def map_plane(tiling: Tiling) -> MapPlane:
         projection, bounds = projection_of(frame.crs), frame.bounds
     else:
         projection = tiling.region.projection
-        rings = _rings(tiling.polygons(), projection)
+        rings = polygon_rings(tiling.polygons(), projection)
         low, high = rings.corners.min(axis=0), rings.corners.max(axis=0)
         bounds = (float(low[0]), float(low[1]), float(high[0]), float(high[1]))
     metres = (1.0, 1.0)
@@ -72,7 +72,7 @@ def map_plane(tiling: Tiling) -> MapPlane:
 
 def region_rings(tiling: Tiling, projection: Projection) -> Rings:
     """Outline of the tiling's region."""
-    return _rings(np.array([tiling.region.outline()], dtype=np.object_), projection)
+    return polygon_rings(np.array([tiling.region.outline()], dtype=np.object_), projection)
 
 
 def planar(plane: MapPlane, lines: Lines) -> Courses:
@@ -101,7 +101,8 @@ def arcs(ends: FloatArray, aspect: float) -> FloatArray:
     return np.asarray((1 - t) ** 2 * a[:, None] + 2 * t * (1 - t) * middle[:, None] + t**2 * b[:, None])
 
 
-def _rings(polygons: npt.NDArray[np.object_], projection: Projection) -> Rings:
+def polygon_rings(polygons: npt.NDArray[np.object_], projection: Projection) -> Rings:
+    """Project the outlines of shapely's polygons, WGS84 degrees."""
     import shapely
 
     parts, cell = shapely.get_parts(polygons, return_index=True)

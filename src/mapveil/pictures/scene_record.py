@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.maps.scene import Layer, Shading
 from mapveil.pictures.colours import layer_scale, ramp
+from mapveil.pictures.packed import packed, packed_rings, packed_xy
 from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST, cell_areas, half_widths
-from mapveil.pictures.picture_plane import Courses, MapPlane, Rings, map_plane, planar, region_rings
+from mapveil.pictures.picture_plane import Courses, MapPlane, map_plane, planar, region_rings
 from mapveil.pictures.plane_ground import plane_ground
+from mapveil.pictures.question_record import question_record
 from mapveil_client.arrays import FloatArray
 from mapveil_client.epsilon import readable
 
@@ -29,7 +29,6 @@ _DEGREE_DECIMALS: Final = 7
 _STRAIGHT: Final = 1e-9  # degrees
 _MOST_DOTS: Final = 20_000  # cells whose centres are all shown
 _AROUND: Final = 1.0  # of the map's sides: ground around it, which the page shows when zoomed out
-_KEPT_BITS: Final = 13  # of a float's 23: four digits are shown and kept, and the record stays small
 
 
 def scene_record(released: ReleasedMap) -> dict[str, Any]:
@@ -53,7 +52,7 @@ def scene_record(released: ReleasedMap) -> dict[str, Any]:
         *((name.capitalize(), text) for name, text in guarantee.promise.rows if name == "account"),
         ("Software", f"Mapveil {released.version}"),
     ]
-    parameters = [(name, _text(value)) for name, value in metadata["parameters"].items()]
+    parameters = [(name, _text(value)) for name, value in metadata["parameters"].items() if value is not None]
     spent = [(share.purpose, f"ε = {readable(share.epsilon)}") for share in guarantee.shares]
     tables = [
         ("How it was made", made),
@@ -69,7 +68,12 @@ def scene_record(released: ReleasedMap) -> dict[str, Any]:
         "notes": list(scene.notes),
         "reading": scene.reading,
         "left_out": scene.left_out,
-        "scene": {**_plane(tiling), **shown, "ground": _ground(released)},
+        "scene": {
+            **_plane(tiling),
+            **shown,
+            "ground": _ground(released),
+            "questions": question_record(released),
+        },
     }
     # JSON knows no infinity and no NaN: such numbers are null.
     finite: dict[str, Any] = json.loads(json.dumps(record), parse_constant=lambda _: None)
@@ -87,7 +91,7 @@ def _plane(tiling: Tiling) -> dict[str, Any]:
         "extent": [x1 - x0, y1 - y0],
         "metres": [plane.metres_per_x, plane.metres_per_y],
         "degrees": _degrees(plane) if tiling.region.georeferenced else None,
-        "outline": None if box else _packed_rings(rings, plane),
+        "outline": None if box else packed_rings(rings, plane),
     }
 
 
@@ -100,17 +104,17 @@ def _ground(released: ReleasedMap) -> dict[str, Any] | None:
     x0, _, _, y1 = plane.bounds
     west, south, east, north = ground.bounds
 
-    def packed(courses: Courses) -> dict[str, Any]:
-        return {**_packed_xy(plane, *courses.corners.T), "start": _packed(courses.start)}
+    def lines_of(courses: Courses) -> dict[str, Any]:
+        return {**packed_xy(plane, *courses.corners.T), "start": packed(courses.start)}
 
     return {
         "box": [west - x0, y1 - north, east - x0, y1 - south],
-        "land": packed(ground.land),
-        "lakes": packed(ground.lakes),
-        "shores": packed(ground.shores),
-        "borders": packed(ground.borders),
-        "own": packed(ground.own),
-        "places": {**_packed_xy(plane, *ground.places.T), "name": list(ground.names)},
+        "land": lines_of(ground.land),
+        "lakes": lines_of(ground.lakes),
+        "shores": lines_of(ground.shores),
+        "borders": lines_of(ground.borders),
+        "own": lines_of(ground.own),
+        "places": {**packed_xy(plane, *ground.places.T), "name": list(ground.names)},
         "attribution": ground.attribution,
     }
 
@@ -125,9 +129,9 @@ def _cells(tiling: Tiling, scene: Scene) -> dict[str, Any]:
     return {
         "main": scene.main,
         "empty": None if scene.layers[0].shading.blank else 0,
-        "bounds": bounds and [_packed(bounds[0], rounded=True), _packed(bounds[1], rounded=True), bounds[2]],
+        "bounds": bounds and [packed(bounds[0], rounded=True), packed(bounds[1], rounded=True), bounds[2]],
         # Equal cells need one number.
-        "area": float(area[0]) if np.allclose(area, area[0], rtol=1e-9) else _packed(area),
+        "area": float(area[0]) if np.allclose(area, area[0], rtol=1e-9) else packed(area),
         "layers": layers,
         "blocks": _blocks(blocks),
         "doubt": scene.doubt,
@@ -148,9 +152,9 @@ def _blocks(blocks: DrawnBlocks | None) -> dict[str, Any] | None:
         "area": blocks.area,
     }
     return {
-        "of_cell": _packed(blocks.of_cell),
+        "of_cell": packed(blocks.of_cell),
         "probability": blocks.probability,
-        **{name: _packed(values, rounded=True) for name, values in numbers.items()},
+        **{name: packed(values, rounded=True) for name, values in numbers.items()},
     }
 
 
@@ -181,7 +185,7 @@ def _values(layer: Layer) -> dict[str, Any]:
         return {"of": "users", "over_area": True}
     if layer.name.startswith("block_"):
         return {"of": "blocks"}
-    return _packed(layer.values, rounded=True)
+    return packed(layer.values, rounded=True)
 
 
 def _uncertainty(
@@ -202,19 +206,19 @@ def _lines(tiling: Tiling, scene: Scene, lines: Lines) -> dict[str, Any]:
     if scene.dots is not None:
         sites = np.flatnonzero(scene.dots > 0) if tiling.size > _MOST_DOTS else np.arange(tiling.size)
         x, y = plane.projection.project(*tiling.centres(sites))
-        size = _packed(np.nan_to_num(scene.dots[sites]), rounded=True)
-        dots = {**_packed_xy(plane, x, y), "size": size}
+        size = packed(np.nan_to_num(scene.dots[sites]), rounded=True)
+        dots = {**packed_xy(plane, x, y), "size": size}
     return {
         "unit": layer.unit,
         "directed": lines.directed,
         "widths": list(lines.widths),
         "faintest": FAINTEST,
         "scale": {"top": scale.top, "knee": scale.knee},
-        **_packed_xy(plane, *courses.corners.T),
-        "start": _packed(courses.start),
-        "value": _packed(layer.values, rounded=True),
-        "mark": _packed(mark.astype(np.int64)),
-        "faded": _packed(
+        **packed_xy(plane, *courses.corners.T),
+        "start": packed(courses.start),
+        "value": packed(layer.values, rounded=True),
+        "mark": packed(mark.astype(np.int64)),
+        "faded": packed(
             np.zeros(mark.size, np.int64) if lines.faded is None else lines.faded.astype(np.int64)
         ),
         "doubt": scene.doubt,
@@ -223,7 +227,7 @@ def _lines(tiling: Tiling, scene: Scene, lines: Lines) -> dict[str, Any]:
             for at, name in enumerate(lines.marks)
         ],
         "facts": {
-            name: _packed(column, rounded=True) if isinstance(column, np.ndarray) else list(column)
+            name: packed(column, rounded=True) if isinstance(column, np.ndarray) else list(column)
             for name, column in lines.facts.items()
         },
         "dots": dots,
@@ -239,18 +243,18 @@ def _places(tiling: Tiling) -> dict[str, Any]:
         record["raster"] = {
             "rows": frame.rows,
             "columns": frame.columns,
-            "row": _packed(frame.row),
-            "col": _packed(frame.col),
+            "row": packed(frame.row),
+            "col": packed(frame.col),
         }
     elif plane.rings is not None:
         centres = tiling.centres()
         corners = plane.projection.unproject(*plane.rings.corners.T)
         record["rings"] = {
-            **_packed_rings(plane.rings, plane),
+            **packed_rings(plane.rings, plane),
             # Offsets, because a float of 32 bits has seven digits.
             "origin": [float(np.min(corners[0])), float(np.min(corners[1]))],
-            "lon": _packed(corners[0] - np.min(corners[0])),
-            "lat": _packed(corners[1] - np.min(corners[1])),
+            "lon": packed(corners[0] - np.min(corners[0])),
+            "lat": packed(corners[1] - np.min(corners[1])),
             "centre_lon": np.round(centres.lon, _DEGREE_DECIMALS).tolist(),
             "centre_lat": np.round(centres.lat, _DEGREE_DECIMALS).tolist(),
         }
@@ -276,33 +280,6 @@ def _degrees(plane: MapPlane) -> dict[str, Any]:
     return {"mesh": None if straight else _MESH, **dict(zip(("lon", "lat"), rounded, strict=True))}
 
 
-def _packed(values: npt.NDArray[Any], *, rounded: bool = False) -> dict[str, Any]:
-    """An array as text: 32 bits each, bytes of like weight together, deflated, base64."""
-    kind = "<i4" if values.dtype.kind in "iu" else "<f4"
-    words = np.ascontiguousarray(values, dtype=kind).view("<u4")
-    if rounded:
-        spare = 23 - _KEPT_BITS
-        words = (words + np.uint32(1 << (spare - 1))) & np.uint32(0xFFFFFFFF << spare & 0xFFFFFFFF)
-    planes = np.ascontiguousarray(words.view(np.uint8).reshape(-1, 4).T)
-    return {"type": kind[1:], "data": base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode()}
-
-
-def _packed_xy(plane: MapPlane, x: FloatArray, y: FloatArray) -> dict[str, Any]:
-    """Locations from the plane's north-west corner, y down."""
-    x0, _, _, y1 = plane.bounds
-    return {"x": _packed(x - x0), "y": _packed(y1 - y)}
-
-
-def _packed_rings(rings: Rings, plane: MapPlane) -> dict[str, Any]:
-    return {
-        **_packed_xy(plane, *rings.corners.T),
-        "start": _packed(rings.start),
-        "cell": _packed(rings.cell),
-    }
-
-
 def _text(value: Any) -> str:
     """A parameter for readers."""
-    if value is None:
-        return "not given"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

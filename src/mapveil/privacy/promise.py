@@ -213,7 +213,10 @@ def _headline(claim: Claim) -> str:
         return "Not differential privacy"
     if claim.seeded:
         return "No bound for whoever knows the seed"
-    return f"At most {factor(claim.epsilon)} times"
+    replaced = claim.neighbours is Neighbouring.REPLACE_ONE
+    changed = f"Whatever one {claim.unit}'s data are" if replaced else f"With or without one {claim.unit}"
+    slack = ", leaving delta aside" if claim.delta else ""
+    return f"{changed}, any outcome is at most {factor(claim.epsilon)} times as likely{slack}"
 
 
 def _assumption(term: Clause[Assumes], unit: Unit) -> str:

@@ -144,7 +144,7 @@ def test_layers_scales_and_the_promise(collector: Any, pages: Any, finished: Any
     pages.shoot(page, "uncertainty")
     card = page.get_by_role("region", name="What is promised")
     words = card.inner_text()
-    assert "At most 2.72 times" in words
+    assert "at most 2.72 times as likely" in words
     card.get_by_text("The exact promise").click()
     record = collector.ask("GET", f"/collections/{finished.first}/map")
     promise = record["metadata"]["guarantee"]["promise"]

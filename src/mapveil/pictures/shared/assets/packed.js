@@ -1,4 +1,4 @@
-// Arrays of a scene's record: words of 32 bits, bytes of like weight together, deflated, base64.
+// Arrays of a scene's record: words of 32 or 64 bits, bytes of like weight together, deflated, base64.
 
 export function bytesOf(text) {
   const letters = atob(text),
@@ -10,11 +10,12 @@ export function bytesOf(text) {
 async function unpack({ type, data }) {
   const stream = new Blob([bytesOf(data)]).stream().pipeThrough(new DecompressionStream("deflate"));
   const planes = new Uint8Array(await new Response(stream).arrayBuffer());
-  const count = planes.length / 4,
-    words = new Uint32Array(count);
-  for (let i = 0; i < count; i++)
-    words[i] = planes[i] | (planes[count + i] << 8) | (planes[2 * count + i] << 16) | (planes[3 * count + i] << 24);
-  return type === "i4" ? new Int32Array(words.buffer) : new Float32Array(words.buffer);
+  const weight = type === "f8" ? 8 : 4,
+    count = planes.length / weight,
+    bytes = new Uint8Array(planes.length);
+  // The file's bytes begin with the least, as those of every processor that runs a browser today.
+  for (let at = 0; at < weight; at++) for (let i = 0; i < count; i++) bytes[weight * i + at] = planes[count * at + i];
+  return new { i4: Int32Array, f4: Float32Array, f8: Float64Array }[type](bytes.buffer);
 }
 
 /** The same record with every packed array unpacked. */

@@ -9,7 +9,7 @@ import { css, onTheme } from "./theme.js";
  *
  * `plane` has `extent` (width and height), `aspect` (length of a unit of y on the ground in units of x), `metresAt(y)`
  * (metres of a unit of x, or null) and `degrees` (or null). `paint(pen, view)` draws under a transform of the plane,
- * `over(pen, view)` in pixels, and `stamps` are texts on top of all. `read(px, py, how)` is told where somebody points: "hover", "tap" or "keys"; null when
+ * `over(pen, view)` in pixels, and `stamps` are texts on top of all. `read(px, py, how)` is told where somebody points: "hover", "tap", "keys" or "enter"; null when
  * the place is let go. `take(px, py)` gives what follows a drag that begins there, or null where it moves the view.
  * `home()` is the box of the plane that is shown first.
  */
@@ -213,21 +213,21 @@ export function planeView({
     _: () => zoom(1 / 1.5),
     0: () => view.show(),
     Home: () => view.show(),
-    Enter: () => {},
-    " ": () => {},
+    Enter: null,
+    " ": null,
   };
-  const readMiddle = () => {
+  const readMiddle = (how = "keys") => {
     atKeys = true;
-    read(view.wide / 2, view.high / 2, "keys");
+    read(view.wide / 2, view.high / 2, how);
     view.redraw();
   };
   canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape") read(null, null, "keys");
-    if (!keys[event.key]) return;
+    if (keys[event.key] === undefined) return;
     event.preventDefault();
-    keys[event.key]();
-    readMiddle();
+    keys[event.key]?.();
+    readMiddle(keys[event.key] ? "keys" : "enter");
   });
   canvas.addEventListener("focus", () => {
     if (canvas.matches(":focus-visible")) readMiddle();

@@ -10,6 +10,7 @@ import { unpackAll } from "./packed.js";
 import { planeView } from "./plane_view.js";
 import { number } from "./scale.js";
 import { onTheme, theme } from "./theme.js";
+import { zoneCard } from "./zone_card.js";
 
 const BLOCK_LAYERS = [
   ["block_density", "Estimate"],
@@ -83,8 +84,11 @@ export async function mountScene(record, { signal } = {}) {
   const read = (px, py, how) => {
     if (px === null) {
       pinned = false;
+      questions?.letGo?.();
       return;
     }
+    if ((how === "tap" || how === "enter") && questions?.tap?.(px, py, view)) return;
+    if (how === "enter") how = "keys";
     if (how === "hover" && pinned) return;
     const found = drawn.find(...view.toPlane(px, py), view);
     // A click holds what it hit until the next.
@@ -92,6 +96,7 @@ export async function mountScene(record, { signal } = {}) {
     if (found !== selected || how !== "hover") tell(found, how);
   };
   const ground = groundOf(scene.ground);
+  const questions = scene.layers && zoneCard(scene, drawn, () => view);
   const view = planeView({
     plane: planeOf(scene),
     label: `${record.title}. ${KEYS}, Enter reads the ${thing} in the middle.`,
@@ -99,9 +104,11 @@ export async function mountScene(record, { signal } = {}) {
       ground.under(pen);
       drawn.paint(pen, view, selected ?? -1);
       ground.over(pen, view);
+      questions?.paint?.(pen, view);
     },
     over: ground.names,
     read,
+    take: (px, py) => questions?.drag?.(px, py, view) ?? null,
     resized: () => colour(),
     stamps,
     signal,
@@ -141,7 +148,7 @@ export async function mountScene(record, { signal } = {}) {
   onTheme(() => show(), signal);
 
   const foot = `Drag or arrow keys: move. Wheel, pinch or + and −: zoom. Point or tap: read a ${thing}; click to hold it, Escape to let go. ${ground.attribution}`;
-  const side = el("div", { class: "stack side" }, card(`This ${thing}`, reading), colours);
+  const side = el("div", { class: "stack side" }, card(`This ${thing}`, reading), colours, questions?.element ?? []);
   const picture = el("section", { class: "card flush", "aria-label": "Map" }, view.frame, el("p", { class: "foot" }, foot));
   return { element: el("div", { class: "viewer" }, picture, side), side, drawn };
 }

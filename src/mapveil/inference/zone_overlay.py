@@ -1,0 +1,139 @@
+"""The overlay of zones and a released map: what its noisy sums say of each zone, and what its model shows there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from mapveil.geo.zones import Zones
+from mapveil.inference.linear_totals import LinearTotal, Total
+from mapveil.inference.nested_sums import NestedSums
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.measurement import EstimatedUsers
+from mapveil.maps.zone_fractions import zone_fractions
+from mapveil.privacy.claim import TrustModel
+from mapveil_client.arrays import FloatArray
+from mapveil_client.errors import InputError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+_WHOLE: Final = 1e-9  # of a leaf
+_NAMED: Final = 5  # zones in a remark
+
+_sums: WeakKeyDictionary[DensityMap, NestedSums] = WeakKeyDictionary()
+
+
+def sums_of(heat: DensityMap) -> NestedSums:
+    """The noisy sums of a map as a tree; made once for each map.
+
+    Raises
+    ------
+    InputError
+        The map has no measurements that a zone's total could be made of; the message says why.
+    """
+    if heat not in _sums:
+        _sums[heat] = _sums_of(heat)
+    return _sums[heat]
+
+
+def _sums_of(heat: DensityMap) -> NestedSums:
+    def refuse(why: str) -> InputError:
+        return InputError(f"this map ({heat.method}) cannot be asked for totals: {why}")
+
+    if heat.guarantee.model is TrustModel.RANDOM_FEATURES:
+        raise refuse(
+            "random Fourier features are no sums over cells, so no exact law of a zone's error is known"
+        )
+    if any(isinstance(each, EstimatedUsers) for each in heat.measurements):
+        raise refuse("it is estimated from randomized reports, and files hold no covariance of that estimate")
+    if not heat.measurements:
+        raise refuse(
+            "it carries no measurements; files written by this version of Mapveil do, unless its method has none"
+        )
+    if max(each.noisy.size for each in heat.measurements) == 1 < heat.tiling.size:
+        raise refuse("of its noisy sums only the number of all users is one over cells")
+    inside = heat.tiling.lattice().inside
+    if inside is None:
+        inside = np.ones(heat.tiling.size, dtype=np.bool_)
+    places = None
+    if sum(each.noisy.size > 1 for each in heat.measurements) > 1:
+        lon, lat = heat.tiling.centres()
+        stretch = np.cos(np.radians(lat.mean())) if heat.tiling.region.georeferenced else 1.0
+        places = np.column_stack((lon * stretch, lat))
+    try:
+        return NestedSums(heat.measurements, inside, places)
+    except InputError as error:
+        raise refuse(str(error)) from None
+
+
+class ZoneOverlay(NamedTuple):
+    """A map and zones, overlaid."""
+
+    heat: DensityMap
+    sums: NestedSums
+    zones: Zones
+    weights: csr_array  # of the leaves, shape (zones, leaves)
+    shown: FloatArray
+    covered: FloatArray
+
+    @classmethod
+    def of(cls, heat: DensityMap, zones: Any, **read: Any) -> Self:
+        """Overlay; ``read`` goes to :meth:`mapveil.geo.zones.Zones.read`.
+
+        Raises
+        ------
+        InputError
+            The map cannot be asked, the zones cannot be used, or none lies in the map.
+        """
+        from scipy.sparse import csr_array
+
+        sums, given = sums_of(heat), Zones.read(zones, **read)
+        fractions, covered = zone_fractions(given, heat.tiling)
+        there = covered > 0
+        if not there.any():
+            raise InputError(
+                f"no zone lies in the map's region {heat.tiling.region}; are longitude and latitude swapped?"
+            )
+        if not there.all():
+            outside = [name for name, kept in zip(given.names, there.tolist(), strict=True) if not kept]
+            more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
+            note = f"left out, for nothing is known of zones outside the map: {', '.join(outside[:_NAMED])}{more}"
+            given, fractions, covered = given.take(there, note), fractions[there], covered[there]
+        cells = fractions.tocoo()
+        zone, cell = cells.coords
+        kept = sums.leaf[cell] >= 0
+        leaf = sums.leaf[cell[kept]]
+        parts = cells.data[kept] / sums.cells[leaf]
+        weights = csr_array((parts, (zone[kept], leaf)), shape=(len(given), sums.cells.size))
+        weights.sum_duplicates()
+        weights.data[weights.data > 1 - _WHOLE] = 1.0
+        return cls(heat, sums, given, weights, fractions @ heat.values, covered)
+
+    @property
+    def inside(self) -> csr_array:
+        """Weights of the leaves wholly inside."""
+        return _indicator(self.weights, self.weights.data == 1.0)
+
+    @property
+    def touched(self) -> csr_array:
+        """Weights of all leaves that a zone touches."""
+        return _indicator(self.weights, np.ones(self.weights.data.size, dtype=np.bool_))
+
+    def total(self, zone: int) -> Total:
+        """The total of one zone."""
+
+        def of(weights: csr_array) -> tuple[tuple[NestedSums, csr_array], ...]:
+            return ((self.sums, weights[zone : zone + 1]),)
+
+        inside, touched = LinearTotal(of(self.inside)), LinearTotal(of(self.touched))
+        facts = float(self.shown[zone]), float(self.covered[zone])
+        return Total(of(self.weights), inside, touched, *facts)
+
+
+def _indicator(weights: csr_array, held: Any) -> csr_array:
+    made = weights.copy()
+    made.data = held.astype(np.float64)
+    return made
