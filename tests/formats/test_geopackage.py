@@ -6,10 +6,12 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import geopandas
 import numpy as np
 import pytest
+import shapely
 
 from mapveil.formats import table
 from mapveil.maps.density_map import DensityMap
@@ -25,7 +27,7 @@ def test_geopandas_reads_every_cell(
     monkeypatch.setattr(table, "ROWS_AT_ONCE", 7)
     heat = make_map(kind)
     heat.save(tmp_path / "map.gpkg")
-    frame = geopandas.read_file(tmp_path / "map.gpkg")
+    frame = geopandas.read_file(tmp_path / "map.gpkg", layer="map")
     made = heat.to_geodataframe()
     assert frame.crs == made.crs == "EPSG:4326"
     np.testing.assert_array_equal(frame["cell"], np.arange(heat.tiling.size))
@@ -54,3 +56,38 @@ def test_a_map_without_georeference_is_refused(make_map: MakeMap, tmp_path: Path
     with pytest.raises(InputError, match="GeoDataFrame holds places on Earth"):
         heat.to_geodataframe()
     assert not list(tmp_path.iterdir())
+
+
+def test_blocks_told_from_zero_have_a_layer_and_both_layers_a_style(
+    make_map: MakeMap, tmp_path: Path
+) -> None:
+    heat = make_map("quadtree")
+    heat.save(tmp_path / "map.gpkg")
+    drawn = heat.scene().blocks
+    assert drawn is not None
+    cells, blocks = (geopandas.read_file(tmp_path / "map.gpkg", layer=name) for name in ("map", "blocks"))
+    np.testing.assert_array_equal(cells["told_from_zero"], drawn.of_cell >= 0)
+    np.testing.assert_allclose(blocks["users"], drawn.users)
+    np.testing.assert_allclose(blocks["significance"], drawn.noisy / drawn.deviation)
+    told = cells[cells["told_from_zero"]]
+    drawn_area, told_area = (shapely.area(frame.geometry.to_numpy()).sum() for frame in (blocks, told))
+    np.testing.assert_allclose(drawn_area, told_area)
+    with sqlite3.connect(tmp_path / "map.gpkg") as opened:
+        described = dict(opened.execute("SELECT table_name, description FROM gpkg_contents").fetchall())
+        styles = opened.execute(
+            "SELECT f_table_name, f_geometry_column, f_table_schema, useAsDefault, styleQML FROM layer_styles"
+        ).fetchall()
+    opened.close()
+    assert described["map"] == described["blocks"] == heat.guarantee.in_words()
+    assert [row[:4] for row in styles] == [("map", "geometry", "", 1), ("blocks", "geometry", "", 1)]
+    for *_, text in styles:
+        renderer = ElementTree.fromstring(text).find("renderer-v2")
+        assert renderer is not None
+        ranges = [
+            (float(each.get("lower", "")), float(each.get("upper", ""))) for each in renderer.iter("range")
+        ]
+        density = blocks["users_per_km2"][blocks["users_per_km2"] > 0]
+        assert all(any(low <= value <= high for low, high in ranges) for value in density)
+        assert [each.get("symbol") for each in renderer.iter("range")] == [
+            each.get("name") for each in renderer.iter("symbol")
+        ]

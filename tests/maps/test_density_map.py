@@ -184,7 +184,8 @@ def test_every_suffix_is_written(suffix: str, make_map: MakeMap, tmp_path: Path)
 
 def test_another_suffix_is_refused_with_the_list(make_map: MakeMap, tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match=r"\.tif, \.tiff, \.parquet, \.geojson, \.json, \.csv, \.gpkg, \.png, \.html"
+        InputError,
+        match=r"\.tif, \.tiff, \.parquet, \.geojson, \.json, \.csv, \.gpkg, \.pmtiles, \.png, \.html",
     ):
         make_map().save(tmp_path / "map.shp")
 

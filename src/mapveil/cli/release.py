@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 )
 @title_option
 @context_option
-@release_options(SUFFIXES, ".tif .parquet .geojson .gpkg .csv .png .html")
+@release_options(SUFFIXES, ".tif .parquet .geojson .gpkg .pmtiles .csv .png .html")
 @console_options
 def command(
     console: Console,

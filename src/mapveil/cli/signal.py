@@ -199,7 +199,7 @@ def privatize(
     help="Maximum distance of a known cell from a measurement (models), metres. [default: any]",
 )
 @click.option("--truth", help="Measurements as they were: also report the error there. It is NOT private.")
-@outputs(SUFFIXES, ".tif .parquet .geojson .gpkg .csv .png .html")
+@outputs(SUFFIXES, ".tif .parquet .geojson .gpkg .pmtiles .csv .png .html")
 @title_option
 @context_option
 @seed_option("map", name="rng")

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
+from mapveil.formats.block_table import block_table, told_from_zero
 from mapveil.formats.geojson import no_georeference
 from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_text
+from mapveil.formats.qgis_style import STYLES, style_of, style_table
 from mapveil.formats.table import Chunk, chunks
 from mapveil_client.errors import InputError, require
 
@@ -21,17 +23,26 @@ if TYPE_CHECKING:
     from geopandas import GeoDataFrame
 
     from mapveil.maps.released import ReleasedMap
+    from mapveil.maps.scene import DrawnBlocks
 
 LAYER: Final = "map"
 """Name of the layer, whose metadata hold those of the map under ``mapveil``."""
 
+BLOCKS: Final = "blocks"
+"""Name of the layer of blocks that are told from zero."""
+
 _RECORD: Final = "mapveil"
+_UNIT: Final = "users per km²"
 _SQLITE: Final = b"SQLite format 3\0"
 _WGS84: Final = "EPSG:4326"
 
 
 def write_geopackage(released: ReleasedMap, path: str | PathLike[str]) -> None:
     """Write the layer ``map`` in WGS84: codes, names and numbers, null where there is none, and the metadata.
+
+    Of a map whose noisy sums can be tested, ``told_from_zero`` says of each cell whether it lies in a block that they
+    tell from zero, the layer ``blocks`` holds those, and ``layer_styles`` a style of both for QGIS. Descriptions of the
+    layers state the promise.
 
     Memory is bounded by the map and a chunk of geometries.
 
@@ -48,20 +59,45 @@ def write_geopackage(released: ReleasedMap, path: str | PathLike[str]) -> None:
     metadata = {_RECORD: released.metadata_json()}
     if measured := measurements_text(released):
         metadata[MEASUREMENTS_KEY] = measured
+    blocks = released.scene().blocks
     with atomic_path(path) as place:
         place.unlink()  # GDAL makes the file itself
-        for number, chunk in enumerate(chunks(released)):
+
+        def write(chunk: Chunk, layer: str, title: str, **options: Any) -> None:
+            described = {"IDENTIFIER": title, "DESCRIPTION": released.guarantee.in_words()}
             module.write_arrow(
-                _table(chunk),
-                place,
-                layer=LAYER,
-                driver="GPKG",
-                geometry_name="geometry",
-                geometry_type="Unknown",
-                crs=_WGS84,
+                _table(chunk), place, layer=layer, driver="GPKG", geometry_name="geometry",
+                geometry_type="Unknown", crs=_WGS84, layer_options=described, **options,
+            )  # fmt: skip
+
+        title = released.title or "Mapveil"
+        for number, chunk in enumerate(chunks(released)):
+            told = {} if blocks is None else {"told_from_zero": _told(chunk, blocks)}
+            whole = Chunk({**chunk.columns, **told}, chunk.geometry)
+            write(
+                whole,
+                LAYER,
+                f"{title}: cells",
                 append=number > 0,
                 layer_metadata=None if number else metadata,
             )
+        if blocks is not None:
+            drawn = block_table(released, blocks)
+            write(drawn, BLOCKS, f"{title}: blocks told from zero", append=True)
+            density = np.asarray(drawn.columns["users_per_km2"].to_numpy(zero_copy_only=False))
+            value = "users_per_km2"
+            styles = {
+                LAYER: style_of(f"if(told_from_zero, {value}, NULL)", density, _UNIT, outline=False),
+                BLOCKS: style_of(value, density, _UNIT, outline=True),
+            }
+            table = style_table(styles, released.provenance.date)
+            module.write_arrow(table, place, layer=STYLES, driver="GPKG", append=True)
+
+
+def _told(chunk: Chunk, blocks: DrawnBlocks) -> pyarrow.Array:
+    import pyarrow as pa
+
+    return pa.array(told_from_zero(blocks, chunk.columns["cell"].to_numpy()))
 
 
 def read_geopackage(file: Path, columns: list[str]) -> tuple[str | None, pyarrow.Table, str]:

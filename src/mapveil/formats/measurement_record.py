@@ -9,16 +9,19 @@ import json
 import math
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from mapveil.formats.coded_arrays import code, decode, within
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import EstimatedUsers, Measurement
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.privacy.claim import read_exact
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import is_whole
 
 if TYPE_CHECKING:
@@ -37,19 +40,38 @@ _KINDS: Final[dict[str, type[Measurement]]] = {
 
 
 def write_measurements(measurements: Sequence[Measurement]) -> bytes:
-    """Encode measurements as one npz: arrays by ``number.field``, everything else as JSON in ``records``."""
+    """Encode measurements as one npz: coded arrays by ``number.field``, everything else as JSON in ``records``."""
     arrays: dict[str, Any] = {}
     records: list[dict[str, Any]] = []
+    finer = _finer(measurements)
     for number, measurement in enumerate(measurements):
         values = {item.name: getattr(measurement, item.name) for item in dataclasses.fields(measurement)}
-        arrays |= {f"{number}.{name}": _narrow(v) for name, v in values.items() if isinstance(v, np.ndarray)}
+        held = {name: v for name, v in values.items() if isinstance(v, np.ndarray)}
+        of, table = finer[number]
+        if table is not None:
+            held["groups"] = table
+        coded = {name: code(v, measurement.unit) for name, v in held.items()}
+        arrays |= {f"{number}.{name}": array for name, (array, _) in coded.items()}
         kind = next(name for name, each in _KINDS.items() if type(measurement) is each)
         fractions = {name: str(v) for name, v in values.items() if isinstance(v, Fraction)}
         plain = {k: v for k, v in values.items() if not isinstance(v, (np.ndarray, Fraction))}
-        records.append({"kind": kind, "fractions": fractions, "plain": plain})
+        record = {"kind": kind, "fractions": fractions, "plain": plain, "groups_of": of}
+        records.append({**record, "arrays": {name: how for name, (_, how) in coded.items()}})
     packed = io.BytesIO()
     np.savez_compressed(packed, records=np.array(json.dumps(records)), **arrays)
     return packed.getvalue()
+
+
+def _finer(measurements: Sequence[Measurement]) -> list[tuple[int | None, IntArray | None]]:
+    """For each measurement the next finer one whose groups lie in its own, with the group of each of those."""
+    order = sorted(range(len(measurements)), key=lambda at: measurements[at].noisy.size)
+    found: list[tuple[int | None, IntArray | None]] = [(None, None)] * len(measurements)
+    for at, finer in pairwise(order):
+        below = measurements[finer]
+        table = within(measurements[at].groups, below.groups, below.noisy.size)
+        if table is not None:
+            found[at] = (finer, table)
+    return found
 
 
 def read_measurements(data: bytes) -> tuple[Measurement, ...]:
@@ -62,20 +84,20 @@ def read_measurements(data: bytes) -> tuple[Measurement, ...]:
     """
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            made = []
-            for number, record in enumerate(json.loads(str(file["records"]))):
-                fractions = {name: read_exact(text) for name, text in record["fractions"].items()}
-                arrays = {
-                    name.partition(".")[2]: _wide(file[name])
-                    for name in file.files
-                    if name.startswith(f"{number}.")
-                }
-                made.append(_KINDS[record["kind"]](**record["plain"] | fractions | arrays))
-            return tuple(made)
+            records = json.loads(str(file["records"]))
+            made: dict[int, Measurement] = {}
+            # The finest first: the groups of others follow from theirs.
+            while len(made) < len(records):
+                ready = [at for at in range(len(records)) if at not in made and _follows(records[at], made)]
+                if not ready:
+                    raise ValueError("groups that follow from each other")
+                made |= {at: _read(at, records[at], file, made) for at in ready}
+            return tuple(made[at] for at in range(len(records)))
     except (
         KeyError,
         TypeError,
         AttributeError,
+        IndexError,
         ArithmeticError,
         OSError,
         EOFError,
@@ -83,6 +105,22 @@ def read_measurements(data: bytes) -> tuple[Measurement, ...]:
         zlib.error,
     ) as error:
         raise ValueError(f"no measurements ({type(error).__name__}: {error})") from error
+
+
+def _follows(record: dict[str, Any], made: Mapping[int, Measurement]) -> bool:
+    """Whether everything that a measurement's groups follow from is read."""
+    return record.get("groups_of") is None or record["groups_of"] in made
+
+
+def _read(
+    at: int, record: dict[str, Any], file: Mapping[str, Any], made: Mapping[int, Measurement]
+) -> Measurement:
+    fractions = {name: read_exact(text) for name, text in record["fractions"].items()}
+    unit = record["plain"]["unit"]
+    arrays = {name: decode(file[f"{at}.{name}"], how, unit) for name, how in record["arrays"].items()}
+    if record["groups_of"] is not None:
+        arrays["groups"] = np.append(arrays["groups"], -1)[made[record["groups_of"]].groups]
+    return _KINDS[record["kind"]](**record["plain"] | fractions | arrays)
 
 
 def measurements_text(released: ReleasedMap) -> str:
@@ -112,14 +150,3 @@ def measurements_of(text: str, cells: int) -> tuple[Measurement, ...]:
         ):
             raise ValueError("measurements without a law of their noise")
     return made
-
-
-def _narrow(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Numbers of groups in as few bytes as hold them."""
-    if values.dtype.kind != "i" or not values.size:
-        return values
-    return values.astype(np.result_type(np.min_scalar_type(int(values.max())), np.int8))
-
-
-def _wide(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return values.astype(np.int64) if values.dtype.kind == "i" else values

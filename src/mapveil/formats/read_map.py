@@ -169,6 +169,7 @@ def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table, measure
         guarantee=Guarantee.from_dict(metadata["guarantee"]),
         method=metadata["method"],
         title=metadata["title"],
+        subtitle=metadata.get("subtitle", ""),
         parameters=metadata["parameters"],
         measurements=measurements_of(measured, tiling.size),
         notes=tuple(metadata["notes"]),

@@ -34,6 +34,7 @@ WRITERS: Final = {
     ".json": "formats.geojson:write_geojson",
     ".csv": "formats.csv:write_csv",
     ".gpkg": "formats.geopackage:write_geopackage",
+    ".pmtiles": "formats.pmtiles:write_pmtiles",
     ".png": "pictures.picture:write_png",
     ".html": "pictures.page:write_page",
 }
@@ -53,7 +54,8 @@ class ReleasedMap(ABC):
     The functions are looked up by name when they are called: a value imports neither its writers nor its pictures.
     Every map has the cells (``tiling``), the ``guarantee``, the name of the ``method`` with its JSON-ready
     ``parameters``, ``notes`` for readers, such as an estimate that came out empty, the ``version`` of Mapveil, the
-    ``provenance``, and a ``title``: the head of pictures and pages instead of the kind of map. Pictures and pages draw
+    ``provenance``, a ``title``: the head of pictures and pages instead of the kind of map, and a ``subtitle`` below
+    it. Pictures and pages draw
     the layers of a ``context`` (:func:`mapveil.geo.context.read_context`) over the ground; no other file has them.
     """
 
@@ -65,6 +67,7 @@ class ReleasedMap(ABC):
     version: str = field(default=__version__, kw_only=True)
     provenance: Provenance = field(default_factory=Provenance, kw_only=True)
     title: str = field(default="", kw_only=True)
+    subtitle: str = field(default="", kw_only=True)
     context: Context | None = field(default=None, kw_only=True, repr=False)
 
     if TYPE_CHECKING:  # fields of the maps, properties of a map that is made of another
@@ -101,6 +104,7 @@ class ReleasedMap(ABC):
         """The JSON-ready record that every export carries."""
         return {
             "title": self.title,
+            **({"subtitle": self.subtitle} if self.subtitle else {}),
             "software": "mapveil",
             "version": self.version,
             "provenance": self.provenance.to_dict(),
@@ -153,6 +157,10 @@ class ReleasedMap(ABC):
     def to_geopackage(self, path: str | PathLike[str]) -> None:
         """Write a GeoPackage; see :func:`mapveil.formats.geopackage.write_geopackage`."""
         function_of("formats.geopackage:write_geopackage")(self, path)
+
+    def to_pmtiles(self, path: str | PathLike[str]) -> None:
+        """Write vector tiles; see :func:`mapveil.formats.pmtiles.write_pmtiles`."""
+        function_of("formats.pmtiles:write_pmtiles")(self, path)
 
     def to_geodataframe(self) -> GeoDataFrame:
         """Make a table of the cells or lines; see :func:`mapveil.formats.geopackage.as_geodataframe`."""

@@ -1,0 +1,88 @@
+"""Arrays of measurements in few bytes: group numbers as steps, sums as whole units, bytes of like weight together.
+
+A coarser measurement's groups follow from a finer one's where they are nested: then one number for each finer group
+says them all. What comes back is equal to the last bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil_client.arrays import IntArray
+
+_EXACT: Final = 1 << 53  # whole numbers of a float
+
+Array = npt.NDArray[Any]
+
+
+def code(values: Array, unit: int) -> tuple[Array, dict[str, Any]]:
+    """Code an array; decode it with the record, which is JSON-ready.
+
+    Parameters
+    ----------
+    values : ndarray of int64 or float64, any shape
+        Group numbers, or noisy sums.
+    unit : int
+        Units per user: sums of whole units are kept as such.
+    """
+    shape = list(values.shape)
+    if values.dtype.kind == "i":
+        return _planes(_narrow(np.diff(values.ravel(), prepend=0)), {"as": "steps", "shape": shape})
+    with np.errstate(over="ignore"):  # what is no whole unit is kept as it is
+        units = np.rint(values.ravel() * float(unit))
+    if units.size and np.abs(units).max() < _EXACT and np.array_equal(units / unit, values.ravel()):
+        return _planes(_narrow(units.astype(np.int64)), {"as": "units", "shape": shape})
+    return _planes(np.ascontiguousarray(values.ravel(), dtype="<f8"), {"as": "floats", "shape": shape})
+
+
+def decode(coded: Array, record: dict[str, Any], unit: int) -> Array:
+    """Decode what :func:`code` coded.
+
+    Raises
+    ------
+    ValueError
+        The bytes do not fit the record.
+    """
+    kind = np.dtype(record["type"])
+    if kind.kind not in "uf" or coded.dtype != np.uint8 or coded.ndim != 2:
+        raise ValueError("an array of another kind")
+    values = np.ascontiguousarray(coded.T).view(kind).reshape(-1)
+    match record["as"]:
+        case "steps":
+            return np.asarray(np.cumsum(_wide(values)).reshape(record["shape"]))
+        case "units":
+            return np.asarray((_wide(values) / unit).reshape(record["shape"]))
+        case "floats":
+            return np.asarray(values.astype(np.float64).reshape(record["shape"]))
+    raise ValueError("an array that is coded in another way")
+
+
+def within(coarse: IntArray, fine: IntArray, size: int) -> IntArray | None:
+    """The coarse group of each of ``size`` fine groups, or None where groups are not nested; -1 is no group."""
+    table = np.full(size + 1, -1, dtype=np.int64)  # the last entry is that of no group
+    table[fine] = coarse
+    return table[:-1] if table[-1] == -1 and np.array_equal(table[fine], coarse) else None
+
+
+def _planes(values: Array, record: dict[str, Any]) -> tuple[Array, dict[str, Any]]:
+    """Bytes by weight, shape (bytes of a number, numbers)."""
+    bytes_of = values.view(np.uint8).reshape(values.size, values.dtype.itemsize)
+    return np.ascontiguousarray(bytes_of.T), {**record, "type": values.dtype.str}
+
+
+def _narrow(values: IntArray) -> Array:
+    """Whole numbers as naturals, signs last (0, -1, 1, -2, ...), in as few bytes as hold them.
+
+    The upper bytes of small numbers are then zero, whatever the signs.
+    """
+    naturals = ((values << 1) ^ (values >> 63)).astype(np.uint64)
+    return naturals.astype(np.min_scalar_type(int(naturals.max(initial=0))).newbyteorder("<"))
+
+
+def _wide(naturals: Array) -> IntArray:
+    """The whole numbers that :func:`_narrow` narrowed."""
+    wide = naturals.astype(np.uint64)
+    return np.asarray((wide >> np.uint64(1)).astype(np.int64) ^ -(wide & np.uint64(1)).astype(np.int64))
