@@ -7,11 +7,11 @@ A box is cut into two halves, which are expected to hold the parts
 where: r is the first half's part of the box's members and q its part of the prior. At every scale the noisy halves
 weigh the values of :math:`\lambda`,
 
-.. math:: \pi_l(\lambda) \propto \pi_0(\lambda)^{1 - c} \, \pi_{l-1}(\lambda)^{c} \, p(z_l \mid \lambda)^{1/2}
+.. math:: \pi_l(\lambda) \propto \pi_0(\lambda)^{1 - c} \, \pi_{l-1}(\lambda)^{c} \, p(z_l \mid \lambda)
 
 where: :math:`p(z_l \mid \lambda)` is the likelihood of the measured halves under the mixture of beta laws around
 :math:`r_\lambda` (:mod:`mapveil.inference.split_prior`), c = 0.8 keeps what coarser boxes told, and :math:`\pi_0` puts
-a half on :math:`\lambda = 0`. A box gives its halves the mean of :math:`r_\lambda`, from the whole raster down to
+0.9 on :math:`\lambda = 0`. A box gives its halves the mean of :math:`r_\lambda`, from the whole raster down to
 single sites; below what was measured the last :math:`\pi_l` stays. So a prior that is right where it can be seen is
 believed where it cannot, and one that is wrong is not. Post-processing: costs no privacy.
 
@@ -32,8 +32,9 @@ from mapveil.inference.split_prior import SplitPrior
 from mapveil_client.arrays import FloatArray, quotient
 
 _LAMBDA: Final = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 0.95])
-_NONE: Final = 0.5  # probability of lambda = 0 before any data
-_TOLD: Final = 0.5  # of a box's evidence: boxes of one map are not independent
+_NONE: Final = (
+    0.8  # probability of lambda = 0 before any data: of half as much, 800 users of a flat map lose 23 % of KL
+)
 _KEPT: Final = 0.8  # c
 _FINEST: Final = 8  # halvings along either axis that are learned from
 _WHOLE: Final = 0.99  # of a leaf: a cut with less in either half tells nothing
@@ -82,7 +83,7 @@ def mixed_weights(
             halves = _Halves(values[step + 1], noise, parts[step + 1], even, public, axis, held.size)
             estimate, told = _cut(estimate, halves, rules, chosen)
             if told is not None:
-                odds = (1 - _KEPT) * before + _KEPT * odds + _TOLD * (told - told.max())
+                odds = (1 - _KEPT) * before + _KEPT * odds + told - told.max()
                 chosen = np.exp(odds - odds.max())
         mean = float(chosen @ _LAMBDA / chosen.sum())
         part = np.nan_to_num(mean * public + (1 - mean) * even)

@@ -71,8 +71,7 @@ def best_design(
     [(2, 1), (2, 2), (2, 4)]
     """
     found = []
-    odds = math.exp(min(float(epsilon), _LARGEST))
-    whole = max(reports, 1) * (odds - 1) ** 2 / (4 * odds)
+    whole = max(reports, 1) * report_information(epsilon)
     depth = max(math.ceil(math.log2(domain.size)), 1)
     concentration = usual_concentration(domain, domain.size / 2.0 ** np.arange(depth))
     crowding = _crowding(tuple(np.round(concentration, 6).tolist()))
@@ -83,6 +82,12 @@ def best_design(
             errors = _predicted(nodes, whole * asked / asked.sum(), concentration, crowding)
             found.append(LevelDesign(ratio, weight, *errors))
     return min(found, key=lambda design: 2 * math.log(design.kl) + math.log(design.emd))
+
+
+def report_information(epsilon: Fraction) -> float:
+    """The information of the module's header, kappa: the inverse variance of a fraction that one report tells of."""
+    odds = math.exp(min(float(epsilon), _LARGEST))
+    return (odds - 1) ** 2 / (4 * odds)
 
 
 def _predicted(

@@ -29,7 +29,6 @@ _CROWDING: Final = 4.0  # k of noisy sums
 _CROWDING_OF_REPORTS: Final = 8.0
 """k of local reports, whose estimate borrows from neighbouring cells. For 800 users of the tuning cities at epsilon 2
 the depth that it gives has the least L1 on squares of 2 km of the depths 4, 5, 6 and 8; 16 gives one more."""
-_LARGEST: Final = 60.0  # epsilon of odds in floating point
 _SHALLOWEST: Final = 3  # 64 cells: below, a map says less than its total
 _DEEPEST: Final = 10  # a million cells: what pages and pictures can hold
 
@@ -53,13 +52,13 @@ def default_tiling(mechanism: AnyMechanism, points: Points | Counts, region: Reg
     region : Region
         The region.
     """
+    from mapveil.local.level_design import report_information
     from mapveil.local.local_mechanism import LocalMechanism
 
     if isinstance(mechanism, LocalMechanism):
-        users, epsilon = _reporting(points, region), float(mechanism.budget)
-        odds = math.exp(min(epsilon, _LARGEST))
-        deviation = 2 * math.sqrt(max(users, 1.0) * odds) / (odds - 1)
-        return quadtree_for(users, epsilon, deviation, _CROWDING_OF_REPORTS)
+        users = _reporting(points, region)
+        deviation = math.sqrt(max(users, 1.0) / report_information(mechanism.budget))
+        return quadtree_for(users, float(mechanism.budget), deviation, _CROWDING_OF_REPORTS)
     if not isinstance(mechanism, SumMechanism):
         return DefaultTiling(DEFAULT_TILING, f"{DEFAULT_TILING}, since there is no epsilon")
     epsilon = float(mechanism.budget)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from mapveil.maps.measurement import Measurement
 from mapveil.mechanisms.uniform_grid import held_at
 from mapveil.trust.queries import NoisySums, Setting
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.morton import PrefixTree, deinterleave
+from mapveil_client.morton import PrefixTree, deinterleave, interleave
 
 
 class MeasuredNodes(NamedTuple):
@@ -27,10 +28,21 @@ class MeasuredNodes(NamedTuple):
 
 def on_raster(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Values per site in Morton order on the raster, shape (side, side)."""
-    side = 1 << ((values.size.bit_length() - 1) // 2)
-    square: npt.NDArray[Any] = np.empty((side, side), dtype=values.dtype)
-    square[deinterleave(np.arange(values.size))] = values
-    return square
+    return np.asarray(values[_codes((values.size.bit_length() - 1) // 2)])
+
+
+def off_raster(square: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Values on the raster per site in Morton order, shape (sites,): the inverse of :func:`on_raster`."""
+    values: npt.NDArray[Any] = np.empty(square.size, dtype=square.dtype)
+    values[_codes(square.shape[0].bit_length() - 1)] = square
+    return values
+
+
+@functools.lru_cache(maxsize=2)
+def _codes(depth: int) -> IntArray:
+    """Morton codes of a raster's sites, shape (side, side)."""
+    row, col = np.indices((1 << depth, 1 << depth))
+    return interleave(row, col)
 
 
 def measurements_of(replies: Sequence[MeasuredNodes]) -> tuple[Measurement, ...]:

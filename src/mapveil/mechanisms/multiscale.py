@@ -19,6 +19,7 @@ from mapveil.mechanisms.measured_nodes import (
     consistent,
     leaf_nodes,
     measurements_of,
+    off_raster,
     on_raster,
     row_by_row,
     shrink_replies,
@@ -251,12 +252,11 @@ class Multiscale(PriorMechanism, GridMechanism):
         measured = [MeasuredNodes(PrefixTree.uniform(setting.depth, 0), each) for each in total]
         measured.append(MeasuredNodes(tree, sums))
         blocks = self._blocks(setting, level, measured)
-        row, col = deinterleave(np.arange(setting.members.size))
         below = "interpolated" if self._sloped(setting) else "uniform"
         if single:
             made = self._inside(setting, blocks)
             note = resolution_note(setting, level, level, below)
-            return Estimate(made[row, col], measurements_of(measured), (note,))
+            return Estimate(off_raster(made), measurements_of(measured), (note,))
         depths = self._depths(setting, blocks, float(second))
         even = self._uniform_level(setting, blocks, depths, float(second))
         if even is not None:
@@ -265,13 +265,13 @@ class Multiscale(PriorMechanism, GridMechanism):
             measured.append(MeasuredNodes(tree, sums))
             made = self._inside(setting, self._blocks(setting, even, consistent(*measured[-2:])))
             notes = resolution_note(setting, even, even, below), _UNIFORM
-            return Estimate(made[row, col], measurements_of(measured), notes)
+            return Estimate(off_raster(made), measurements_of(measured), notes)
         leaves = leaf_nodes(setting, level, blocks.codes, depths[deinterleave(blocks.codes)])
         again = yield Query("leaves of the blocks", NodeEncoding(leaves), second, row_by_row(leaves))
         measured.append(MeasuredNodes(leaves, again))
         made = self._combine(setting, blocks, depths, measured)
         note = resolution_note(setting, level, level + int(depths.max(initial=0)), below)
-        return Estimate(made[row, col], measurements_of(measured), (note,))
+        return Estimate(off_raster(made), measurements_of(measured), (note,))
 
     def _inside(self, setting: Setting, blocks: _Blocks) -> FloatArray:
         """Users per site of cells of one level, shape (side, side)."""

@@ -211,11 +211,11 @@ class SumMechanism(Mechanism):
         self, points: Points | Counts | UserSums | Devices, cells: Tiling, execution: Execution
     ) -> DensityMap:
         """Answer the plan and make a map of its estimate."""
-        answerer = self.trust.answerer(points, cells, self.raster(cells), execution)
+        raster = self.raster(cells)
+        answerer = self.trust.answerer(points, cells, raster, execution)
         made = run(self.plan(self.informed(answerer.setting, cells)), answerer.answer)
-        heat = self.map_of(
-            made, cells, tuple(answerer.revealed), tuple(answerer.costs), seeded=execution.rng.seeded
-        )
+        revealed, costs = tuple(answerer.revealed), tuple(answerer.costs)
+        heat = self.map_of(made, cells, revealed, costs, seeded=execution.rng.seeded, raster=raster)
         if isinstance(self.trust, Curator):
             return heat
         claim = heat.guarantee.as_simulation()
@@ -231,9 +231,13 @@ class SumMechanism(Mechanism):
         costs: tuple[RoundCost, ...],
         *,
         seeded: bool = False,
+        raster: Raster | None = None,
     ) -> DensityMap:
-        """Make a map of an estimate per site, the shares of epsilon revealed, and the traffic of each round."""
-        on = self.raster(tiling).on_cells(made)
+        """Make a map of an estimate per site, the shares of epsilon revealed, and the traffic of each round.
+
+        The raster is that of the tiling, where it is at hand.
+        """
+        on = (raster or self.raster(tiling)).on_cells(made)
         heat = DensityMap(
             values=on.values,
             tiling=tiling,
