@@ -18,7 +18,8 @@ from .live import live_collector
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = 20
-MOST_MODULES = 64
+MOST_MODULES = 72  # eight of them are of sums by two operators, which no other mode loads
+MOST_LOADED = 64
 MOST_MB = 100
 TOOLS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")  # of the environment, not of the client
 
@@ -102,7 +103,7 @@ def test_a_device_of_the_wheel_reports_and_takes_part_in_a_sum(
         said = json.loads(done.stdout)
         assert said["states"] == dict.fromkeys(collections, "done")
         assert set(said["spent"]) == {"3/2"}
-        assert len(said["modules"]) <= MOST_MODULES
+        assert len(said["modules"]) <= MOST_LOADED
         assert all(name.startswith("mapveil_client") for name in said["modules"])
         for collection in collections:
             heat = live.engine.map(collection)

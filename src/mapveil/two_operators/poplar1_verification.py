@@ -12,6 +12,7 @@ Source: draft-irtf-cfrg-vdaf, sections 8.2.2 and 8.3.
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ def check_prefixes(prefixes: BoolArray) -> None:
     """
     packed = np.packbits(prefixes, axis=1)
     rows = [row.tobytes() for row in packed]
-    if not rows or any(first >= second for first, second in zip(rows, rows[1:], strict=False)):
+    if not rows or any(first >= second for first, second in itertools.pairwise(rows)):
         raise ParameterError("prefixes must be at least one, distinct and in ascending order")
 
 
@@ -70,9 +71,9 @@ def _steps(prefixes: BoolArray) -> list[_Step]:
 def prefix_values(
     tree: Tree, operator: int, public: Octets, keys: Octets, prefixes: BoolArray
 ) -> tuple[Elements, BoolArray]:
-    """Shares of the values at ascending prefixes, shape (reports, prefixes, VALUES, words), and the well-formed reports.
+    """Shares of the values at ascending prefixes, and which reports are well formed.
 
-    Run by: each operator. Every node above the prefixes is computed once.
+    The values are of shape (reports, prefixes, VALUES, words). Run by: each operator.
     """
     words, good = read_corrections(public, tree.levels)
     seeds = keys[:, None]
@@ -93,7 +94,13 @@ def prefix_values(
 
 
 def sketch(
-    vdaf: Poplar1, verify_key: bytes, operator: int, prefixes: BoolArray, nonces: Octets, public: Octets, inputs: Octets
+    vdaf: Poplar1,
+    verify_key: bytes,
+    operator: int,
+    prefixes: BoolArray,
+    nonces: Octets,
+    public: Octets,
+    inputs: Octets,
 ) -> tuple[Poplar1State, Octets]:
     """Evaluate the prefixes and an operator's share of the sketch, shape (reports, 3 * bytes). Run by: each operator.
 
@@ -161,6 +168,6 @@ def finish_sketch(state: Poplar1State, message: Octets) -> tuple[Octets, BoolArr
 
 
 def decide_sketch(field: Field, shares: tuple[Octets, Octets]) -> BoolArray:
-    """Which reports pass: both shares of the check add up to zero. Run by: an operator."""
+    """The reports that pass: both shares of the check add up to zero. Run by: an operator."""
     total, good = combine_sketch(field, shares)
     return good & ~total.any(axis=1)

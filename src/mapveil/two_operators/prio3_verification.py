@@ -115,7 +115,9 @@ def _calls(vdaf: Prio3, gadget: Elements, points: int) -> Elements:
     for place in places[~inside].tolist():  # few, and only of gadgets of degree three or more
         at = field.of(pow(field.root(points), place, field.modulus))
         weights = field.weights(at, vdaf.gadget_length, points)
-        called = np.concatenate([called, field.total(field.multiply(gadget, weights), axis=1)[:, None]], axis=1)
+        called = np.concatenate(
+            [called, field.total(field.multiply(gadget, weights), axis=1)[:, None]], axis=1
+        )
     return called
 
 

@@ -1,1 +1,1 @@
-"""The client's half of sums by two operators: verifiable distributed aggregation functions (draft-irtf-cfrg-vdaf-18)."""
+"""The client's half of sums by two operators: verifiable distributed aggregation functions of draft 18."""

@@ -68,7 +68,7 @@ class Field:
     def of(self, values: int | Iterable[Any]) -> Elements:
         """Elements of whole numbers of any size and sign, shape (values, words), or (words,) of one number."""
         if isinstance(values, int):
-            return self.of([values])[0]
+            return np.asarray(self.of([values])[0])
         written = b"".join((int(value) % self.modulus).to_bytes(self.size, "little") for value in values)
         return np.frombuffer(written, dtype="<u8").reshape(-1, self.words)
 
@@ -77,7 +77,7 @@ class Field:
         magnitude = self.zeros(*values.shape)
         magnitude[..., 0] = np.abs(values)
         negated = self.subtract(self.zeros(1), magnitude)
-        return np.where((values < 0)[..., None], negated, magnitude)
+        return np.asarray(np.where((values < 0)[..., None], negated, magnitude))
 
     def integers(self, elements: Elements) -> list[int]:
         """Whole numbers from 0 to the modulus, of a flat list of elements."""
@@ -138,7 +138,7 @@ class Field:
         """Elements of each report's bytes, and which reports hold nothing but elements; others become zeros."""
         words = np.ascontiguousarray(octets).view("<u8").astype(np.uint64)
         elements = words.reshape(octets.shape[0], -1, self.words)
-        good = self.reduced(elements).all(axis=1)
+        good = np.asarray(self.reduced(elements).all(axis=1))
         return np.where(good[:, None, None], elements, np.uint64(0)), good
 
     def total(self, elements: Elements, axis: int) -> Elements:
@@ -174,19 +174,11 @@ class Field:
         if self.words > 2:
             stacked = self.of(self.integers(stacked)).reshape(stacked.shape)
         else:
-            over = ~self.reduced(stacked)
-            stacked = np.where(over[..., None], self._less_modulus(stacked), stacked)
+            modulus = np.frombuffer(self.modulus.to_bytes(self.size, "little"), dtype="<u8")
+            stacked = self.subtract(stacked, modulus)  # whose borrow adds the modulus where there is one
         above = self.zeros(*carry.shape)
         above[..., 0] = carry
         return self.add(stacked, self.multiply(above, self.of(1 << (64 * self.words))))
-
-    def _less_modulus(self, words: Elements) -> Elements:
-        """Subtract the modulus from numbers of it or above, below twice the modulus."""
-        if self.words == 1:
-            return words - np.uint64(self.modulus)
-        low = words[..., 0] - np.uint64(1)  # the low word of the modulus of 128 bits is 1
-        high = words[..., 1] - np.uint64(self.modulus >> 64) - (words[..., 0] < np.uint64(1))
-        return np.stack([low, high], axis=-1)
 
     def powers(self, base: Elements, count: int) -> Elements:
         """The powers from 1 to ``count`` of each element: (..., words) to (..., count, words)."""
@@ -288,6 +280,9 @@ def _nodes(field: Field, nodes: int, n: int) -> tuple[Elements, Elements]:
 
 FIELD64: Final = Field((1 << 64) - (1 << 32) + 1, 1, 1 << 32, pow(7, 4294967295, (1 << 64) - (1 << 32) + 1))
 FIELD128: Final = Field(
-    (1 << 66) * 4611686018427387897 + 1, 2, 1 << 66, pow(7, 4611686018427387897, (1 << 66) * 4611686018427387897 + 1)
+    (1 << 66) * 4611686018427387897 + 1,
+    2,
+    1 << 66,
+    pow(7, 4611686018427387897, (1 << 66) * 4611686018427387897 + 1),
 )
 FIELD255: Final = Field((1 << 255) - 19, 4)

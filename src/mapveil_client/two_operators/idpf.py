@@ -178,7 +178,9 @@ def write_corrections(words: Corrections) -> Octets:
     reports = words.control.shape[0]
     bits = np.packbits(words.control.reshape(reports, -1), axis=1, bitorder="little")
     inner = FIELD64.encode(words.inner.reshape(reports, -1, 1))
-    return np.concatenate([bits, words.seeds.reshape(reports, -1), inner, FIELD255.encode(words.leaf)], axis=1)
+    return np.concatenate(
+        [bits, words.seeds.reshape(reports, -1), inner, FIELD255.encode(words.leaf)], axis=1
+    )
 
 
 def read_corrections(octets: Octets, levels: int) -> tuple[Corrections, BoolArray]:

@@ -118,13 +118,19 @@ class Poplar1:
         """
         inner = field is FIELD64
         usage = Poplar1Usage.CORRELATION_INNER if inner else Poplar1Usage.CORRELATION_LEAF
-        drawn = self._xof(usage, seeds, [bytes([operator]), nonces], seeds.shape[0]).elements(field, 3 * levels)
+        drawn = self._xof(usage, seeds, [bytes([operator]), nonces], seeds.shape[0]).elements(
+            field, 3 * levels
+        )
         return drawn.reshape(seeds.shape[0], levels, 3, field.words)
 
-    def verification(self, verify_key: bytes, nonces: Octets, level: int, field: Field, count: int) -> Elements:
+    def verification(
+        self, verify_key: bytes, nonces: Octets, level: int, field: Field, count: int
+    ) -> Elements:
         """Random numbers of a level's prefixes that no client knows. Run by: the operators."""
-        binder = [nonces, level.to_bytes(2, "big")]
-        return self._xof(Poplar1Usage.VERIFICATION, verify_key, binder, nonces.shape[0]).elements(field, count)
+        binder: list[bytes | Octets] = [nonces, level.to_bytes(2, "big")]
+        return self._xof(Poplar1Usage.VERIFICATION, verify_key, binder, nonces.shape[0]).elements(
+            field, count
+        )
 
     def _xof(
         self, usage: Poplar1Usage, seeds: Octets | bytes, binder: list[bytes | Octets], reports: int

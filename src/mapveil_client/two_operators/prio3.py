@@ -169,7 +169,11 @@ class Prio3:
         )
         for operator, helper in enumerate(helpers, start=1):
             proofs = field.subtract(proofs, self.proof_share(operator, helper[0]))
-        first = [field.encode(leader), field.encode(proofs), *([] if leader_blind is None else [leader_blind])]
+        first = [
+            field.encode(leader),
+            field.encode(proofs),
+            *([] if leader_blind is None else [leader_blind]),
+        ]
         inputs = (np.concatenate(first, axis=1), *(np.concatenate(helper, axis=1) for helper in helpers))
         empty = np.zeros((reports, 0), dtype=np.uint8)
         return Sharded(np.concatenate([empty, *parts], axis=1), inputs)
@@ -185,7 +189,12 @@ class Prio3:
         return np.concatenate([seeds, gadget[:, : self.gadget_length]], axis=1)
 
     def expanded(
-        self, usage: Prio3Usage, seeds: Octets | bytes, binder: list[bytes | Octets], reports: int, length: int
+        self,
+        usage: Prio3Usage,
+        seeds: Octets | bytes,
+        binder: list[bytes | Octets],
+        reports: int,
+        length: int,
     ) -> Elements:
         """Elements of each report's seed, shape (reports, length, words). Run by: client and operators."""
         return self._xof(usage, seeds, binder, reports).elements(self.circuit.over, length)

@@ -79,7 +79,7 @@ def turbo_shake_128(messages: Octets, domain: int, length: int) -> Octets:
     check(1 <= domain <= 127, "domain", "from 1 to 127", domain)
     count, size = messages.shape
     blocks, squeezed = size // RATE + 1, max(1, -(-length // RATE))
-    sponge = _plain
+    sponge: Callable[[Lanes, Lanes], None] = _plain
     if count * (blocks + squeezed) >= LEAST_COMPILED:
         with contextlib.suppress(MissingExtra):
             sponge = compiled_sponge()

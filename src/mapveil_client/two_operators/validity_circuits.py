@@ -47,7 +47,9 @@ def bits_of(values: IntArray, most: int) -> IntArray:
         A number is outside 0 .. ``most``.
     """
     if values.size and (int(values.min()) < 0 or int(values.max()) > most):
-        raise InputError(f"a measurement must hold numbers from 0 to {most}, got {values.min()} to {values.max()}")
+        raise InputError(
+            f"a measurement must hold numbers from 0 to {most}, got {values.min()} to {values.max()}"
+        )
     bits = most.bit_length()
     last = values >= 1 << (bits - 1)
     rest = values - last * weights_of(most)[-1]
@@ -272,7 +274,9 @@ class Histogram(Chunked):
         """Places from 0, shape (reports,)."""
         places = np.asarray(measurements)
         if places.size and not 0 <= int(places.min()) <= int(places.max()) < self.count:
-            raise InputError(f"a place must be from 0 to {self.count - 1}, got {places.min()} to {places.max()}")
+            raise InputError(
+                f"a place must be from 0 to {self.count - 1}, got {places.min()} to {places.max()}"
+            )
         return self.over.small((places[:, None] == np.arange(self.count)).astype(np.int64))
 
     def balance(self, share: Elements, shares: int) -> Elements:

@@ -11,6 +11,7 @@ bytes, least significant first, :math:`\pi_k` is AES-128 under the key k, and i 
 Source: draft-irtf-cfrg-vdaf, section 6.2.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -49,7 +50,9 @@ def separation(algorithm_class: int, algorithm: int, usage: int, context: bytes)
 def joined(count: int, parts: Sequence[bytes | Octets]) -> Octets:
     """Strings side by side for each of ``count`` reports; bytes are the same for all. Shape (count, bytes)."""
     columns = [
-        np.broadcast_to(np.frombuffer(part, dtype=np.uint8), (count, len(part))) if isinstance(part, bytes) else part
+        np.broadcast_to(np.frombuffer(part, dtype=np.uint8), (count, len(part)))
+        if isinstance(part, bytes)
+        else part
         for part in parts
     ]
     return np.concatenate(columns, axis=1)
@@ -70,7 +73,9 @@ class TurboShakeXof:
         Number of reports.
     """
 
-    def __init__(self, seeds: Octets | bytes, tag: bytes, binder: Sequence[bytes | Octets], count: int) -> None:
+    def __init__(
+        self, seeds: Octets | bytes, tag: bytes, binder: Sequence[bytes | Octets], count: int
+    ) -> None:
         size = len(seeds) if isinstance(seeds, bytes) else seeds.shape[1]
         head = len(tag).to_bytes(2, "little") + tag + size.to_bytes(1, "little")
         self._message = joined(count, [head, seeds, *binder])
@@ -117,7 +122,8 @@ def drawn_elements(
         found.append(words)
         at += length * field.size
     for row in np.flatnonzero(short).tolist():  # one of 2^32 numbers of the smallest field
-        for words, read in zip(found, _read_slowly(parts, lambda size, row=row: longer(row, size), at), strict=True):
+        stream = functools.partial(longer, row)
+        for words, read in zip(found, _read_slowly(parts, stream, at), strict=True):
             words[row] = read
     return found
 
