@@ -25,6 +25,10 @@ NO_LONGER: Final = "density_mse, no longer a vector"
 """Mean squared error beside the methods only whose vectors are at most as long as the default's."""
 
 
+NEAR: Final = 0.05
+"""A default is near the best where its mean is worse by this fraction at most."""
+
+
 class Standing(NamedTuple):
     """The default of a trust model at one (data set, epsilon, metric), with 95 % intervals over the trials."""
 
@@ -48,6 +52,15 @@ class Standing(NamedTuple):
     over_uniform: Verdict  # the default against the uniform baseline
     length: float  # of the default's vectors over secure sums, all rounds
     other_length: float
+
+    @property
+    def near_the_best(self) -> bool:
+        """Whether the default's mean is at most :data:`NEAR` worse than the best other method's."""
+        if not self.best_other:
+            return True
+        if higher_is_better(self.metric.partition(",")[0]):
+            return self.mean >= (1 - NEAR) * self.other_mean
+        return self.mean <= (1 + NEAR) * self.other_mean
 
 
 class Measured(NamedTuple):
@@ -131,7 +144,9 @@ def count_verdicts(found: Sequence[Standing]) -> list[dict[str, object]]:
                     each: sum(row.verdict == each for row in rows) for each in VERDICTS
                 }
                 counted["rows"] = len(rows)
+                counted["near_the_best"] = sum(row.near_the_best for row in rows)
                 counted["over_uniform"] = sum(row.over_uniform == "win" for row in rows)
+                counted["under_uniform"] = sum(row.over_uniform == "loss" for row in rows)
                 record[role] = counted
             records.append(record)
     return records
@@ -176,16 +191,16 @@ def tables(found: Sequence[Standing], means: Sequence[dict[str, object]], *, eve
     lines = ["Default against the best other method of each row (95 % interval of the paired difference)", ""]
     header = ["trust and metric"]
     for role in ROLES:
-        header += [f"{role}: wins", "ties", "losses", "clearly over uniform"]
+        near = f"within {100 * NEAR:g} % of the best"
+        header += [f"{role}: wins", "ties", "losses", near, "clearly over uniform", "clearly under"]
     rows = []
     for record in count_verdicts(found):
         cells = [f"{record['trust']}: {title(str(record['metric']))}"]
         for role in ROLES:
             counted = record[role]
             assert isinstance(counted, dict)
-            cells += [str(counted[each]) for each in VERDICTS] + [
-                f"{counted['over_uniform']} of {counted['rows']}"
-            ]
+            cells += [str(counted[each]) for each in (*VERDICTS, "near_the_best")]
+            cells += [f"{counted['over_uniform']} of {counted['rows']}", str(counted["under_uniform"])]
         rows.append(cells)
     lines.append(text_table(header, rows))
     for trust in dict.fromkeys(str(record["trust"]) for record in means):

@@ -55,6 +55,15 @@ def test_the_best_other_is_by_direction_and_the_baseline_is_none_of_them() -> No
     assert (found.best_other, found.verdict, found.over_uniform) == ("c", "loss", "loss")
 
 
+@pytest.mark.parametrize(
+    ("metric", "value", "near"),
+    [("kl", 1.04, True), ("kl", 1.06, False), ("similarity", 0.96, True), ("similarity", 0.94, False)],
+)
+def test_near_the_best_is_within_five_percent_of_it(metric: str, value: float, near: bool) -> None:
+    found = standings(measured(rows("a", [value] * 2, metric), rows("b", [1.0] * 2, metric)), "a")
+    assert found[0].near_the_best == near
+
+
 def test_mean_squared_error_is_also_judged_beside_vectors_that_are_no_longer() -> None:
     groups = [
         rows(name, values, "density_mse", length)
@@ -76,8 +85,9 @@ def test_roles_are_counted_apart() -> None:
     )
     counted = count_verdicts([*standings(of_test, "a"), *standings(of_tune, "a")])
     assert [record["metric"] for record in counted] == ["kl", "all"]
-    assert counted[0]["test"] == {"win": 1, "tie": 0, "loss": 0, "rows": 1, "over_uniform": 0}
-    assert counted[0]["tune"] == {"win": 0, "tie": 0, "loss": 1, "rows": 1, "over_uniform": 0}
+    apart = {"tie": 0, "rows": 1, "over_uniform": 0, "under_uniform": 0}
+    assert counted[0]["test"] == {"win": 1, "loss": 0, "near_the_best": 1, **apart}
+    assert counted[0]["tune"] == {"win": 0, "loss": 1, "near_the_best": 0, **apart}
 
 
 def test_every_method_of_every_trust_model_is_there_and_the_default_is_first() -> None:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 _PER_OCTAVE: Final = 32  # coefficients are rounded up to powers of 2**(1/32): widths by 1 % on average
 _LEAST_OCTAVE: Final = -34  # smaller coefficients are taken for rounding errors
 _AT_ONCE: Final = 1 << 22  # coefficients
+_LEAST_REST: Final = 1e-9  # of the variance of a parent's leaves
 _NEAREST: Final = 8  # groups that stand in for one: those around a block of a grid
 
 
@@ -59,6 +60,7 @@ class _Level(NamedTuple):
     parent: IntArray  # index of each node among those of the level above
     law: Measurement | None
     near: IntArray | None = None  # the nearest other nodes, shape (nodes, at most 8)
+    spread: FloatArray = np.ones(1)  # variance of the noise on each node over ``variance``
 
 
 class SumLevel(NamedTuple):
@@ -84,11 +86,13 @@ class NestedSums:
     Parameters
     ----------
     measurements : sequence of Measurement
-        Noisy sums with independent discrete Laplace noise; any order.
+        Noisy sums whose noises are independent of each other; any order.
     inside : ndarray of bool, shape (cells,)
         Whether anybody can be in each cell.
     places : ndarray of float64, shape (cells, 2), optional
         Middles of the cells, in any unit of length, where the groups may follow from earlier noisy sums.
+    shown : ndarray of float64, shape (cells,), optional
+        Users that the map shows: estimates from reports are noisier where more users are.
 
     Raises
     ------
@@ -97,7 +101,11 @@ class NestedSums:
     """
 
     def __init__(
-        self, measurements: Sequence[Measurement], inside: BoolArray, places: FloatArray | None = None
+        self,
+        measurements: Sequence[Measurement],
+        inside: BoolArray,
+        places: FloatArray | None = None,
+        shown: FloatArray | None = None,
     ) -> None:
         cells = np.flatnonzero(inside)
         ordered = sorted(measurements, key=lambda each: each.noisy.size)
@@ -113,7 +121,11 @@ class NestedSums:
                 raise InputError("its noisy sums are of groups that are not nested")
             near = None if places is None or each is ordered[-1] else _nearest(own, places[cells])
             variance = max(each.deviation() ** 2, 1e-300)
-            self._levels.append(_Level(each.noisy[used], variance, parent, each, near))
+            spread: FloatArray = np.ones(used.size)
+            if shown is not None:
+                users = np.bincount(own, shown[cells], used.size).astype(np.float64)
+                spread = each.relative_variance(users)
+            self._levels.append(_Level(each.noisy[used], variance, parent, each, near, spread))
             node = own
         self.leaf = np.full(inside.size, -1, dtype=np.int64)
         """Leaf of each cell, -1 where nobody can be."""
@@ -213,11 +225,17 @@ class NestedSums:
         rows = np.repeat(np.arange(zones), np.diff(weights.indptr))
         parent = leaves.parent[weights.indices]
         touched = weights.data + lazy[parent, rows]
-        held = np.bincount(leaves.parent, minlength=lazy.shape[0])[:, None]
-        seen = csr_array((np.ones(rows.size), (parent, rows)), shape=lazy.shape).toarray()
+        apart = leaves.spread[weights.indices]
+        held = np.bincount(leaves.parent, leaves.spread, lazy.shape[0])[:, None]
+        seen = csr_array((apart, (parent, rows)), shape=lazy.shape).toarray()
         every = np.broadcast_to(np.arange(zones), lazy.shape)
-        last = [(touched, rows, np.ones(rows.size)), (lazy, every, held - seen)]
-        inner = [[(a, np.broadcast_to(np.arange(zones), a.shape), np.ones(a.shape))] for a in found[1:]]
+        # Leaves whose variance was counted by themselves leave rounding errors behind.
+        rest = np.where(held - seen > _LEAST_REST * held, held - seen, 0.0)
+        last = [(touched, rows, apart), (lazy, every, rest)]
+        inner = [
+            [(a, np.broadcast_to(np.arange(zones), a.shape), np.broadcast_to(level.spread[:, None], a.shape))]
+            for a, level in zip(found[1:], self._levels[1:-1], strict=True)
+        ]
         variance = np.zeros(zones)
         laws: list[list[WeightedNoise]] = [[] for _ in range(zones)]
         for level, parts in zip(self._levels[1:], [*inner, last], strict=True):
@@ -254,11 +272,11 @@ def _binned(
     step = np.ceil(_PER_OCTAVE * np.log2(size) - 1e-9).astype(np.int64) - _PER_OCTAVE * _LEAST_OCTAVE
     width = int(step.max(initial=0)) + 1
     counts = np.bincount(zone * width + step, number, zones * width).reshape(zones, width)
-    grid = np.exp2((np.arange(width) / _PER_OCTAVE) + _LEAST_OCTAVE) / law.unit
-    rate = float(law.epsilon / (law.sensitivity or law.unit))
+    of_one = law.law()
+    grid = np.exp2((np.arange(width) / _PER_OCTAVE) + _LEAST_OCTAVE) * of_one.step
     row, used = np.nonzero(counts)
-    terms = np.asarray(law.terms * counts[row, used], dtype=np.float64)
-    found = WeightedNoise(grid[used], np.full(used.size, rate), terms)
+    terms = np.asarray(of_one.terms * counts[row, used], dtype=np.float64)
+    found = WeightedNoise(grid[used], np.full(used.size, of_one.rate), terms)
     ends = np.searchsorted(row, np.arange(zones + 1)).tolist()
     for start, end in pairwise(ends):
         yield WeightedNoise(*(part[start:end] for part in found))

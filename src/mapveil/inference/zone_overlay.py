@@ -47,11 +47,14 @@ def _sums_of(heat: DensityMap) -> NestedSums:
         raise refuse(
             "random Fourier features are no sums over cells, so no exact law of a zone's error is known"
         )
-    if any(isinstance(each, EstimatedUsers) for each in heat.measurements):
-        raise refuse("it is estimated from randomized reports, and files hold no covariance of that estimate")
     if not heat.measurements:
         raise refuse(
             "it carries no measurements; files written by this version of Mapveil do, unless its method has none"
+        )
+    reports = [each for each in heat.measurements if isinstance(each, EstimatedUsers)]
+    if not all(each.independent for each in reports):
+        raise refuse(
+            "the covariance of its estimates is not known; olh-h, olh, subset and unary can be asked"
         )
     if max(each.noisy.size for each in heat.measurements) == 1 < heat.tiling.size:
         raise refuse("of its noisy sums only the number of all users is one over cells")
@@ -59,12 +62,13 @@ def _sums_of(heat: DensityMap) -> NestedSums:
     if inside is None:
         inside = np.ones(heat.tiling.size, dtype=np.bool_)
     places = None
-    if sum(each.noisy.size > 1 for each in heat.measurements) > 1:
+    # Which nodes reports are about is public: no noise chose them.
+    if not reports and sum(each.noisy.size > 1 for each in heat.measurements) > 1:
         lon, lat = heat.tiling.centres()
         stretch = np.cos(np.radians(lat.mean())) if heat.tiling.region.georeferenced else 1.0
         places = np.column_stack((lon * stretch, lat))
     try:
-        return NestedSums(heat.measurements, inside, places)
+        return NestedSums(heat.measurements, inside, places, heat.values)
     except InputError as error:
         raise refuse(str(error)) from None
 

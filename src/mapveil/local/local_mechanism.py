@@ -97,7 +97,7 @@ class LocalMechanism(LocalMethod, Mechanism):
             guarantee=self.guarantee((Share(_REPORT, self.budget),), seeded=seeded),
             method=self.name,
             parameters=self.parameters(),
-            measurements=(estimated_users(randomizer, tally, made.distribution, self.budget),),
+            measurements=estimated_users(randomizer, tally, made.distribution, self.budget),
             notes=(*made.notes, f"{tally.reports} user{'s' * (tally.reports != 1)} reported, once each"),
         )
 

@@ -88,7 +88,8 @@ class DensityMap(ReleasedMap):
         .. math:: \max(0, \max_k \tilde{s}_k - t_k) \le s \le \min_k \tilde{s}_k + t_k
 
         where: :math:`\tilde{s}_k` is the noisy sum of the cell's group in measurement k, :math:`t_k`
-        is ``measurement.half_width(alpha / K)``, and the lower bound uses single-cell groups only.
+        is ``measurement.half_width(alpha / K)``, and the lower bound uses single-cell groups only. Of estimates from
+        reports only the finest level counts.
 
         The bounds are pointwise and concern the noise alone, not users who are missing from the table. Run by:
         anybody who holds the map; costs no privacy.
@@ -111,8 +112,13 @@ class DensityMap(ReleasedMap):
             )
         lower = np.zeros(self.tiling.size)
         upper = np.full(self.tiling.size, np.inf)
-        for measurement in self.measurements:
-            half = measurement.half_width(alpha / len(self.measurements))
+        certain = [each for each in self.measurements if each.deviation() == 0]
+        uncertain = [each for each in self.measurements if each.deviation() > 0]
+        # Of reports the finest level alone: coarser ones would widen the bounds more than they say of a cell.
+        if all(isinstance(each, EstimatedUsers) for each in uncertain):
+            uncertain = uncertain[-1:]
+        for measurement in (*certain, *uncertain):
+            half = measurement.half_width(alpha / max(len(uncertain), 1))
             covered = measurement.groups >= 0
             group = np.where(covered, measurement.groups, 0)
             noisy = measurement.noisy[group]

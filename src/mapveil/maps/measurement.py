@@ -7,11 +7,25 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from mapveil.privacy.discrete_laplace import laplace_quantile, laplace_variance
 from mapveil_client.arrays import FloatArray, IntArray
 
 INTERVAL_ALPHA: Final = 0.05
 """Exports carry bounds that hold for each cell with probability at least one minus this."""
+
+
+_FINE: Final = 2.0**-24
+"""Users per lattice unit of an estimate, which is on no lattice: so fine that none is seen."""
+
+
+class Law(NamedTuple):
+    """A sum of ``terms`` discrete Laplace variables, see :mod:`mapveil.privacy.weighted_noise`."""
+
+    step: float  # users per lattice unit
+    rate: float  # per lattice unit
+    terms: float
 
 
 class Interval(NamedTuple):
@@ -63,30 +77,75 @@ class Measurement:
 
         return laplace_sum_quantile(alpha, terms, self.epsilon, sensitivity) / self.unit
 
+    def law(self) -> Law:
+        """The law of the noise on one sum."""
+        return Law(1 / self.unit, float(self.epsilon / (self.sensitivity or self.unit)), self.terms)
+
+    def relative_variance(self, users: FloatArray) -> FloatArray:
+        """Variance of the noise on each sum over that of :meth:`deviation`, shape (groups,).
+
+        Parameters
+        ----------
+        users : ndarray of float64, shape (groups,)
+            Users that the map shows in each group.
+        """
+        return np.ones(users.size)
+
 
 @dataclass(frozen=True, eq=False)
 class EstimatedUsers(Measurement):
-    r"""Unbiased estimates of the users at each site. Bounds are Bernstein's, for any number of reports:
+    r"""Unbiased estimates of the users at each node, from randomized reports. Bounds are Bernstein's:
 
-    .. math:: t = \sqrt{2 n v \ell} + \frac{2 s\, \ell}{3}, \qquad \ell = \ln \frac{2}{\alpha}
+    .. math:: t = \sqrt{2 n v m \ell} + \frac{2 s m\, \ell}{3}, \qquad \ell = \ln \frac{2}{\alpha}
 
-    where: n is ``reports``, v is ``variance``, the largest variance of one report's term of a site's estimate, given
-    the users' places (taken at the estimated map), and s is ``step``, the largest term. They bound the users at a site
-    around the unbiased estimate, not around the map: a map by an estimator that smooths may lie outside of them.
+    where: n is ``reports``, m the number of nodes in the sum, v is ``variance``, the largest variance of one report's
+    term of a node's estimate, given the users' places (taken at the estimated map), and s is ``step``, the largest
+    term. They bound the users at a node around the unbiased estimate, not around the map: a map by an estimator that
+    smooths may lie outside of them.
+
+    Parameters
+    ----------
+    reports : int
+        Number of reports, n.
+    variance : float
+        v, squared users.
+    step : float
+        s, users.
+    slope : float
+        Variance of one report's term that all users at one node add; v holds that of the fullest node.
+    independent : bool
+        Whether a weighted sum over nodes has at most the variance that uncorrelated nodes would give it. Otherwise
+        the deviation of a sum is taken as the sum of deviations.
     """
 
     reports: int = 0
     variance: float = 0.0
     step: float = 0.0
+    slope: float = 0.0
+    independent: bool = False
 
     def deviation(self, groups: int = 1) -> float:
-        """Standard deviation of the noise on the sum of so many estimates, users, at most: at the noisiest sites."""
-        return groups * math.sqrt(self.reports * self.variance)
+        """Standard deviation of the noise on the sum of so many estimates, users, at most: at the noisiest nodes."""
+        return (math.sqrt(groups) if self.independent else groups) * math.sqrt(self.reports * self.variance)
 
     def half_width(self, alpha: float, groups: int = 1) -> float:
-        """Half the width of a two-sided interval of coverage 1 - alpha around the sum of so many estimates, users.
-
-        Estimates of one map depend on each other: deviation and step of a sum are taken as the sums of theirs.
-        """
+        """Half the width of a two-sided interval of coverage 1 - alpha around the sum of so many estimates, users."""
         level = math.log(2 / alpha)
-        return groups * (math.sqrt(2 * self.reports * self.variance * level) + 2 * self.step * level / 3)
+        return self.deviation(groups) * math.sqrt(2 * level) + 2 * groups * self.step * level / 3
+
+    def law(self) -> Law:
+        """The law of the noise on one estimate: as many Laplace variables as reports, of the same variance.
+
+        The sum of so many terms is nearly Gaussian; tails of Laplace variables are no lighter than those of terms.
+        """
+        known = self.variance * self.reports > 0
+        rate = math.sqrt(2 / self.variance) if known else 1.0
+        return Law(_FINE, _FINE * rate, float(self.reports) if known else 0.0)
+
+    def relative_variance(self, users: FloatArray) -> FloatArray:
+        """See :meth:`Measurement.relative_variance`: less at nodes that hold fewer users than the fullest."""
+        total = float(users.sum())
+        if not self.slope or not self.variance or total <= 0:
+            return np.ones(users.size)
+        fraction = np.maximum(users, 0.0) / total
+        return np.asarray(1 - self.slope / self.variance * (fraction.max() - fraction))

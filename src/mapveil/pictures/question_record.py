@@ -10,7 +10,7 @@ import shapely
 
 from mapveil.inference.zone_overlay import ZoneOverlay, sums_of
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.measurement import INTERVAL_ALPHA
+from mapveil.maps.measurement import INTERVAL_ALPHA, EstimatedUsers
 from mapveil.pictures.packed import packed, packed_rings
 from mapveil.pictures.picture_plane import map_plane, polygon_rings
 from mapveil_client.errors import InputError
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _MOST_PARTS: Final = 2_000_000  # of leaves in zones: a page carries them all
 _BITS: Final = 16
 _MOST_STEPS: Final = 1 << 31
+_REPORTS: Final = (
+    "how noisy an estimate from randomized reports is depends on the users at its node, which pages do not compute; "
+    "'mapveil ask' answers"
+)
 _EDGES: Final = 64  # of the region's side: edges of zones are cut before they are projected
 
 
@@ -43,6 +47,8 @@ def question_record(released: ReleasedMap) -> dict[str, Any] | None:
         sums = sums_of(released)
     except InputError as error:
         return {"refused": str(error)}
+    if any(isinstance(each, EstimatedUsers) for each in released.measurements):
+        return {"refused": _REPORTS}
     return {
         "alpha": INTERVAL_ALPHA,
         "leaf": packed(sums.leaf),

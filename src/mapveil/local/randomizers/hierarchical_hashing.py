@@ -15,8 +15,8 @@ from mapveil.local.estimators.tree_consistency import (
 )
 from mapveil.local.level_design import best_design
 from mapveil.local.local_mechanism import Designed, LocalMechanism
-from mapveil.local.randomizers.local_hashing import hash_estimates, line_noise, support_noise
-from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
+from mapveil.local.randomizers.local_hashing import hash_estimates, hashed_nodes, line_noise, support_noise
+from mapveil.local.randomizers.randomizer import NodeEstimates, SymbolRandomizer, Tally
 from mapveil_client.arrays import FloatArray
 from mapveil_client.local import hierarchical_hashing as client
 from mapveil_client.local.domain import Domain
@@ -61,6 +61,16 @@ class HierarchicalHashingRandomizer(client.HierarchicalHashingRandomizer, Symbol
         variance = np.empty(self.size)
         variance[site] = found.variance
         return SiteNoise(variance, found.step)
+
+    def node_estimates(self, tally: Tally) -> tuple[NodeEstimates, ...]:
+        """See :meth:`Randomizer.node_estimates`: every level that anybody reported about."""
+        found = []
+        rank, parts = self.domain.codes.rank, self._parts(tally.counts.astype(np.float64))
+        for blocks, reports, part in zip(self._levels, self._reports, parts, strict=True):
+            asked = float(part.sum()) / max(tally.reports, 1)
+            if asked > 0:
+                found.append(hashed_nodes(reports, blocks.of_rank[rank], part, asked))
+        return tuple(found)
 
     def _measured(self) -> list[MeasuredLevel]:
         levels = []

@@ -7,8 +7,8 @@ import numpy as np
 
 from mapveil.local.estimators.covariance import Covariance, ExchangeableCovariance, SiteNoise, two_level_noise
 from mapveil.local.local_mechanism import LocalMechanism
-from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
-from mapveil_client.arrays import FloatArray
+from mapveil.local.randomizers.randomizer import NodeEstimates, SymbolRandomizer, Tally
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.local import local_hashing as client
 from mapveil_client.local.local_hashing import HashedReports
 
@@ -67,6 +67,20 @@ def line_noise(reports: HashedReports) -> LineNoise:
     return LineNoise(covariance - (g - 2) / (n - 1) * on_line, on_line, g - 2)
 
 
+def hashed_nodes(reports: HashedReports, node: IntArray, counts: FloatArray, asked: float) -> NodeEstimates:
+    """The estimates of hashed nodes, from the reports of a fraction ``asked`` of all users.
+
+    The variance of a weighted sum of estimates of equal covariance c is at most that of uncorrelated ones whose
+    variances are larger by max(-c, 0). A user who was asked about something else is missing at the user's own node.
+    """
+    noise = support_noise(reports)
+    empty = noise.variance_other + max(-noise.covariance_others, 0.0)
+    slope = max(noise.variance_held - noise.variance_other, 0.0) + (1.0 if asked < 1 else 0.0)
+    estimates = hash_estimates(reports, counts, float(counts.sum()))
+    step = 1 / (reports.held - reports.other)
+    return NodeEstimates(node, estimates, empty / asked, slope / asked, step / asked)
+
+
 class HashingRandomizer(client.HashingRandomizer, SymbolRandomizer):
     """Both halves of :class:`mapveil_client.local.local_hashing.HashingRandomizer`."""
 
@@ -77,6 +91,10 @@ class HashingRandomizer(client.HashingRandomizer, SymbolRandomizer):
     def site_noise(self, distribution: FloatArray) -> SiteNoise:
         """See :meth:`Randomizer.site_noise`."""
         return two_level_noise(distribution, self.held, self.other)
+
+    def node_estimates(self, tally: Tally) -> tuple[NodeEstimates, ...]:
+        """See :meth:`Randomizer.node_estimates`: the sites."""
+        return (hashed_nodes(self, np.arange(self.size), tally.counts.astype(np.float64), 1.0),)
 
     def covariance(self, distribution: FloatArray) -> Covariance:
         """See :meth:`Randomizer.covariance`: that of an average group of as many sites."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,19 @@ class Tally:
 
     def __repr__(self) -> str:
         return f"Tally({self.reports} reports, {self.counts.size} counts)"
+
+
+class NodeEstimates(NamedTuple):
+    """Unbiased estimates of nodes that divide the sites, and the noise of one report in them.
+
+    A weighted sum over nodes has at most the variance that uncorrelated nodes would give it.
+    """
+
+    node: IntArray  # of each site, shape (sites,)
+    estimates: FloatArray  # fraction of all users at each node
+    variance: float  # of a node's term where nobody is
+    slope: float  # added where everybody is at one node
+    step: float  # largest term
 
 
 class Randomizer(client.Randomizer):
@@ -93,6 +106,14 @@ class Randomizer(client.Randomizer):
             It is not known.
         """
         raise ParameterError("the noise of this randomizer's estimates is not known")
+
+    def node_estimates(self, tally: Tally) -> tuple[NodeEstimates, ...]:
+        """The estimates of each level, the coarsest first, of independent reports each; none where none are known.
+
+        Run by: the server.
+        """
+        del tally
+        return ()
 
     def _check_dense(self) -> None:
         """Refuse a covariance matrix that would be too large."""
@@ -161,3 +182,14 @@ class SetRandomizer(client.SetRandomizer, Randomizer):
     def site_noise(self, distribution: FloatArray) -> SiteNoise:
         """See :meth:`Randomizer.site_noise`."""
         return two_level_noise(distribution, self.held, self.other)
+
+    def node_estimates(self, tally: Tally) -> tuple[NodeEstimates, ...]:
+        """See :meth:`Randomizer.node_estimates`: the sites.
+
+        Two sites are in a set independently, or, in one of given size, less often: a covariance of -1 / (d - 1)
+        variances at most.
+        """
+        held, other = self.site_noise(np.ones(1)), self.site_noise(np.zeros(1))
+        empty, full = float(other.variance[0]), float(held.variance[0])
+        site, apart = np.arange(self.size), self.size / (self.size - 1)
+        return (NodeEstimates(site, self.invert(tally), empty * apart, max(full - empty, 0.0), other.step),)
