@@ -39,6 +39,17 @@ PARTS: Final = (27, 9, 3, 1)
 MOST_USERS: Final = 20_000
 
 EPSILONS: Final = (Fraction(1, 2), Fraction(1), Fraction(2))
+METHODS: Final = (
+    "laplace",
+    "thresholded",
+    "adaptive-grid",
+    "privtree",
+    "emd",
+    "hierarchical",
+    "spatial-decomposition",
+)
+"""Methods besides the default whose noisy sums lie on blocks."""
+
 DEPTH: Final = 7
 """Quarterings of a table's region: 16,384 cells."""
 
@@ -56,6 +67,13 @@ blocks have their true sum in their 95 % interval; *users drawn* are those of th
 
 Of {blocks:,} blocks, {empty:.2%} hold nobody (mean over pictures: {mean:.2%}); {covered:.1%} of the intervals hold the
 true sum.
+
+## Other methods
+
+The same cities and epsilons by methods that measure one level, a few, or every level: the smallest and the largest
+number of users each, one draw of the noise.
+
+{families}
 """
 
 
@@ -117,12 +135,13 @@ def count(
     trials: int,
     seed: int,
     out: Path | None,
+    method: str | None = None,
 ) -> Counted:
     """Release the same people several times, and draw the first release."""
     sample = people.draw(number, np.random.default_rng(seed))
     sums, found = sample.sums(), Counted(data.name, data.role, number, epsilon, [], [], [], [], [])
-    mechanism = find_method(None, "central").make(epsilon, {})
-    stream = Randomness(seed).child(f"{data.name}/{number}/{epsilon}")
+    mechanism = find_method(method, "central").make(epsilon, {})
+    stream = Randomness(seed).child("/".join(filter(None, (data.name, str(number), str(epsilon), method))))
     for trial in range(trials):
         heat = mechanism.release(sums, people.tiling, account=None, rng=stream.child(str(trial)))
         blocks = heat.supported()
@@ -148,6 +167,36 @@ def counts(folder: Path, trials: int, seed: int, out: Path | None) -> Iterator[C
             number = min(people.users, MOST_USERS) // part
             for epsilon in EPSILONS:
                 yield count(people, known[city], number, epsilon, trials, seed, out)
+
+
+def families(folder: Path, seed: int) -> str:
+    """The table of the other methods."""
+    known = {data.name: data for data in data_sets()}
+    people = {city: people_of(known[city], folder) for city in CITIES}
+    lines = ["| method | pictures | blocks | empty | covered |", "|---|---|---|---|---|"]
+    for method in METHODS:
+        made = [
+            count(
+                people[city],
+                known[city],
+                min(people[city].users, MOST_USERS) // part,
+                epsilon,
+                1,
+                seed,
+                None,
+                method,
+            )
+            for city in CITIES
+            for part in (PARTS[0], PARTS[-1])
+            for epsilon in EPSILONS
+        ]
+        drawn, empty, covered = (
+            sum(sum(column) for column in columns)
+            for columns in zip(*(each[4:7] for each in made), strict=True)
+        )
+        rates = f"{empty / drawn:.2%} | {covered / drawn:.1%}" if drawn else "- | -"
+        lines.append(f"| {method} | {len(made)} | {drawn:,} | {rates} |")
+    return "\n".join(lines)
 
 
 @click.command("pictures")
@@ -181,6 +230,7 @@ def command(folder: Path, out: Path | None, trials: int, seed: int, page: Path |
     text = PAGE.format(
         trials=trials, seed=seed, rate=100 * FALSE_RATE, pictures=len(made), depth=DEPTH, table=table, blocks=blocks,
         empty=empty / max(blocks, 1), mean=float(np.mean(rates)), covered=covered / max(blocks, 1),
+        families=families(folder, seed),
     )  # fmt: skip
     click.echo(text)
     if page is not None:

@@ -99,6 +99,16 @@ def test_titles_that_cannot_be_written(
     assert "--title must be one line" in refuses_for_free(mapveil, tmp_path, *asked)
 
 
+def test_subtitles_and_basemaps_are_checked_before_the_charge(
+    mapveil: Callable, people: Path, tmp_path: Path
+) -> None:
+    asked = ("release", people, "--region", BOX, "--tiling", "quadtree:3", "--epsilon", "1")
+    assert "--subtitle must be one line" in refuses_for_free(mapveil, tmp_path, *asked, "--subtitle", "a\nb")
+    (tmp_path / "base.pmtiles").write_bytes(b"no tiles")
+    said = refuses_for_free(mapveil, tmp_path, *asked, "--basemap", tmp_path / "base.pmtiles")
+    assert "not a PMTiles file" in said
+
+
 def test_a_name_that_is_no_text_is_refused(mapveil: Callable, people: Path, tmp_path: Path) -> None:
     asked = ("release", people, "--region", BOX, "--tiling", "quadtree:3", "--epsilon", "1")
     assert "printable text" in refuses_for_free(mapveil, tmp_path, *asked, outputs=("m.\udcff.html",))

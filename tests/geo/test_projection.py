@@ -133,3 +133,19 @@ def test_texts_name_projections() -> None:
     assert projection_of(CYLINDERS[1].crs) == CYLINDERS[1]
     assert projection_of("").project(np.array([3.0]), np.array([4.0])) == (3.0, 4.0)
     assert projection_of("EPSG:26918") == OtherCrs("EPSG:26918")
+
+
+def test_a_region_s_own_plane_has_a_name_and_the_same_numbers() -> None:
+    from pyproj import Transformer
+
+    from mapveil.geo.projection import named_crs
+
+    flat = EqualAreaCylinder(40.76, -73.965)
+    named = named_crs(flat.crs)
+    assert named.name == "Mapveil equal-area cylinder, true at 40.76 degrees north, centred on -73.965 east"
+    assert named.geodetic_crs.name == "WGS 84"
+    to = Transformer.from_crs("EPSG:4326", named.to_wkt(), always_xy=True)
+    assert np.allclose(
+        to.transform(-74.0, 40.7), [float(v) for v in flat.project(np.array(-74.0), np.array(40.7))]
+    )
+    assert named_crs("EPSG:26918").to_epsg() == 26918

@@ -10,14 +10,13 @@ import click
 from mapveil.cli.arguments import name_list
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
-    context_option,
+    drawing_options,
     epsilon_option,
     evaluate_option,
     method_options,
     note_read,
     region_option,
     table_source,
-    title_option,
 )
 from mapveil.cli.outputs import release_options
 from mapveil.cli.run_file import Rerunnable, titled
@@ -27,7 +26,7 @@ from mapveil_client.errors import InputError
 if TYPE_CHECKING:
     from mapveil.analysis.origin_destination import FlowUnit
     from mapveil.analysis.trips import Trips
-    from mapveil.geo.context import Context
+    from mapveil.cli.options import Drawing
     from mapveil.maps.flow_map import FlowMap
     from mapveil.privacy.account import Account
 
@@ -104,8 +103,7 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
 )
 @click.option("--trip", help="Column of trip ids, where rows are positions with a time.")
 @evaluate_option
-@title_option
-@context_option
+@drawing_options
 @release_options(LINE_SUFFIXES, ".parquet .geojson .gpkg .csv .png .html")
 @console_options
 def command(
@@ -118,8 +116,7 @@ def command(
     destination: tuple[str, str] | None,
     trip: str | None,
     evaluate: bool,
-    title: str,
-    context: Context | None,
+    drawing: Drawing,
     outputs: tuple[Path, ...],
     account: Account | None,
     seed: int | None,
@@ -150,7 +147,7 @@ def command(
             trips, unit=unit, options=options, account=account, rng=seed, progress=progress, **parameters
         )
         with writing(account, released.guarantee):
-            save_all(outputs, titled(released, title, context).save, progress)
+            save_all(outputs, titled(released, drawing).save, progress)
     if unit == "trip":
         console.warn("the guarantee is about one trip: a user of ten trips has ten times the epsilon")
     lines = [f"{released.size} flows of {released.total:g} trips, {released.unlisted:g} of them unlisted"]

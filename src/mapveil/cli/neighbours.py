@@ -12,7 +12,7 @@ from mapveil.cli.arguments import parse_location
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
     Parsed,
-    context_option,
+    drawing_options,
     epsilon_option,
     evaluate_option,
     method_options,
@@ -20,7 +20,6 @@ from mapveil.cli.options import (
     region_option,
     table_source,
     tiling_option,
-    title_option,
 )
 from mapveil.cli.outputs import release_options
 from mapveil.cli.run_file import Rerunnable, titled
@@ -29,7 +28,7 @@ from mapveil_client.errors import InputError, ParameterError, check
 
 if TYPE_CHECKING:
     from mapveil.analysis.neighbour_map import NeighbourMap
-    from mapveil.geo.context import Context
+    from mapveil.cli.options import Drawing
     from mapveil.geo.points import Points
     from mapveil.geo.region import Region
     from mapveil.local.local_mechanism import LocalMechanism
@@ -57,8 +56,7 @@ if TYPE_CHECKING:
 )
 @table_source("user", "lon", "lat")
 @evaluate_option
-@title_option
-@context_option
+@drawing_options
 @release_options(SUFFIXES, ".csv (the lists) .parquet .geojson .gpkg .tif .png .html", required=False)
 @console_options
 def command(
@@ -74,8 +72,7 @@ def command(
     places: tuple[tuple[float, float], ...],
     columns: dict[str, Any],
     evaluate: bool,
-    title: str,
-    context: Context | None,
+    drawing: Drawing,
     accept_large_epsilon: bool,
     outputs: tuple[Path, ...],
     account: Account | None,
@@ -134,7 +131,7 @@ def command(
                 rng=seed,
                 progress=progress,
             )
-        near = titled(near, title, context)
+        near = titled(near, drawing)
         with writing(None if epsilon is None else account, near.guarantee):
             save_all(outputs, lambda path: _save(near, path), progress)
         if evaluate:

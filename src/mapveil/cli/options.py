@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -14,9 +14,11 @@ from mapveil_client.epsilon import as_epsilon
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
+    from mapveil.geo.basemap import Basemap
     from mapveil.geo.context import Context
     from mapveil.geo.region import Region
     from mapveil.maps.prior import Prior
+    from mapveil.maps.released import ReleasedMap
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -58,6 +60,24 @@ def _region(text: str) -> Region:
     from mapveil.geo.region import Region
 
     return Region.parse(text)
+
+
+class Drawing(NamedTuple):
+    """The user's words and layers in pictures and pages."""
+
+    title: str
+    subtitle: str
+    context: Context | None
+    basemap: Basemap | None
+
+    def of(self, released: ReleasedMap) -> dict[str, Any]:
+        """The fields of a map that they make."""
+        context = self.context
+        if self.basemap is not None and released.tiling.region.georeferenced:
+            from mapveil.geo.basemap import joined
+
+            context = joined(context, self.basemap.within(released.tiling.region.bbox))
+        return {"title": self.title, "subtitle": self.subtitle, "context": context}
 
 
 def column_option(name: str) -> Decorator:
@@ -166,22 +186,13 @@ def method_options(*, of: str = "method") -> Decorator:
 _LONGEST_TITLE: Final = 200
 
 
-def _checked_title(_context: click.Context, _parameter: click.Parameter, title: str) -> str:
+def _checked_title(_context: click.Context, parameter: click.Parameter, title: str) -> str:
     if len(title) > _LONGEST_TITLE or not title.isprintable():
         raise InputError(
-            f"--title must be one line of at most {_LONGEST_TITLE} printable characters, got {len(title):,}: "
-            f"{title[:40]!r}"
+            f"--{parameter.name} must be one line of at most {_LONGEST_TITLE} printable characters, "
+            f"got {len(title):,}: {title[:40]!r}"
         )
     return title
-
-
-title_option = click.option(
-    "--title",
-    default="",
-    callback=_checked_title,
-    help="Title of pictures and pages, also in every file's metadata.",
-)
-"""Add ``--title``."""
 
 
 def _context(text: str) -> Context:
@@ -190,13 +201,36 @@ def _context(text: str) -> Context:
     return read_context(text)
 
 
-context_option = click.option(
-    "--context",
-    type=Parsed("context", _context),
-    metavar="FILE",
-    help="Draw the lines, polygons and names (column 'name') of a GeoPackage or GeoJSON file in pictures and pages.",
+def _basemap(text: str) -> Basemap:
+    from mapveil.geo.basemap import open_basemap
+
+    return open_basemap(text)
+
+
+drawing_options = gathered(
+    lambda **named: {"drawing": Drawing(**named)},
+    click.option(
+        "--title",
+        default="",
+        callback=_checked_title,
+        help="Title of pictures and pages, also in every file's metadata.",
+    ),
+    click.option("--subtitle", default="", callback=_checked_title, help="Line below the title."),
+    click.option(
+        "--context",
+        type=Parsed("context", _context),
+        metavar="FILE",
+        help="Draw the lines, polygons and names (column 'name') of a GeoPackage or GeoJSON file in pictures and "
+        "pages; pages answer for its polygons.",
+    ),
+    click.option(
+        "--basemap",
+        type=Parsed("basemap", _basemap),
+        metavar="FILE.pmtiles",
+        help="Draw the roads, waters and names of a file of vector tiles in pictures and pages.",
+    ),
 )
-"""Add ``--context``."""
+"""Add ``--title``, ``--subtitle``, ``--context`` and ``--basemap``; the command receives one :class:`Drawing`."""
 
 
 def _prior(text: str) -> Prior:

@@ -97,7 +97,7 @@ def _files_read(context: click.Context) -> list[tuple[str, str]]:
 
     texts = [("input", text) for text in context.meta.get(READ, [])]
     for parameter, value in context.params.items():
-        if parameter not in {"outputs", "title"} and isinstance(value, str | Path):
+        if parameter not in {"outputs", "title", "subtitle"} and isinstance(value, str | Path):
             texts.append(("ledger" if parameter == "ledger" else "input", str(value)))
     if "ledger" in context.params:
         texts.append(("ledger", str(default_ledger_path())))

@@ -12,7 +12,7 @@ import click
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
     CHOSEN_TILING,
-    context_option,
+    drawing_options,
     epsilon_option,
     method_options,
     places_option,
@@ -20,7 +20,6 @@ from mapveil.cli.options import (
     region_option,
     table_source,
     tiling_option,
-    title_option,
 )
 from mapveil.cli.outputs import release_options
 from mapveil.cli.run_file import Rerunnable, titled
@@ -30,7 +29,7 @@ from mapveil_client.epsilon import readable
 from mapveil_client.errors import check
 
 if TYPE_CHECKING:
-    from mapveil.geo.context import Context
+    from mapveil.cli.options import Drawing
     from mapveil.geo.region import Region
     from mapveil.privacy.account import Account
 
@@ -79,8 +78,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0, min_open=True),
     help="Smooth the map by a Gaussian of this standard deviation, metres.",
 )
-@title_option
-@context_option
+@drawing_options
 @release_options(SUFFIXES, ".tif .parquet .geojson .gpkg .pmtiles .csv .png .html")
 @console_options
 def command(
@@ -96,8 +94,7 @@ def command(
     columns: dict[str, Any],
     merge_below: float | None,
     smooth_m: float | None,
-    title: str,
-    context: Context | None,
+    drawing: Drawing,
     outputs: tuple[Path, ...],
     account: Account | None,
     seed: int | None,
@@ -164,7 +161,7 @@ def command(
                 heat = smooth(heat, sigma_m=smooth_m)
             if merge_below is not None:
                 heat = heat.merge_below(merge_below)
-            heat = titled(heat, title, context)
+            heat = titled(heat, drawing)
             save_all(outputs, heat.save, progress)
     if heat.guarantee.epsilon is None:
         console.warn("not differential privacy: see what was measured of it below")

@@ -10,13 +10,13 @@ import click
 
 from mapveil.cli.arguments import parse_location
 from mapveil.cli.console import Console, console_options, save_all
-from mapveil.cli.options import context_option, title_option
+from mapveil.cli.options import drawing_options
 from mapveil.cli.outputs import outputs
 from mapveil.maps.released import LINE_SUFFIXES
 from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
-    from mapveil.geo.context import Context
+    from mapveil.cli.options import Drawing
     from mapveil.navigation.routes import Ends
 
 
@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 )
 @click.option("--delay", default=3.0, show_default=True, help="Delay beyond --capacity with 'step', seconds.")
 @outputs(LINE_SUFFIXES, ".html .png .geojson", required=False)
-@title_option
-@context_option
+@drawing_options
 @console_options
 def command(
     console: Console,
@@ -57,8 +56,7 @@ def command(
     start: str | None,
     goal: str | None,
     outputs: tuple[Path, ...],
-    title: str,
-    context: Context | None,
+    drawing: Drawing,
     **parameters: Any,
 ) -> None:
     """Find the fastest route on ROADS under a private map of the traffic.
@@ -83,7 +81,7 @@ def command(
         graph = read_roads(roads, users.tiling.region)
         progress("roads", 1.0)
         found = routes(graph, users, ends, **parameters)
-        save_all(outputs, replace(found, title=title, context=context).save, progress)
+        save_all(outputs, replace(found, **drawing.of(found)).save, progress)
     ways = [f"{way.name}: {way.traffic_s / 60:.1f} min with this traffic" for way in found.ways]
     text = "\n".join([repr(graph), *ways, repr(found.guarantee)])
     console.result(text, {"map": found.metadata()}, outputs)

@@ -14,7 +14,7 @@ from mapveil.formats.atomic import atomic_path
 from mapveil_client.errors import InputError, MapveilError
 
 if TYPE_CHECKING:
-    from mapveil.geo.context import Context
+    from mapveil.cli.options import Drawing
     from mapveil.maps.released import ReleasedMap
 
 Released = TypeVar("Released", bound="ReleasedMap")
@@ -156,7 +156,7 @@ def note_run(context: click.Context, sha256: str) -> None:
     context.meta[_RUN] = sha256
 
 
-def titled(released: Released, title: str, context: Context | None) -> Released:
+def titled(released: Released, drawing: Drawing) -> Released:
     """The map with the user's title and layers, and with the hash of the run file in its record.
 
     A filter that reads users' ids has a text that nobody may confirm by guessing, so its file's hash is not told.
@@ -165,7 +165,7 @@ def titled(released: Released, title: str, context: Context | None) -> Released:
     sha256, made = running.meta.get(_RUN), released.provenance
     if sha256 is not None and made.where == running.params.get("where"):
         made = replace(made, options={**made.options, "run_file_sha256": sha256})
-    changed: Released = replace(cast("Any", released), title=title, context=context, provenance=made)
+    changed: Released = replace(cast("Any", released), **drawing.of(released), provenance=made)
     return changed
 
 

@@ -11,20 +11,19 @@ import click
 from mapveil.cli import signal_privacy
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
-    context_option,
+    drawing_options,
     method_options,
     region_option,
     seed_option,
     table_source,
     tiling_option,
-    title_option,
 )
 from mapveil.cli.outputs import outputs
 from mapveil.cli.signal_privacy import read_signal, signal_columns
 from mapveil.maps.released import SUFFIXES
 
 if TYPE_CHECKING:
-    from mapveil.geo.context import Context
+    from mapveil.cli.options import Drawing
     from mapveil.geo.region import Region
 
 
@@ -200,8 +199,7 @@ def privatize(
 )
 @click.option("--truth", help="Measurements as they were: also report the error there. It is NOT private.")
 @outputs(SUFFIXES, ".tif .parquet .geojson .gpkg .pmtiles .csv .png .html")
-@title_option
-@context_option
+@drawing_options
 @seed_option("map", name="rng")
 @table_source("rss", "lon", "lat")
 @console_options
@@ -214,8 +212,7 @@ def map_(
     hole_dbm: float,
     truth: str | None,
     outputs: tuple[Path, ...],
-    title: str,
-    context: Context | None,
+    drawing: Drawing,
     columns: dict[str, str | None],
     **parameters: Any,
 ) -> None:
@@ -250,7 +247,7 @@ def map_(
             **parameters,
         )
         error = None if true is None else coverage.rmse_dbm(true)
-        save_all(outputs, replace(coverage, title=title, context=context).save, progress)
+        save_all(outputs, replace(coverage, **drawing.of(coverage)).save, progress)
     counted = coverage.coverage()
     lines = [
         f"{counted.covered} cells covered, {counted.holes} holes below {hole_dbm:g} dBm, {counted.unknown} unknown"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mapveil.geo.projection import named_crs
 from mapveil.maps.frame import RasterFrame, raster_frame
 from mapveil_client.errors import require
 
@@ -50,9 +51,7 @@ def as_dataset(released: ReleasedMap) -> xarray.Dataset:
 
 
 def _spatial_reference(frame: RasterFrame) -> dict[str, str]:
-    from pyproj import CRS
-
-    text = CRS.from_user_input(frame.crs).to_wkt()
+    text = named_crs(frame.crs).to_wkt()
     # Three spellings of the same two facts: CF, GDAL and rioxarray each read their own.
     return {
         "crs_wkt": text,

@@ -12,6 +12,7 @@ import numpy as np
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_text
+from mapveil.geo.projection import named_crs
 from mapveil.maps.frame import require_frame
 from mapveil_client.errors import require
 
@@ -55,7 +56,7 @@ def write_geotiff(released: ReleasedMap, path: str | PathLike[str]) -> None:
         "copy_src_mdd": "YES",  # the measurements too
     }
     if frame.crs:
-        profile["crs"] = rasterio.crs.CRS.from_user_input(frame.crs)
+        profile["crs"] = rasterio.crs.CRS.from_wkt(named_crs(frame.crs).to_wkt())
         profile["transform"] = rasterio.Affine.from_gdal(*frame.geotransform())
     guarantee = released.guarantee
     tags = {

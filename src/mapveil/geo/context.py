@@ -31,7 +31,7 @@ class Context(NamedTuple):
     @classmethod
     def of_zones(cls, zones: Zones) -> Context:
         """The outlines and names of zones."""
-        return cls(shapes_of(zones.polygons), _labels(zones.polygons, zones.names), zones)
+        return cls(shapes_of(zones.polygons), labels_of(zones.polygons, zones.names), zones)
 
 
 def read_context(path: str | PathLike[str]) -> Context:
@@ -78,10 +78,10 @@ def _context(file: Path, shapes: npt.NDArray[np.object_], names: Sequence[Any]) 
     if lines.lon.size == 0 and named.size == 0:
         raise InputError(f"{file}: no lines, polygons or features with a name; expected some of these")
     names_there = tuple(labels[each] for each in named.tolist())
-    return Context(lines, _labels(kept[named], names_there), _zones(kept, labels))
+    return Context(lines, labels_of(kept[named], names_there), _zones(kept, labels))
 
 
-def _labels(shapes: npt.NDArray[np.object_], names: tuple[str, ...]) -> PlaceNames:
+def labels_of(shapes: npt.NDArray[np.object_], names: tuple[str, ...]) -> PlaceNames:
     """Names within their shapes."""
     import shapely
 

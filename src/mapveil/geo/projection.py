@@ -97,6 +97,24 @@ class OtherCrs:
         return np.asarray(np.abs((cx - ax) * (dy - by) - (dx - bx) * (cy - ay)) / 2)
 
 
+def named_crs(crs: str) -> pyproj.CRS:
+    """The CRS of a text, with a name for a region's own cylinder, which has no code: GDAL and QGIS show names."""
+    from pyproj import CRS
+
+    known = CRS.from_user_input(crs)
+    flat = closed_projection(crs)
+    if not isinstance(flat, EqualAreaCylinder):
+        return known
+    record = known.to_json_dict()
+    lat, lon = flat.standard_parallel, flat.central_meridian
+    record["name"] = (
+        f"Mapveil equal-area cylinder, true at {lat:.6g} degrees north, centred on {lon:.6g} east"
+    )
+    record["base_crs"]["name"] = "WGS 84"
+    record["conversion"]["name"] = "Lambert Cylindrical Equal Area"
+    return CRS.from_json_dict(record)
+
+
 def projection_of(crs: str) -> Projection:
     """The projection that a region's CRS text stands for; empty text for none."""
     return closed_projection(crs) or OtherCrs(crs)
