@@ -11,7 +11,7 @@ import click
 
 from mapveil.cli.arguments import epsilon_list, length_list
 from mapveil.cli.console import Console, console_options
-from mapveil.cli.options import method_options, region_option, title_option
+from mapveil.cli.options import drawing_options, method_options, region_option
 from mapveil.cli.outputs import outputs
 from mapveil.cli.routes import parse_ends
 from mapveil.geo.parse_tiling import parse_tiling
@@ -79,7 +79,7 @@ def _option(*names: str, **about: Any) -> Callable[[Callable[..., Any]], Callabl
 )
 @_option("--to", "goal", metavar="LON,LAT", help="Its destination.")
 @outputs(RouteMap.suffixes, ".html .png .geojson", required=False)
-@title_option
+@drawing_options
 @_option("--user", help="Column of user ids.")
 @_option("--trip", help="Column of trip ids.")
 @_option("--seed", type=int, help="The same seed gives the same study. The map is marked NOT FOR RELEASE.")
@@ -135,7 +135,7 @@ def command(console: Console, source: str | None, **given: Any) -> None:  # fmt:
         for at, output in enumerate(files):
             progress("write", at / len(files))
             if made is not None:
-                replace(made, title=given["title"]).save(output)
+                replace(made, **given["drawing"].of(made)).save(output)
         progress("write", 1.0)
     if source is not None:
         console.warn("a study reads true locations: do not publish its figures for data of real people")
