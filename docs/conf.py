@@ -1,6 +1,11 @@
-"""Sphinx configuration."""
+"""Sphinx configuration. Nothing that a page shows comes from another host."""
+
+import sys
+from pathlib import Path
 
 import mapveil
+
+sys.path.append(str(Path(__file__).parent / "_ext"))
 
 project = "Mapveil"
 author = "The Mapveil team"
@@ -8,16 +13,17 @@ release = version = mapveil.__version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
-    "sphinx.ext.mathjax",
-    "sphinx.ext.viewcode",
     "sphinx_copybutton",
+    "mathml",
+    "notebook",
 ]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "Mapveil"
 html_static_path = ["_static"]
+html_css_files = ["pages.css"]
+html_math_renderer = "mathml"
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 autodoc_typehints = "description"
