@@ -31,6 +31,18 @@ def spent(mapveil: Callable) -> Fraction:
     return sum((Fraction(line["epsilon"]) for line in lines), Fraction(0))
 
 
+def test_two_operators_add_up_where_they_are_named(mapveil: Callable, checkins: Path, tmp_path: Path) -> None:
+    common = ("release", checkins, "--region", BOX, "--tiling", "quadtree:4", "--epsilon", "1/2", "-o")
+    done = mapveil(*common, tmp_path / "m.tif", "--trust", "distributed", "--sums", "operators")
+    assert done.code == 0, done.err
+    assert "SIMULATION" in done.out + done.err
+    assert mv.read_map(tmp_path / "m.tif").guarantee.model == "operators"
+    assert spent(mapveil) == Fraction(1, 2)
+    refused = mapveil(*common, tmp_path / "n.tif", "--sums", "operators")
+    assert (refused.code, spent(mapveil)) == (2, Fraction(1, 2))
+    assert "--trust distributed" in refused.err
+
+
 def test_every_round_is_charged_and_together_they_are_the_budget(
     mapveil: Callable, checkins: Path, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ from mapveil.trust.curator import Curator, CuratorAnswerer
 from mapveil.trust.queries import Execution, Query
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil.trust.secure_aggregation.simulation import Simulation
+from mapveil.trust.two_operators import OperatorsAnswerer
 from mapveil_client import contribution
 from mapveil_client.arrays import IntArray
 from mapveil_client.randomness.noise_shares import exact_fraction, promised_survivors
@@ -120,6 +121,8 @@ def losses(answerer: Any, query: Any, record: Record) -> list[Fraction]:
     """Exact loss of a reply, for each neighbour; call it from ``after`` of :func:`watched`."""
     if isinstance(answerer, Simulation):
         return _losses_of_clients(answerer, query, record)
+    if isinstance(answerer, OperatorsAnswerer):
+        return _losses_of_reports(answerer, query, record)
     sites = answerer.raster.site.size
     pairs = _pairs(TILING) if sites == TILING.size else _pairs_of_axes(sites)
     return [_loss(answerer, query, pair, record) for pair in pairs]
@@ -195,6 +198,17 @@ def _losses_of_clients(answerer: Any, query: Query, record: Record) -> list[Frac
     norms = np.zeros(vectors.clients, dtype=np.int64)
     np.add.at(norms, vectors.client, np.abs(vectors.value))
     return [max(rates) * norm for norm in norms.tolist()]
+
+
+def _losses_of_reports(answerer: OperatorsAnswerer, query: Query, record: Record) -> list[Fraction]:
+    """Under either operator's noise alone: what a client adds to the groups of the query, from its vector of sites."""
+    assert len(record.draws) == 2, "not one draw of noise of each operator"
+    assert all(draw.length == query.encoding.length for draw in record.draws), "noise on a part of the sums"
+    vectors = answerer._vectors(_clients(TILING))
+    position = query.encoding.positions(vectors.position)
+    norms = np.zeros(vectors.clients, dtype=np.int64)
+    np.add.at(norms, vectors.client, (position >= 0).sum(axis=1) * np.abs(vectors.value))
+    return [max(draw.rate for draw in record.draws) * norm for norm in norms.tolist()]
 
 
 def check_region(trust: str) -> None:

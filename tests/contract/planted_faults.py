@@ -17,6 +17,7 @@ from mapveil_client.randomness.noise_shares import share_shape
 
 from . import account_faults as account
 from . import faults as plant
+from . import operator_faults
 
 
 class Fault(NamedTuple):
@@ -194,6 +195,27 @@ FAULTS = (
         "accounting",
         "distributed multiscale",
         "charged",
+    ),
+    Fault(
+        "operators' noise halved",
+        operator_faults.operators_noise(plant.HALF),
+        "accounting",
+        "operators multiscale",
+        "charged",
+    ),
+    Fault(
+        "operators' noise 15 % small",
+        operator_faults.operators_noise(plant.SMALL),
+        "accounting",
+        "operators adaptive",
+        "charged",
+    ),
+    Fault(
+        "noise of one operator only",
+        operator_faults.one_operators_noise,
+        "accounting",
+        "operators laplace",
+        "not one draw of noise of each operator",
     ),
     Fault(
         "clients' noise 15 % small",

@@ -24,11 +24,12 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms import private_fourier_kde, privtree
 from mapveil.privacy.claim import Share
 from mapveil.secure_sum.drivers import IdealSum
-from mapveil.trust import curator
+from mapveil.trust import curator, two_operators
 from mapveil.trust.curator import CuratorAnswerer
 from mapveil.trust.queries import Query
 from mapveil.trust.secure_aggregation import simulation
 from mapveil.trust.secure_aggregation.simulation import Simulation
+from mapveil.trust.two_operators import OperatorsAnswerer
 from mapveil_client import contribution
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices
@@ -114,16 +115,17 @@ def output_bytes(heat: DensityMap) -> bytes:
 
 @contextmanager
 def watched(after: AfterAnswer = lambda answerer, query, reply: None) -> Iterator[Record]:
-    """Answer every query about the decoy, under both trust models that answer plans, and record."""
+    """Answer every query about the decoy, under all trust models that answer plans, and record."""
     record = Record()
     with pytest.MonkeyPatch.context() as patch:
-        for room in (curator, privtree, private_fourier_kde):
+        for room in (curator, two_operators, privtree, private_fourier_kde):
             patch.setattr(room, "discrete_laplace", _recorded_noise(room.discrete_laplace, record))
         patch.setattr(contribution, "noise_shares", _recorded_shares(contribution.noise_shares, record))
-        for client in (contribution, simulation):
+        for client in (contribution, simulation, two_operators):
             patch.setattr(client, "encode_places", _recorded_vectors(client.encode_places, record))
         _watch_curator(patch, record, after)
         _watch_simulation(patch, record, after)
+        _watch_operators(patch, record, after)
         yield record
 
 
@@ -183,6 +185,29 @@ def _watch_simulation(patch: pytest.MonkeyPatch, record: Record, after: AfterAns
 
     patch.setattr(Simulation, "answer", about_the_decoy)
     patch.setattr(IdealSum, "sums", reveal)
+
+
+def _watch_operators(patch: pytest.MonkeyPatch, record: Record, after: AfterAnswer) -> None:
+    answer = OperatorsAnswerer.answer
+
+    def about_the_decoy(self: Any, query: Query) -> Any:
+        _asked(record, query)
+        truth = self._sites
+        decoy = self._vectors(decoy_devices(self._devices.count, truth.size))
+        self._sites = np.zeros_like(truth)
+        np.add.at(self._sites, decoy.position, decoy.value)
+        exact = curator.grouped_sums(self._sites, query.encoding)
+        reply = answer(self, query)
+        self._sites = truth
+        if not record.repeats(reply):
+            noise = sum(draw.noise for draw in record.draws)
+            np.testing.assert_array_equal(
+                reply.values, (exact + noise) / reply.scale, "the reply is not sums and noise"
+            )
+        after(self, query, reply)
+        return reply
+
+    patch.setattr(OperatorsAnswerer, "answer", about_the_decoy)
 
 
 def _check_secure_sum(reply: Any, length: int, record: Record) -> None:

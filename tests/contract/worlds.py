@@ -19,7 +19,7 @@ REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 TILING = mv.Quadtree(REGION, depth=4)
 CLIENTS = 240
 Rows = tuple[FloatArray, FloatArray, FloatArray]  # of one user: longitude, latitude, weight
-PLANS = [method for method in METHODS if method.trust in ("central", "distributed")]
+PLANS = [method for method in METHODS if method.trust in ("central", "distributed", "operators")]
 SMALL: Mapping[str, dict[str, Any]] = {"count-min": {"width": 64, "rows": 2}}
 """Options of methods whose sums are long by default."""
 

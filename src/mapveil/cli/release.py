@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     show_default=True,
     help=f"Who may see raw locations: {', '.join(DEFAULT_METHODS)}.",
 )
+@click.option(
+    "--sums",
+    type=click.Choice(["one-server", "operators"]),
+    help="With --trust distributed: who adds up reports, one server or two operators (the same as --trust operators). "
+    "[default: one-server]",
+)
 @epsilon_option("The whole privacy budget of this map, such as 1, 0.5 or 1/3.")
 @method_options()
 @click.option(
@@ -88,6 +94,7 @@ def command(
     tiling: str | None,
     method: str | None,
     trust: str,
+    sums: str | None,
     epsilon: Fraction | None,
     options: dict[str, Any],
     shard_size: int | None,
@@ -125,6 +132,8 @@ def command(
     from mapveil.privacy.account import writing
     from mapveil.privacy.rehearsal import RehearsalAccount, Rehearsed
 
+    check(sums is None or trust == "distributed", "--sums", "given with --trust distributed only", sums)
+    trust = "operators" if sums == "operators" else trust
     if shard_size is not None:
         options["shard_size"] = shard_size
     mechanism = find_method(method, trust).make(epsilon, options)

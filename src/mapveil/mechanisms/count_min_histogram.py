@@ -13,6 +13,7 @@ from mapveil.mechanisms.level_choice import LevelMechanism, LevelSums, show_leve
 from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Setting
 from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil.trust.two_operators import TwoOperators
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.level_encoding import SketchEncoding, level_members
 
@@ -125,7 +126,7 @@ class CountMinHistogram(LevelMechanism):
         "central": "sketches shorten what clients send, at the cost of noise; a curator sends nothing"
     }
 
-    trust: Curator | SecureAggregation = dataclasses.field(default_factory=SecureAggregation)
+    trust: Curator | SecureAggregation | TwoOperators = dataclasses.field(default_factory=SecureAggregation)
     width: int = 2000
     rows: int = 20
     estimator: SketchEstimator = "best"

@@ -14,6 +14,7 @@ from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Estimate, Plan, Query, Setting
 from mapveil.trust.secure_aggregation.model import SecureAggregation, WholeNoise
+from mapveil.trust.two_operators import TwoOperators
 from mapveil_client.errors import ParameterError
 from mapveil_client.level_encoding import LevelEncoding
 
@@ -52,10 +53,11 @@ class LocalLaplace(SumMechanism):
     summary: ClassVar[str] = "every device adds the whole noise itself: the local model, for comparison"
     source: ClassVar[str] = "Bagdasaryan et al. 2022, section 2.2 and Figure 1"
     unanswerable: ClassVar[Mapping[str, str]] = {
-        "central": "it shows what clients pay who add the whole noise themselves; laplace is a curator's"
+        "operators": "every client's report is private by itself there: no operator is needed",
+        "central": "it shows what clients pay who add the whole noise themselves; laplace is a curator's",
     }
 
-    trust: Curator | SecureAggregation = dataclasses.field(default_factory=WholeNoise)
+    trust: Curator | SecureAggregation | TwoOperators = dataclasses.field(default_factory=WholeNoise)
     level: int | None = None
 
     def __post_init__(self) -> None:

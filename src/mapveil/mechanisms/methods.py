@@ -15,6 +15,7 @@ from mapveil_client.method_parameters import LABELLED
 DEFAULT_METHODS = {
     "central": "multiscale",
     "distributed": "multiscale",
+    "operators": "multiscale",
     "local": "olh-h",
     "random-features": "fourier-kde",
 }
@@ -80,21 +81,24 @@ class Method(NamedTuple):
 
 _CURATOR = "mapveil.trust.curator:Curator"
 _SECURE = "mapveil.trust.secure_aggregation.model:SecureAggregation"
+_OPERATORS = "mapveil.trust.two_operators:TwoOperators"
 _WHOLE_NOISE = "mapveil.trust.secure_aggregation.model:WholeNoise"
 
+_TRUST = {_CURATOR: "central", _OPERATORS: "operators"}
+
 _PLANS: tuple[tuple[str, str, tuple[str, ...]], ...] = (  # name, class, trust models that can answer
-    ("multiscale", "multiscale:Multiscale", (_CURATOR, _SECURE)),
-    ("adaptive", "adaptive_histogram:AdaptiveHistogram", (_CURATOR, _SECURE)),
-    ("emd", "emd_heatmap:EmdHeatmap", (_CURATOR, _SECURE)),
-    ("adaptive-grid", "adaptive_grid:AdaptiveGrid", (_CURATOR, _SECURE)),
+    ("multiscale", "multiscale:Multiscale", (_CURATOR, _SECURE, _OPERATORS)),
+    ("adaptive", "adaptive_histogram:AdaptiveHistogram", (_CURATOR, _SECURE, _OPERATORS)),
+    ("emd", "emd_heatmap:EmdHeatmap", (_CURATOR, _SECURE, _OPERATORS)),
+    ("adaptive-grid", "adaptive_grid:AdaptiveGrid", (_CURATOR, _SECURE, _OPERATORS)),
     ("privtree", "privtree:PrivTree", (_CURATOR,)),
-    ("spatial-decomposition", "spatial_decomposition:SpatialDecomposition", (_CURATOR, _SECURE)),
-    ("uniform", "uniform_grid:UniformGrid", (_CURATOR, _SECURE)),
-    ("hierarchical", "hierarchical_histogram:HierarchicalHistogram", (_CURATOR, _SECURE)),
-    ("laplace", "laplace_histogram:LaplaceHistogram", (_CURATOR, _SECURE)),
-    ("thresholded", "thresholded_histogram:ThresholdedHistogram", (_CURATOR, _SECURE)),
+    ("spatial-decomposition", "spatial_decomposition:SpatialDecomposition", (_CURATOR, _SECURE, _OPERATORS)),
+    ("uniform", "uniform_grid:UniformGrid", (_CURATOR, _SECURE, _OPERATORS)),
+    ("hierarchical", "hierarchical_histogram:HierarchicalHistogram", (_CURATOR, _SECURE, _OPERATORS)),
+    ("laplace", "laplace_histogram:LaplaceHistogram", (_CURATOR, _SECURE, _OPERATORS)),
+    ("thresholded", "thresholded_histogram:ThresholdedHistogram", (_CURATOR, _SECURE, _OPERATORS)),
     ("private-fourier-kde", "private_fourier_kde:PrivateFourierKde", (_CURATOR,)),
-    ("count-min", "count_min_histogram:CountMinHistogram", (_SECURE,)),
+    ("count-min", "count_min_histogram:CountMinHistogram", (_SECURE, _OPERATORS)),
     ("local-laplace", "local_laplace:LocalLaplace", (_WHOLE_NOISE,)),
     ("proportions", "proportion_histogram:ProportionHistogram", (_SECURE,)),
 )
@@ -120,7 +124,7 @@ METHODS: tuple[Method, ...] = (
     *(
         Method(
             name,
-            "central" if model == _CURATOR else "distributed",
+            _TRUST.get(model, "distributed"),
             Row(name, f"mapveil.mechanisms.{path}"),
             Row(name, model),
         )

@@ -102,7 +102,8 @@ class PrivateFourierKde(SumMechanism):
     source: ClassVar[str] = "Mapveil, after Rahimi and Recht 2008 and Hall, Rinaldo and Wasserman 2013"
     of_cells: ClassVar[bool] = True
     unanswerable: ClassVar[Mapping[str, str]] = {
-        "distributed": "every client's vector would have a number per feature, and its noise is not on sums of cells"
+        "distributed": "every client's vector would have a number per feature, and its noise is not on sums of cells",
+        "operators": "its noise is not on sums of cells, which are what operators answer",
     }
 
     bandwidth_m: float | None = None

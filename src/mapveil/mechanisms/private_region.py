@@ -25,10 +25,11 @@ from mapveil.privacy.laplace_sum import laplace_sum_quantile
 from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Answerer, Execution, NoisySums, Query, Raster
 from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil.trust.two_operators import TwoOperators
 from mapveil_client.arrays import FloatArray
 from mapveil_client.encodings import BlockEncoding, MarginsEncoding
 from mapveil_client.epsilon import split_epsilon
-from mapveil_client.errors import PromiseError
+from mapveil_client.errors import ParameterError, PromiseError
 
 _TURNS = 3  # of 64 bins an axis: from 626 km to 153 m of longitude at the equator
 _DEPTH = 6
@@ -51,7 +52,7 @@ class FoundRegion(NamedTuple):
 
 def find_region(
     points: Points,
-    trust: Curator | SecureAggregation,
+    trust: Curator | SecureAggregation | TwoOperators,
     epsilon: Fraction,
     execution: Execution,
 ) -> FoundRegion:
@@ -75,6 +76,10 @@ def find_region(
     PromiseError
         Too many clients drop out.
     """
+    if isinstance(trust, TwoOperators):
+        raise ParameterError(
+            "region is required under trust operators: a device reports once, about its cells"
+        )
     curator = isinstance(trust, Curator)
     queries = 2 * _TURNS if curator else _TURNS
     each = split_epsilon(epsilon, [1.0] * queries)[0]

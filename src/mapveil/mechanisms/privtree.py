@@ -73,7 +73,8 @@ class PrivTree(SumMechanism):
     source: ClassVar[str] = "Zhang et al., PrivTree, SIGMOD 2016"
 
     unanswerable: ClassVar[Mapping[str, str]] = {
-        "distributed": "every level's decisions would be a round of its own, and its noise is not on sums"
+        "distributed": "every level's decisions would be a round of its own, and its noise is not on sums",
+        "operators": "its noise is not on sums, which are what operators answer",
     }
 
     theta: float = 0.0

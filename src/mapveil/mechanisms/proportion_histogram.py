@@ -19,6 +19,7 @@ from mapveil.mechanisms.adaptive_histogram import AdaptiveHistogram, RoundState,
 from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Estimate, NoisySums, Setting
 from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil.trust.two_operators import TwoOperators
 from mapveil_client.arrays import FloatArray
 from mapveil_client.encodings import Encoding, LabelEncoding, NodeEncoding
 from mapveil_client.errors import InputError
@@ -79,9 +80,12 @@ class ProportionHistogram(AdaptiveHistogram):
     summary: ClassVar[str] = "what part of the people of each place has a label, with intervals"
     source: ClassVar[str] = "Bagdasaryan et al. 2022, appendix B"
 
-    unanswerable: ClassVar[Mapping[str, str]] = {"central": "a curator's sums per cell carry no labels"}
+    unanswerable: ClassVar[Mapping[str, str]] = {
+        "central": "a curator's sums per cell carry no labels",
+        "operators": "the vectors and paths that clients send carry no labels",
+    }
 
-    trust: Curator | SecureAggregation = dataclasses.field(default_factory=SecureAggregation)
+    trust: Curator | SecureAggregation | TwoOperators = dataclasses.field(default_factory=SecureAggregation)
     labels: int = 2
     width: float | None = 0.15
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 SecureSumName = Literal["ideal", "protocol", "active"]
 Aim = Literal["places", "totals", "distance"]
+_SUMMED: Final = ("distributed", "operators")
 _COARSE: Final = 6  # depth of the cells on which a prior is looked at where the map's are not chosen yet
 SECURE_SUMS: Final[tuple[str, ...]] = get_args(SecureSumName)
 
@@ -80,8 +81,8 @@ def release(
         trust model if left out.
     trust : str
         The party that may see raw locations: ``"central"`` (the curator), ``"distributed"`` (nobody; a server sums
-        reports securely), ``"local"`` or ``"random-features"`` (nobody; clients report randomized or projected
-        locations). A mechanism brings its own.
+        reports securely), ``"operators"`` (nobody; two operators sum secret shares), ``"local"`` or
+        ``"random-features"`` (nobody; clients report randomized or projected locations). A mechanism brings its own.
     options : mapping, optional
         Parameters of a named method.
     aim : str, optional
@@ -98,10 +99,11 @@ def release(
     accept_large_epsilon : bool
         Whether epsilon may be above 20, or delta above 1/100.
     secure_sum : str, optional
-        For ``"distributed"``: ``"ideal"`` (the default) adds in the clear; ``"protocol"`` runs secure aggregation
-        against an honest-but-curious server, ``"active"`` against a malicious one.
+        For ``"distributed"`` and ``"operators"``: ``"ideal"`` (the default) adds in the clear; ``"protocol"`` runs
+        secure aggregation against an honest-but-curious server, or all that clients and operators compute; for
+        ``"distributed"`` ``"active"`` runs it against a malicious server.
     dropout : float, optional
-        For ``"distributed"``: fraction of the clients that drop out, in [0, 1).
+        For ``"distributed"`` and ``"operators"``: fraction of the clients that drop out, in [0, 1).
     account : Account, optional
         The budget that is charged: the user's own ledger by default, which recognises the people of the data. None: not
         accounted, so that nothing adds this release to others of the same users, and the guarantee says so.
@@ -140,10 +142,14 @@ def release(
         mechanism = _with(mechanism, prior=_public_prior(prior, points, region))
     if accept_large_epsilon and isinstance(mechanism, Mechanism):
         mechanism = replace(mechanism, accept_large_epsilon=True)
-    if trust != "distributed":
+    if trust not in _SUMMED:
         for name, value in (("secure_sum", secure_sum), ("dropout", dropout)):
             if value is not None:
-                raise ParameterError(f"{name} is for trust distributed only, got trust {trust}")
+                raise ParameterError(f"{name} is for trust {' or '.join(_SUMMED)} only, got trust {trust}")
+    if trust == "operators" and secure_sum == "active":
+        raise ParameterError(
+            "secure_sum must be ideal or protocol under trust operators, which need no 'active'"
+        )
     check(secure_sum is None or secure_sum in SECURE_SUMS, "secure_sum", " or ".join(SECURE_SUMS), secure_sum)
     check(dropout is None or 0 <= dropout < 1, "dropout", "in [0, 1)", dropout)
     spec = tiling if isinstance(tiling, str) else None
@@ -158,7 +164,7 @@ def release(
         )
     tell = progress or (lambda step, done: None)
     how: dict[str, Any] = {"rng": as_randomness(rng), "progress": tell}
-    if trust == "distributed":
+    if trust in _SUMMED:
         how |= {"secure_sum": _transport(secure_sum or "ideal"), "dropout": dropout or 0.0}
     if not known or (chosen and buys_users(mechanism)):
         made = after_search(cast("Points", points), spec, region, mechanism, account, how, places_are_public)

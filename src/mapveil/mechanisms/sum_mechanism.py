@@ -36,6 +36,7 @@ from mapveil.trust.queries import (
     run,
 )
 from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil.trust.two_operators import TwoOperators
 from mapveil_client.contribution import Devices
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.epsilon import split_epsilon
@@ -74,14 +75,14 @@ class SumMechanism(Mechanism):
     ----------
     epsilon : int, float, str, Decimal or Fraction
         The whole privacy budget of one release, above zero; kept exactly.
-    trust : Curator or SecureAggregation
+    trust : Curator, SecureAggregation or TwoOperators
         The trust model that answers; a curator by default.
     """
 
     unanswerable: ClassVar[Mapping[str, str]] = {}  # trust models that cannot answer the plan, and why
     of_cells: ClassVar[bool] = False  # whether the plan asks for single cells, wherever they lie
 
-    trust: Curator | SecureAggregation = dataclasses.field(default_factory=Curator)
+    trust: Curator | SecureAggregation | TwoOperators = dataclasses.field(default_factory=Curator)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -49,6 +49,7 @@ class TrustModel(StrEnum):
 
     CURATOR = "central"
     SECURE_AGGREGATION = "distributed"
+    TWO_OPERATORS = "operators"
     LOCAL = "local"
     RANDOM_FEATURES = "random-features"
     OBFUSCATION = "obfuscation"
@@ -76,6 +77,7 @@ class Adversary(StrEnum):
     RELEASE = "release"
     HONEST_SERVER = "honest-but-curious server"
     MALICIOUS_SERVER = "malicious server"
+    EITHER_OPERATOR = "either operator"
     REPORTS = "reports"
 
 
@@ -132,6 +134,8 @@ class Assumes(_Kind):
     COMPOSES = "composes"
     DROPOUT = "dropout"
     SECURE_SUM = "secure sum"
+    OPERATORS_APART = "operators apart"
+    SECRET_SHARES = "secret shares"
     ROSTER_TRUSTED = "roster trusted"
     AUTHORITY_APART = "authority apart"
     AUTHORITY_OF_OPERATOR = "authority of the operator"

@@ -30,6 +30,9 @@ from mapveil_client.epsilon import readable
 MODELS: Final[Mapping[TrustModel, str]] = {
     TrustModel.CURATOR: "one trusted curator reads the raw locations",
     TrustModel.SECURE_AGGREGATION: "secure aggregation: the server learns noisy sums over many clients",
+    TrustModel.TWO_OPERATORS: (
+        "two operators, the leader and the helper, each learn noisy sums and nothing else, unless they collude"
+    ),
     TrustModel.LOCAL: "local: each report is randomized on the client",
     TrustModel.RANDOM_FEATURES: "each client reports for itself, without a privacy budget",
     TrustModel.OBFUSCATION: "each measurement is privatized before it is sent",
@@ -41,6 +44,10 @@ _ADVERSARIES: Final[Mapping[Adversary, str]] = {
     ),
     Adversary.MALICIOUS_SERVER: (
         "a server that may deviate from the protocol and sees noisy sums and who takes part, whatever else it knows"
+    ),
+    Adversary.EITHER_OPERATOR: (
+        "either of two operators, the leader or the helper, even one that deviates from the protocol, who sees its "
+        "shares, noisy sums and who takes part, whatever else it knows"
     ),
     Adversary.REPORTS: "whoever sees the reports, the server included, whatever else they know",
 }
@@ -62,6 +69,13 @@ _ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
         "at most {corrupt_percent:.4g} % add no noise"
     ),
     Assumes.SECURE_SUM: "secure aggregation reveals the sum only (a computational assumption)",
+    Assumes.OPERATORS_APART: (
+        "the two operators do not collude, and one of them follows the protocol: a malicious one can change the sums "
+        "or leave its noise out, and the other's whole noise remains"
+    ),
+    Assumes.SECRET_SHARES: (
+        "shares and proofs reveal that a contribution is well-formed and nothing else (a computational assumption)"
+    ),
     Assumes.ROSTER_TRUSTED: "the server names the other clients and is believed: it invents none",
     Assumes.AUTHORITY_APART: (
         "an enrolment authority that does not side with the server certifies each client, and invents none"

@@ -203,10 +203,15 @@ class CuratorAnswerer:
 
     def _exact(self, encoding: Encoding) -> IntArray:
         """Exact sums of the groups, units of 1 / UNIT user."""
-        held = np.flatnonzero(self._sites)
-        exact = np.zeros(encoding.length, dtype=np.int64)
-        if held.size:
-            for position in encoding.positions(held).T:
-                inside = position >= 0
-                np.add.at(exact, position[inside], self._sites[held[inside]])
-        return exact
+        return grouped_sums(self._sites, encoding)
+
+
+def grouped_sums(sites: IntArray, encoding: Encoding) -> IntArray:
+    """Exact sums of the groups of an encoding, shape (length,), of exact sums per site."""
+    held = np.flatnonzero(sites)
+    exact = np.zeros(encoding.length, dtype=np.int64)
+    if held.size:
+        for position in encoding.positions(held).T:
+            inside = position >= 0
+            np.add.at(exact, position[inside], sites[held[inside]])
+    return exact

@@ -1,0 +1,305 @@
+"""Two operators as a trust model: one message per client, sums that either operator alone sees under noise only."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.engines import UserSums
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.maps.round_cost import RoundCost
+from mapveil.privacy.claim import (
+    Adversary,
+    Assumes,
+    ContributionBound,
+    Neighbouring,
+    Norm,
+    Share,
+    TrustModel,
+)
+from mapveil.privacy.discrete_laplace import check_noise, discrete_laplace
+from mapveil.privacy.guarantee import Guarantee
+from mapveil.privacy.sampling import RELEASE, SAMPLE, sampling_delta
+from mapveil.secure_sum.drivers import IdealSum
+from mapveil.trust.curator import grouped_sums
+from mapveil.trust.queries import Execution, NoisySums, Query, Raster, Setting
+from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, Report, noisy_sums_of, verify_together
+from mapveil.two_operators.sum_schemes import PathScheme, Scheme, VectorScheme
+from mapveil_client.arrays import IntArray
+from mapveil_client.contribution import Devices, encode_places
+from mapveil_client.encodings import Encoding
+from mapveil_client.errors import Checked, InputError, ParameterError, PromiseError
+from mapveil_client.method_parameters import TABLE_SCALE
+from mapveil_client.secure_sum.vectors import SparseVectors
+
+_MOST_SAMPLES: Final = int(RELEASE / SAMPLE)  # of each operator
+_DEEPEST: Final = 10  # of a path
+_LONGEST: Final = 1 << 14  # of a vector: 2.9 MB from every client at 1024 units
+_TOGETHER: Final = 1 << 20  # numbers of the reports that are made together
+_CONTEXT: Final = b"mapveil two operators 1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoOperators(Checked):
+    """Two operators that do not collude add up secret shares; each adds the whole noise to every answer.
+
+    Parameters
+    ----------
+    scale : int, optional
+        Units that a client divides over its locations; with 1 it reports its most frequent location. By default 1 for
+        counts, where each user is at one location, and 1024 for a table of visits.
+    minimum_batch : int
+        Least number of accepted reports: with fewer nothing is answered. Noise protects each client whatever the
+        number; this keeps a collection of a handful from being published by mistake. Chosen, not measured.
+    """
+
+    name: ClassVar[str] = "operators"
+    whole_noise: ClassVar[bool] = False
+
+    scale: int | None = None
+    minimum_batch: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(self.scale is None or 1 <= self.scale <= 1 << 28, "scale", "from 1 to 2**28, or none")
+        self._check(self.minimum_batch >= 1, "minimum_batch", "a whole number of at least 1")
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as a JSON-ready record."""
+        return dataclasses.asdict(self)
+
+    def answerer(
+        self,
+        points: Points | Counts | UserSums | Devices,
+        tiling: Tiling,
+        raster: Raster,
+        execution: Execution,
+        *,
+        least_noise: bool = False,
+    ) -> OperatorsAnswerer:
+        """Give every user of a table a client, and simulate the clients and both operators in this process.
+
+        Parameters
+        ----------
+        points : Points, Counts or Devices
+            A table, counts with each unit one user, or the clients.
+        tiling, raster, execution
+            See :meth:`mapveil.trust.curator.Curator.answerer`.
+        least_noise : bool
+            Whether one operator alone adds noise, for audits: the view of the other.
+
+        Raises
+        ------
+        InputError
+            The table cannot be used, or holds a curator's sums.
+        PromiseError
+            There are fewer clients than the minimum batch.
+        """
+        from mapveil.trust.secure_aggregation.clients import devices_of
+
+        if isinstance(points, UserSums):
+            raise InputError(
+                "a curator's sums have no clients: TwoOperators needs a table, counts or devices"
+            )
+        devices = devices_of(points, tiling, execution.progress)
+        scale = self.scale or (1 if devices.starts is None else TABLE_SCALE)
+        return OperatorsAnswerer(self, raster, tiling, devices, scale, execution, least_noise)
+
+    def noise_terms(self, users: float) -> float:
+        """Discrete Laplace variables in the noise of a sum: one of each operator."""
+        return 2.0
+
+    def asked(self, users: float) -> float:
+        """Of so many users, those that are asked: all."""
+        return users
+
+    def guarantee(self, epsilon: Fraction, shares: tuple[Share, ...], *, seeded: bool) -> Guarantee:
+        """The promise of one release."""
+        return Guarantee(
+            model=TrustModel.TWO_OPERATORS,
+            neighbours=Neighbouring.ZERO_OUT,
+            epsilon=epsilon,
+            delta=sampling_delta(epsilon),
+            adversary=Adversary.EITHER_OPERATOR,
+            bound=ContributionBound(Norm.L1, Fraction(1)),
+            assumptions=(
+                Assumes.ONE_CLIENT(),
+                Assumes.OPERATORS_APART(),
+                Assumes.SECRET_SHARES(),
+                Assumes.PARTICIPATION_PUBLIC(),
+            ),
+            shares=shares,
+            seeded=seeded,
+        )
+
+
+class OperatorsAnswerer:
+    """Both operators of one release and all clients in this process; answers the queries of a plan."""
+
+    def __init__(
+        self,
+        model: TwoOperators,
+        raster: Raster,
+        tiling: Tiling,
+        devices: Devices,
+        scale: int,
+        execution: Execution,
+        least_noise: bool,
+    ) -> None:
+        self.revealed: list[Share] = []
+        self.costs: list[RoundCost] = []
+        self._model, self._execution, self._least_noise = model, execution, least_noise
+        self._raster, self._drawn = raster, 0
+        # A stream of its own, so that a second collection from one seeded stream does not repeat the first.
+        words = execution.rng.words(16, np.uint8).tobytes()
+        self._rng = execution.rng.child("collection " + words.hex())
+        asked, self._devices = devices.count, self._reporting(devices)
+        if self._devices.count < model.minimum_batch:
+            raise PromiseError(
+                f"{self._devices.count} devices report and {model.minimum_batch} are needed (the option "
+                "minimum_batch), so nothing is released and nothing is spent"
+            )
+        self.setting = Setting(
+            raster.depth,
+            raster.members,
+            self._devices.count,
+            1,
+            Fraction(2, self._devices.count),
+            scale,
+            tiling=tiling,
+            region=tiling.region,
+        )
+        self.costs.append(self._cost(asked))
+        self._sites = self._exact_sites()
+        self._operators: tuple[Operator, Operator] | None = None
+
+    def answer(self, query: Query) -> NoisySums:
+        """Charge the query's share, then have both operators answer it; one that cannot be answered costs nothing."""
+        length = query.encoding.length
+        self._drawn += length
+        if self._drawn > _MOST_SAMPLES:
+            raise ParameterError(
+                f"an operator must draw at most {_MOST_SAMPLES} samples of noise, got {self._drawn}"
+            )
+        moves = self.setting.sensitivity(query.encoding)
+        check_noise(query.epsilon, moves)
+        if self._in_full and self._operators is None:
+            self._operators = self._collected()
+        self._execution.before_reveal(query.share)
+        self.revealed.append(query.share)
+        return self._execution.keep(query.purpose, NoisySums, lambda: self._noisy(query, moves))
+
+    def _noisy(self, query: Query, moves: int) -> NoisySums:
+        progress, encoding, scale = self._execution.progress, query.encoding, self.setting.scale
+        progress(query.purpose, 0.0)
+        streams = [
+            self._rng.child(f"operator {number} answer {len(self.revealed)}") for number in (LEADER, HELPER)
+        ]
+        if self._operators is None:
+            units = grouped_sums(self._sites, encoding)
+            for stream in streams[: 1 if self._least_noise else 2]:
+                units = units + discrete_laplace(encoding.length, query.epsilon, moves, stream)
+        else:
+            leader, helper = (
+                operator.answer(query.purpose, encoding, query.epsilon, stream)
+                for operator, stream in zip(self._operators, streams, strict=True)
+            )
+            units = noisy_sums_of(self._scheme, (leader, helper))
+        progress(query.purpose, 1.0)
+        # The continuous law's variance, of two variables.
+        variance = 2 * 2 * (moves / scale / float(query.epsilon)) ** 2
+        return NoisySums(units / scale, variance, 2.0, query.epsilon, moves, scale, self.setting.clients)
+
+    @property
+    def _in_full(self) -> bool:
+        """Whether clients and operators run all the cryptography."""
+        return not isinstance(self._execution.secure_sum, IdealSum | None)
+
+    @property
+    def _scheme(self) -> Scheme:
+        """A path for one location of each client where the raster allows, else a vector."""
+        if self.setting.scale == 1 and self.setting.depth <= _DEEPEST:
+            return PathScheme(self.setting.depth, _CONTEXT)
+        return VectorScheme(self.setting.members.size, self.setting.scale, _CONTEXT)
+
+    def _reporting(self, devices: Devices) -> Devices:
+        """The clients whose message arrives."""
+        lost = round(self._execution.dropout * devices.count)
+        if not lost:
+            return devices
+        simulation = self._rng.child("who drops out").generator()
+        return devices.take(np.sort(simulation.choice(devices.count, devices.count - lost, replace=False)))
+
+    def _cost(self, asked: int) -> RoundCost:
+        scheme = self._scheme
+        size = scheme.sizes(LEADER)[0] + sum(scheme.sizes(number)[1] for number in (LEADER, HELPER))
+        bits = 64 * scheme.field.words
+        return RoundCost("reports", scheme.sites, bits, asked, self._devices.count, 1, {"report": size}, {})
+
+    def _vectors(self, devices: Devices) -> SparseVectors:
+        setting = self.setting
+        return encode_places(devices, _Sites(setting.depth), setting.scale, setting.rounding, self._rng)
+
+    def _exact_sites(self) -> IntArray:
+        total = np.zeros(self.setting.members.size, dtype=np.int64)
+        vectors = self._vectors(self._devices)
+        np.add.at(total, vectors.position, vectors.value)
+        return total
+
+    def _collected(self) -> tuple[Operator, Operator]:
+        """Shard every client's contribution, and verify the reports. Run by: clients and operators."""
+        scheme, progress = self._scheme, self._execution.progress
+        if scheme.sites > _LONGEST and isinstance(scheme, VectorScheme):
+            raise InputError(
+                f"a vector of {scheme.sites} sites is too long to be sent by every device; expected at most "
+                f"{_LONGEST}, or one location a device (--option scale=1)"
+            )
+        key = self._rng.words(32, np.uint8).tobytes()
+        budget = Fraction(1 << 40)  # the release's account refuses before an operator's would
+        leader, helper = (
+            Operator(scheme, number, key, budget, self._model.minimum_batch) for number in (LEADER, HELPER)
+        )
+        step = max(1, _TOGETHER // (scheme.sites * 8))
+        for first in range(0, self._devices.count, step):
+            last = min(first + step, self._devices.count)
+            for operator, reports in zip((leader, helper), self._reports(scheme, first, last), strict=True):
+                operator.receive(reports)
+            verify_together(leader, helper)
+            progress("verify reports", last / self._devices.count)
+        return leader, helper
+
+    def _reports(self, scheme: Scheme, first: int, last: int) -> Iterator[list[Report]]:
+        vectors = self._vectors(self._devices.between(first, last))
+        contributions = np.zeros((last - first, scheme.sites), dtype=np.int64)
+        np.add.at(contributions, (vectors.client, vectors.position), vectors.value)
+        nonces, randomness = (
+            self._rng.words((last - first) * size, np.uint8).reshape(last - first, size).astype(np.uint8)
+            for size in (16, scheme.randomness_bytes)
+        )
+        made = scheme.shard(contributions, nonces, randomness)
+        for inputs in made.inputs:
+            rows = zip(nonces, made.public, inputs, strict=True)
+            yield [Report(*(part.tobytes() for part in row)) for row in rows]
+
+
+@dataclass(frozen=True, eq=False)
+class _Sites(Encoding):
+    """One coordinate for each site of a raster."""
+
+    kind = "sites"
+    depth: int
+
+    @property
+    def length(self) -> int:
+        return 1 << (2 * self.depth)
+
+    def positions(self, sites: npt.NDArray[np.integer], labels: IntArray | None = None) -> IntArray:
+        return sites.astype(np.int64)[:, None]
