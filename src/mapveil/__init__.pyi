@@ -34,11 +34,14 @@ from mapveil.geo.read_measurements import read_measurements as read_measurements
 from mapveil.geo.read_points import read_points as read_points
 from mapveil.geo.region import Region as Region
 from mapveil.geo.web_mercator import WebMercatorTiles as WebMercatorTiles
+from mapveil.geo.windows import Windows as Windows
 from mapveil.maps.density_map import DensityMap as DensityMap
 from mapveil.maps.flow_map import FlowMap as FlowMap
 from mapveil.maps.prior import Prior as Prior
+from mapveil.maps.series_map import SeriesMap as SeriesMap
 from mapveil.maps.signal_map import SignalMap as SignalMap
 from mapveil.mechanisms.release import release as release
+from mapveil.mechanisms.release_series import release_series as release_series
 from mapveil.mechanisms.session import Session as Session
 from mapveil.navigation.read_roads import read_roads as read_roads
 from mapveil.navigation.routes import routes as routes

@@ -38,6 +38,7 @@ from ..local import test_randomizer as local
 from . import faults
 from .exact_checks import EPSILON, check_accounting
 from .front_door import check_front_door
+from .series import SERIES_AUDITED, check_series
 from .worlds import REGION, ROWS, Row
 
 CERTAIN = 1e-9
@@ -88,6 +89,11 @@ def _of_plan(row: Row) -> Audit:
             yield faults.noise_of(query.purpose, factor) if one else NOISE_OF[type(query)](factor)
 
     return Audit(check, each_query)
+
+
+def _of_series(name: str) -> Audit:
+    check = partial(check_series, SERIES_AUDITED[name])
+    return Audit(check, lambda factor: (faults.noise_of(query.purpose, factor) for query in check()))
 
 
 def check_local_ratio(name: str) -> None:
@@ -191,6 +197,7 @@ def _of_geo_indistinguishability(method: Method) -> Audit:
 AUDITS: dict[str, Audit] = {
     **{str(row): _of_plan(row) for row in ROWS},
     **{f"local {each.name}": _of_local(each) for each in METHODS if each.trust == "local"},
+    **{name: _of_series(name) for name in SERIES_AUDITED},
     "flows": Audit(partial(check_front_door, "flows"), lambda factor: iter([faults.local_epsilon(factor)])),
     **{
         f"random-features {each.name}": _of_geo_indistinguishability(each)

@@ -119,12 +119,18 @@ _pairs, _clients = cache(adversarial_pairs), cache(adversarial_clients)
 
 def losses(answerer: Any, query: Any, record: Record) -> list[Fraction]:
     """Exact loss of a reply, for each neighbour; call it from ``after`` of :func:`watched`."""
+    by_clients = isinstance(answerer, Simulation | OperatorsAnswerer)
+    sites = TILING.size if by_clients else answerer.raster.site.size
+    pairs = _pairs(TILING) if sites == TILING.size else _pairs_of_axes(sites)
+    return losses_of(answerer, query, record, pairs)
+
+
+def losses_of(answerer: Any, query: Any, record: Record, pairs: list[Pair]) -> list[Fraction]:
+    """The same for these neighbours of a curator's sums, or for each adversarial client."""
     if isinstance(answerer, Simulation):
         return _losses_of_clients(answerer, query, record)
     if isinstance(answerer, OperatorsAnswerer):
         return _losses_of_reports(answerer, query, record)
-    sites = answerer.raster.site.size
-    pairs = _pairs(TILING) if sites == TILING.size else _pairs_of_axes(sites)
     return [_loss(answerer, query, pair, record) for pair in pairs]
 
 

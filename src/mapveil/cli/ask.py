@@ -10,6 +10,7 @@ import click
 from mapveil.cli.console import Console, console_options, counted, save_all
 from mapveil.cli.options import zone_options
 from mapveil.cli.outputs import outputs
+from mapveil.cli.windows import windowed_map
 from mapveil.formats.zone_table import ZONE_SUFFIXES
 from mapveil_client.errors import ParameterError, check
 
@@ -23,6 +24,7 @@ _PER = 1000.0
 @click.command("ask")
 @click.argument("source", metavar="MAP")
 @zone_options
+@click.option("--window", help="Name of the window of a series, such as 2026-W34. [default: all together]")
 @click.option("--top", type=int, help="Rank so many zones, with the ranks that each may have.")
 @click.option("--above", type=float, help="List the zones that surely have more users than this.")
 @click.option("--per", help="Public denominator of rates: a column of the zones, or a GeoTIFF of residents.")
@@ -36,6 +38,7 @@ def command(
     source: str,
     zones: str,
     read: dict[str, Any],
+    window: str | None,
     top: int | None,
     above: float | None,
     per: str | None,
@@ -53,13 +56,13 @@ def command(
       mapveil ask map.parquet --zones districts.geojson -o districts.csv
       mapveil ask map.parquet --zones districts.geojson --top 10
       mapveil ask map.parquet --zones districts.gpkg --per population.tif -o rates.csv
+      mapveil ask year.parquet --window 2026-W34 --zones districts.geojson
     """
     import numpy as np
 
     from mapveil.analysis.zone_ranks import above_of, top_of
     from mapveil.analysis.zone_rates import denominators
     from mapveil.analysis.zone_totals import totals_of
-    from mapveil.formats.read_map import read_map
     from mapveil.formats.zone_table import write_zones
     from mapveil.inference.zone_overlay import ZoneOverlay
 
@@ -67,7 +70,7 @@ def command(
         raise ParameterError("--top and --above are two questions: ask one at a time")
     check(50 <= confidence < 100, "--confidence", "from 50 to below 100 per cent", confidence)
     alpha = 1 - confidence / 100
-    heat = read_map(source)
+    heat = windowed_map(source, window)
     with console.progress() as progress:
         progress("overlay", 0.0)
         asked = ZoneOverlay.of(heat, zones, **read)

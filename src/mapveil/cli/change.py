@@ -10,7 +10,9 @@ import click
 from mapveil.cli.console import Console, console_options, counted, save_all
 from mapveil.cli.options import zone_options
 from mapveil.cli.outputs import outputs
+from mapveil.cli.windows import windowed_map
 from mapveil.formats.zone_table import ZONE_SUFFIXES
+from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
     from mapveil.analysis.zone_changes import Null, ZoneChanges
@@ -21,8 +23,10 @@ _NULLS = {"rate": "one expected number in both maps", "people": "the same users 
 
 @click.command("change")
 @click.argument("before", metavar="BEFORE")
-@click.argument("after", metavar="AFTER")
+@click.argument("after", metavar="[AFTER]", required=False)
 @zone_options
+@click.option("--window", help="Of a series: name of the window after, such as 2026-W34.")
+@click.option("--against", help="Of a series: name of the window before.")
 @click.option(
     "--fdr", type=float, default=0.05, show_default=True, help="Largest expected fraction of false calls."
 )
@@ -38,27 +42,32 @@ _NULLS = {"rate": "one expected number in both maps", "people": "the same users 
 def command(
     console: Console,
     before: str,
-    after: str,
+    after: str | None,
     zones: str,
     read: dict[str, Any],
+    window: str | None,
+    against: str | None,
     fdr: float,
     null: Null,
     outputs: tuple[Path, ...],
 ) -> None:
     """Call the zones where two released maps differ significantly, the false discovery rate held. Costs no privacy.
 
-    Both maps are of one region, unit, method and trust model, such as two weeks of one city.
+    Both maps are of one region, unit, method and trust model, such as two weeks of one city; or they are two windows of
+    one series.
 
     \b
     Examples:
       mapveil change week1.parquet week2.parquet --zones districts.geojson
       mapveil change week1.parquet week2.parquet --zones districts.geojson --fdr 0.1 -o change.csv
+      mapveil change year.parquet --window 2026-W34 --against 2026-W33 --zones districts.geojson
     """
     from mapveil.analysis.zone_changes import changes
-    from mapveil.formats.read_map import read_map
     from mapveil.formats.zone_table import write_zones
 
-    one, two = read_map(before), read_map(after)
+    if (window is None) != (against is None) or (after is None and window is None):
+        raise ParameterError("a change needs two maps, or one series with --window and --against")
+    one, two = windowed_map(before, against), windowed_map(after or before, window)
     with console.progress() as progress:
         progress("compare", 0.0)
         found = changes(one, two, zones, fdr=fdr, null=null, **read)

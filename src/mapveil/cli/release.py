@@ -23,6 +23,7 @@ from mapveil.cli.options import (
 )
 from mapveil.cli.outputs import release_options
 from mapveil.cli.run_file import Rerunnable, titled
+from mapveil.cli.windows import check_series, windows_options
 from mapveil.maps.released import SUFFIXES
 from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 from mapveil_client.epsilon import readable
@@ -31,6 +32,7 @@ from mapveil_client.errors import check
 if TYPE_CHECKING:
     from mapveil.cli.options import Drawing
     from mapveil.geo.region import Region
+    from mapveil.geo.windows import Windows
     from mapveil.privacy.account import Account
 
 
@@ -73,7 +75,7 @@ if TYPE_CHECKING:
 @click.option(
     "--dropout", type=float, help="With --trust distributed: fraction of the devices that drop out."
 )
-@table_source("user", "lon", "lat", "weight", "label")
+@table_source("user", "lon", "lat", "time", "weight", "label")
 @click.option(
     "--merge-below",
     type=float,
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0, min_open=True),
     help="Smooth the map by a Gaussian of this standard deviation, metres.",
 )
+@windows_options
 @drawing_options
 @release_options(SUFFIXES, ".tif .parquet .geojson .gpkg .pmtiles .csv .png .html")
 @console_options
@@ -97,6 +100,8 @@ def command(
     sums: str | None,
     epsilon: Fraction | None,
     options: dict[str, Any],
+    windows: Windows | None,
+    per: dict[str, Any],
     shard_size: int | None,
     columns: dict[str, Any],
     merge_below: float | None,
@@ -119,6 +124,8 @@ def command(
       mapveil release trips.csv --user rider --region city.geojson --tiling h3:8 --epsilon 0.5 -o map.geojson
       mapveil release checkins.parquet --region -74.03,40.69,-73.90,40.83 --tiling quadtree:8 \\
           --method emd --option width=40 --epsilon 1 -o map.tif -o map.png
+      mapveil release trips.parquet --region city.geojson --every 1w --from 2026-01-05 \\
+          --until 2026-03-30 --epsilon 2 -o weeks.parquet
       mapveil release population.npz --epsilon 1 -o population.tif
     """
     from mapveil.geo.counts import Counts
@@ -129,6 +136,7 @@ def command(
     from mapveil.mechanisms.mechanism import Mechanism
     from mapveil.mechanisms.release import release
     from mapveil.mechanisms.release_after_search import split_region
+    from mapveil.mechanisms.release_series import release_series
     from mapveil.privacy.account import writing
     from mapveil.privacy.rehearsal import RehearsalAccount, Rehearsed
 
@@ -136,11 +144,14 @@ def command(
     trust = "operators" if sums == "operators" else trust
     if shard_size is not None:
         options["shard_size"] = shard_size
-    mechanism = find_method(method, trust).make(epsilon, options)
-    points = read_source(source, **columns)
+    if windows is None:
+        mechanism = find_method(method, trust).make(epsilon, options)
+    else:
+        check_series(method, trust, epsilon, merge_below=merge_below, smooth_m=smooth_m)
+    points: Any = read_source(source, **columns)
     if isinstance(points, Points):
         console.note_columns(points)
-        if region is None and epsilon is not None:
+        if region is None and epsilon is not None and windows is None:
             console.note(
                 f"no --region: {readable(split_region(epsilon)[0])} of epsilon is spent on finding one"
             )
@@ -150,21 +161,22 @@ def command(
         known = region is not None or isinstance(points, Counts)
         cells = tiling_for(points, tiling, region, places_are_public=public) if known else None
         check_smoothing(cells or tiling or DEFAULT_TILING, sigma_m=smooth_m)
-    if isinstance(account, RehearsalAccount) and not isinstance(mechanism, Mechanism):
+    if windows is None and isinstance(account, RehearsalAccount) and not isinstance(mechanism, Mechanism):
         about = {"method": mechanism.name, "parameters": mechanism.parameters()}
         raise Rehearsed({**about, "tiling": tiling or "", "region": str(region or "")})
     with console.progress() as progress:
-        heat = release(
-            points,
-            tiling,
-            method=mechanism,
-            trust=trust,
-            region=region,
-            account=account,
-            rng=seed,
-            progress=progress,
-            **parameters,
-        )
+        given: dict[str, Any] = {
+            "region": region,
+            "trust": trust,
+            "account": account,
+            "rng": seed,
+            "progress": progress,
+        }
+        if windows is None:
+            heat = release(points, tiling, method=mechanism, **given, **parameters)
+        else:
+            given |= {"epsilon": epsilon, "options": options, **per}
+            heat = release_series(points, windows, tiling, **given, **parameters)
         with writing(account, heat.guarantee):
             if smooth_m is not None:
                 heat = smooth(heat, sigma_m=smooth_m)

@@ -13,19 +13,21 @@ import numpy.typing as npt
 from mapveil.engines.contributions import UNIT, check_same_tiling, located_rows
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
+from mapveil.geo.tables import quote_text
 from mapveil.geo.tiling import Tiling
+from mapveil.geo.windowed_points import WindowedPoints
 from mapveil_client.errors import InputError
 
 USER_SUMS_SQL: Final = """
-WITH located AS {once} (SELECT user_id, {columns} FROM ({rows}) AS rows),
+WITH located AS {once} (SELECT user_id, {columns} FROM ({rows}) AS rows){chosen},
 totals AS (
-    SELECT user_id, CAST(SUM({weight}) AS {integer}) AS total
-    FROM located
-    GROUP BY user_id
+    SELECT {contributor}, CAST(SUM({weight}) AS {integer}) AS total
+    FROM {counted}
+    GROUP BY {contributor}
 )
-SELECT cell, CAST(SUM({quotient}) AS BIGINT) AS share
-FROM located JOIN totals USING (user_id)
-GROUP BY cell
+SELECT {group}, CAST(SUM({quotient}) AS BIGINT) AS share
+FROM {counted} JOIN totals USING ({contributor})
+GROUP BY {group}
 """
 """The SQL of :func:`user_sums`. Each row's share of its user is rounded down, so no user's shares exceed one.
 
@@ -35,13 +37,26 @@ as a random sample, would give a user another total than the rows have. Beyond t
 the temporary folder.
 """
 
+CHOSEN_SQL: Final = """,
+places AS (
+    SELECT user_id, part, ROW_NUMBER() OVER (PARTITION BY user_id ORDER BY chance, part) AS place
+    FROM (SELECT DISTINCT user_id, part, {chance} AS chance FROM located) AS parts
+),
+chosen AS {once} (
+    SELECT located.* FROM located JOIN places USING (user_id, part) WHERE place <= {most}
+)"""
+"""The part of :data:`USER_SUMS_SQL` that keeps the rows of at most so many of each user's windows.
+
+A keyed hash of user and window orders a user's windows, so that their own rows alone decide which count.
+"""
+
 _LARGEST_SUM = (1 << 62) // UNIT
 
 
 class UserSums(NamedTuple):
     """Exact sums of the users' shares. Not private: never print or store them."""
 
-    sums: npt.NDArray[np.int64]  # (tiling.size,), units of 1 / UNIT user
+    sums: npt.NDArray[np.int64]  # (tiling.size,), or (windows, tiling.size); units of 1 / UNIT user
     tiling: Tiling
 
 
@@ -50,6 +65,7 @@ def user_sums(
     tiling: Tiling,
     *,
     progress: Callable[[str, float], None] | None = None,
+    key: str = "",
 ) -> UserSums:
     r"""Sum every user's distribution over the cells, exactly. Run by: the curator.
 
@@ -57,7 +73,9 @@ def user_sums(
 
     where: row i of user :math:`u_i` lies in cell :math:`c_i` and weighs :math:`w_i` (1 without weights, which
     count to a millionth); the sum below is over the user's rows inside the tiling; :math:`U` is
-    :data:`UNIT`. One user contributes at most :math:`U` in L1, whatever they did.
+    :data:`UNIT`. One user contributes at most :math:`U` in L1, whatever they did. With windows, c is a cell in a
+    window; where the points bound the contribution of a part of the windows and not of all, the sum below is over the
+    user's rows in that part, and a user contributes at most :math:`U` in each part.
 
     Parameters
     ----------
@@ -67,6 +85,8 @@ def user_sums(
         The cells; rows outside them contribute nothing.
     progress : callable, optional
         Called with the step's name and the fraction that is done.
+    key : str
+        Key of the hash by which windows of a user are chosen, where the points allow at most so many.
 
     Raises
     ------
@@ -79,7 +99,7 @@ def user_sums(
         return source if isinstance(source, UserSums) else UserSums(_from_counts(source), tiling)
     if progress:
         progress("sum users per cell", 0.0)
-    sums = _from_points(source, tiling)
+    sums = _from_points(source, tiling, key)
     if progress:
         progress("sum users per cell", 1.0)
     return UserSums(sums, tiling)
@@ -91,19 +111,37 @@ def _from_counts(counts: Counts) -> npt.NDArray[np.int64]:
     return counts.values * UNIT
 
 
-def _from_points(points: Points, tiling: Tiling) -> npt.NDArray[np.int64]:
+def _from_points(points: Points, tiling: Tiling, key: str) -> npt.NDArray[np.int64]:
+    windows = points.windows.count if isinstance(points, WindowedPoints) else None
+    parts = points.parts if isinstance(points, WindowedPoints) else None
     with located_rows(points, tiling) as rows:
         weighted = points.columns.weight is not None
+        columns = ["cell", *(["weight"] if weighted else []), *(["label"] if windows is not None else [])]
+        chosen = ""
+        if parts is not None:
+            columns.append(f"label // {parts.length} AS part")
+            if parts.most is not None:
+                chance = f"md5(concat_ws(':', {quote_text(key)}, user_id, part))"
+                chosen = CHOSEN_SQL.format(chance=chance, most=parts.most, once="MATERIALIZED")
         text = USER_SUMS_SQL.format(
             rows=rows.sql,
-            columns="cell, weight" if weighted else "cell",
+            columns=", ".join(columns),
             weight="weight" if weighted else "1",
             integer="HUGEINT" if weighted else "BIGINT",
             quotient=f"(weight * {UNIT}) // total" if weighted else f"{UNIT} // total",
             once="MATERIALIZED",
+            chosen=chosen,
+            counted="chosen" if chosen else "located",
+            contributor="user_id" if parts is None else "user_id, part",
+            group="cell" if windows is None else "cell, label",
         )
         found = rows.connection.execute(text).fetchnumpy()
         cells = rows.cells(found["cell"])
-    sums = np.zeros(tiling.size, dtype=np.int64)
-    sums[cells] = np.ma.filled(found["share"], 0)
+    shares = np.ma.filled(found["share"], 0)
+    if windows is None:
+        sums = np.zeros(tiling.size, dtype=np.int64)
+        sums[cells] = shares
+    else:
+        sums = np.zeros((windows, tiling.size), dtype=np.int64)
+        sums[np.ma.filled(found["label"], 0), cells] = shares
     return sums

@@ -100,8 +100,12 @@ def _told(chunk: Chunk, blocks: DrawnBlocks) -> pyarrow.Array:
     return pa.array(told_from_zero(blocks, chunk.columns["cell"].to_numpy()))
 
 
-def read_geopackage(file: Path, columns: list[str]) -> tuple[str | None, pyarrow.Table, str]:
+def read_geopackage(
+    file: Path, columns: list[str], *, prefix: str | None = None
+) -> tuple[str | None, pyarrow.Table, str]:
     """Read the metadata (None where there are none), some columns and the measurements of a map's GeoPackage.
+
+    Columns whose names begin with ``prefix`` are read too.
 
     Raises
     ------
@@ -122,6 +126,7 @@ def read_geopackage(file: Path, columns: list[str]) -> tuple[str | None, pyarrow
             about = module.read_info(file, layer=LAYER)
             metadata = about["layer_metadata"] or {}
             kept = [name for name in columns if name in about["fields"]]
+            kept += [str(name) for name in about["fields"] if prefix is not None and name.startswith(prefix)]
             _, table = module.raw.read_arrow(file, layer=LAYER, columns=kept, read_geometry=False)
     except (module.errors.DataSourceError, module.errors.DataLayerError, OSError) as error:
         raise InputError(f"{file}: not readable as GeoPackage ({str(error).splitlines()[0]})") from error

@@ -20,6 +20,7 @@ from mapveil.formats.coded_arrays import code, decode, within
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import EstimatedUsers, Measurement
 from mapveil.maps.proportion_map import LabelMeasurement
+from mapveil.maps.series_map import SeriesMap
 from mapveil.privacy.claim import read_exact
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import is_whole
@@ -125,9 +126,13 @@ def _read(
 
 def measurements_text(released: ReleasedMap) -> str:
     """The measurements of a map of users in base64, for its files; empty where it has none."""
-    if not isinstance(released, DensityMap) or not released.measurements:
+    if not isinstance(released, DensityMap):
         return ""
-    return base64.b64encode(write_measurements(released.measurements)).decode()
+    by_window = (
+        (released.measured,) if isinstance(released, SeriesMap) and released.measured is not None else ()
+    )
+    measurements = (*released.measurements, *by_window)
+    return base64.b64encode(write_measurements(measurements)).decode() if measurements else ""
 
 
 def measurements_of(text: str, cells: int) -> tuple[Measurement, ...]:
@@ -144,6 +149,10 @@ def measurements_of(text: str, cells: int) -> tuple[Measurement, ...]:
         fits = groups.shape == (cells,) and groups.dtype == np.int64 and sums.ndim == 1
         if not fits or not np.isfinite(sums).all() or not ((groups >= -1) & (groups < sums.size)).all():
             raise ValueError("measurements that do not fit its cells")
+        if isinstance(each, LabelMeasurement):
+            by_label = each.by_label
+            if by_label.ndim != 2 or by_label.shape[0] != sums.size or not np.isfinite(by_label).all():
+                raise ValueError("measurements by label that do not fit its groups")
         whole = all(is_whole(size, 1, _MOST_UNITS) for size in (each.unit, each.sensitivity or each.unit))
         if not (
             whole and each.epsilon > 0 and isinstance(each.terms, int | float) and 0 < each.terms < math.inf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,11 +17,13 @@ from mapveil.formats.geoparquet import METADATA_KEY
 from mapveil.formats.geotiff import METADATA_TAG, open_geotiff
 from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_of
 from mapveil.geo.parse_tiling import tiling_from_dict
+from mapveil.geo.windows import Windows
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.frame import require_frame
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.maps.provenance import Provenance
 from mapveil.maps.round_cost import RoundCost
+from mapveil.maps.series_map import SeriesMap
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, require
@@ -28,6 +31,8 @@ from mapveil_client.errors import InputError, require
 if TYPE_CHECKING:
     import pyarrow
 
+_OF_WINDOW: Final = "users "  # how columns of windows begin
+_BAND_OF_WINDOW: Final = "Users, "
 _GEOJSON_HEAD: Final = b'{"type":"FeatureCollection","mapveil":'
 
 
@@ -78,6 +83,8 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
         heat = _map_of(metadata, values, metadata.get(MEASUREMENTS_KEY, measured))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise InputError(f"{path}: its metadata is not a map's ({type(error).__name__}: {error})") from error
+    if isinstance(heat, SeriesMap):
+        return heat
     labelled = any(isinstance(each, LabelMeasurement) for each in heat.measurements)
     return ProportionMap.of(heat) if labelled else heat
 
@@ -95,7 +102,10 @@ def _read_parquet(file: Path) -> tuple[str, pyarrow.Table, str]:
             if text is None:
                 raise NotAMap(f"{file}: not a map that Mapveil wrote: its metadata are missing")
             # Of these the columns that it has.
-            table = source.read(["cell", "users", "rss_dbm"])
+            names = source.schema_arrow.names
+            table = source.read(
+                ["cell", "users", "rss_dbm", *(name for name in names if name.startswith(_OF_WINDOW))]
+            )
             return text.decode(), table, found.get(MEASUREMENTS_KEY.encode(), b"").decode("ascii", "replace")
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file}: not readable as Parquet ({str(error).splitlines()[0]})") from error
@@ -116,7 +126,7 @@ def _read_geojson(file: Path) -> tuple[str, pyarrow.Table, str]:
 
 
 def _read_geopackage(file: Path) -> tuple[str, pyarrow.Table, str]:
-    text, table, measured = read_geopackage(file, ["cell", "users", "rss_dbm"])
+    text, table, measured = read_geopackage(file, ["cell", "users", "rss_dbm"], prefix=_OF_WINDOW)
     if text is None:
         raise NotAMap(f"{file}: not a map that Mapveil wrote: its metadata are missing")
     return text, table, measured
@@ -143,7 +153,8 @@ def _read_geotiff(file: Path) -> tuple[str, FloatArray, str]:
             with open_geotiff(file) as opened:
                 text = opened.tags().get(METADATA_TAG)
                 measured = opened.tags(ns=MEASUREMENTS_KEY).get("base64", "")
-                pixels = opened.read(1)
+                bands = [1, *(at for at, name in enumerate(opened.descriptions, 1) if _band_of_window(name))]
+                pixels = opened.read(bands)
     except rasterio.errors.RasterioError as error:
         raise InputError(f"{file}: not readable as GeoTIFF ({str(error).splitlines()[0]})") from error
     if text is None:
@@ -160,10 +171,10 @@ def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table, measure
         values[found["cell"].to_numpy()] = found["users"].to_numpy()
     else:
         frame = require_frame(tiling, "GeoTIFF")
-        if found.shape != (frame.rows, frame.columns):
-            raise ValueError(f"{found.shape} pixels where its tiling has {(frame.rows, frame.columns)}")
-        values = frame.cells(found)
-    return DensityMap(
+        if found.shape[1:] != (frame.rows, frame.columns):
+            raise ValueError(f"{found.shape[1:]} pixels where its tiling has {(frame.rows, frame.columns)}")
+        values = frame.cells(found[0])
+    heat = DensityMap(
         values=values,
         tiling=tiling,
         guarantee=Guarantee.from_dict(metadata["guarantee"]),
@@ -179,3 +190,29 @@ def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table, measure
         provenance=Provenance(**metadata["provenance"]),
         noise_floor=float(metadata.get("noise_floor_per_km2", 0.0)),
     )
+    return heat if metadata.get("windows") is None else _series_of(heat, metadata, found)
+
+
+def _series_of(heat: DensityMap, metadata: dict[str, Any], found: FloatArray | pyarrow.Table) -> SeriesMap:
+    """The series of a map of all windows, whose last measurement is by window, and of a file's columns or bands."""
+    windows = Windows.from_dict(metadata["windows"])
+    by_window = np.zeros((windows.count, heat.tiling.size))
+    if isinstance(found, np.ndarray):
+        frame = require_frame(heat.tiling, "GeoTIFF")
+        if found.shape[0] != 1 + windows.count:
+            raise ValueError(f"{found.shape[0] - 1} bands of windows where it has {windows.count} windows")
+        for at, pixels in enumerate(found[1:]):
+            by_window[at] = frame.cells(pixels)
+    else:
+        cells = found["cell"].to_numpy()
+        for at, name in enumerate(windows.names):
+            by_window[at, cells] = found[f"{_OF_WINDOW}{name}"].to_numpy()
+    *pooled, last = heat.measurements or (None,)
+    if last is not None and (not isinstance(last, LabelMeasurement) or last.labels != windows.count):
+        raise ValueError("measurements that do not fit its windows")
+    heat = replace(heat, measurements=tuple(pooled))
+    return SeriesMap.of(heat, windows, by_window, last)
+
+
+def _band_of_window(name: str | None) -> bool:
+    return name is not None and name.startswith(_BAND_OF_WINDOW)

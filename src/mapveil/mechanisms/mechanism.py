@@ -148,6 +148,11 @@ class Mechanism(AnyMechanism):
         """The whole budget, exactly."""
         return as_epsilon(self.epsilon)
 
+    @property
+    def charged(self) -> Fraction:
+        """Epsilon that a release costs every user: the whole budget where the unit is the user."""
+        return self.budget
+
     def charges(
         self,
         account: Account | None,
@@ -162,7 +167,7 @@ class Mechanism(AnyMechanism):
         The delta is that of :meth:`guarantee` unless it is given.
         """
         delta = self.guarantee().delta if delta is None else delta
-        given, accepted = (account, points, self.budget, self.name), self.accept_large_epsilon
+        given, accepted = (account, points, self.charged, self.name), self.accept_large_epsilon
         return charges_of(
             *given, self.parameters(), cells, delta=delta, seeded=seeded, accept_large_epsilon=accepted
         )

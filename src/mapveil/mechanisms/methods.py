@@ -4,7 +4,7 @@ Joining is adding a row: the contract tests, ``mapveil methods`` and ``mapveil c
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism
 from mapveil.registry import Row
@@ -137,6 +137,14 @@ METHODS: tuple[Method, ...] = (
         for name, path in _RANDOM_FEATURES
     ),
 )
+
+
+_SERIES = Row[AnyMechanism]("multiscale-series", "mapveil.mechanisms.multiscale_series:MultiscaleSeries")
+SERIES: Final[Mapping[str, Method]] = {
+    "central": Method("multiscale-series", "central", _SERIES, Row("multiscale-series", _CURATOR)),
+    "distributed": Method("multiscale-series", "distributed", _SERIES, Row("multiscale-series", _SECURE)),
+}
+"""The method of a series by trust model; it needs windows, so that the table above has no row of it."""
 
 
 def find_method(name: str | None = None, trust: str = "central") -> Method:

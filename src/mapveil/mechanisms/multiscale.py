@@ -71,7 +71,7 @@ _FAR = 4.0  # noise scales between both from which the noisy one is believed: by
 _FULL = 3.0  # noise scales of users per site from which a curator measures every site at once
 
 
-class _Blocks(NamedTuple):
+class Blocks(NamedTuple):
     """The first answer, on the raster of its level."""
 
     level: int
@@ -273,14 +273,14 @@ class Multiscale(PriorMechanism, GridMechanism):
         note = resolution_note(setting, level, level + int(depths.max(initial=0)), below)
         return Estimate(off_raster(made), measurements_of(measured), (note,))
 
-    def _inside(self, setting: Setting, blocks: _Blocks) -> FloatArray:
+    def _inside(self, setting: Setting, blocks: Blocks) -> FloatArray:
         """Users per site of cells of one level, shape (side, side)."""
         if not self._sloped(setting):
             return spread(blocks.shrunk, blocks.weights)
         return interpolate(blocks.shrunk, blocks.weights, blocks.exponent, blocks.floor)
 
     def _uniform_level(
-        self, setting: Setting, blocks: _Blocks, depths: IntArray, epsilon: float
+        self, setting: Setting, blocks: Blocks, depths: IntArray, epsilon: float
     ) -> int | None:
         """The level of one round, where secure sums of the blocks say that the map is crowded everywhere; else None."""
         if setting.curator or setting.clients is None or blocks.codes.size < _UNIFORM_BLOCKS:
@@ -310,7 +310,7 @@ class Multiscale(PriorMechanism, GridMechanism):
         first, second = split_epsilon(budget, [share, 1 - share])
         return first, second
 
-    def _blocks(self, setting: Setting, level: int, measured: Sequence[MeasuredNodes]) -> _Blocks:
+    def _blocks(self, setting: Setting, level: int, measured: Sequence[MeasuredNodes]) -> Blocks:
         """The blocks, from their own sums and those before."""
         codes, sums = measured[-1].tree.code, measured[-1].sums
         members = on_raster(setting.members)
@@ -333,9 +333,9 @@ class Multiscale(PriorMechanism, GridMechanism):
         exponent = 0.0
         if self._sloped(setting):
             exponent = slope_exponent(noisy, shrunk, sums.variance, held, floor)
-        return _Blocks(level, codes, weights, held, shrunk, floor, exponent)
+        return Blocks(level, codes, weights, held, shrunk, floor, exponent)
 
-    def _depths(self, setting: Setting, blocks: _Blocks, epsilon: float) -> IntArray:
+    def _depths(self, setting: Setting, blocks: Blocks, epsilon: float) -> IntArray:
         """d of each block, of the shape of the blocks."""
         least = self.leaf_signal or (_OF_AIM[self.aim][1] if setting.curator else _LEAF_SIGNAL)
         leaf = least * _deviation(setting, epsilon)
@@ -357,7 +357,7 @@ class Multiscale(PriorMechanism, GridMechanism):
         return shrink_replies(setting, level, weights, measured, shifts=shifts, sampled=sampled)
 
     def _combine(
-        self, setting: Setting, blocks: _Blocks, depths: IntArray, measured: Sequence[MeasuredNodes]
+        self, setting: Setting, blocks: Blocks, depths: IntArray, measured: Sequence[MeasuredNodes]
     ) -> FloatArray:
         """Users per site, shape (side, side), from all replies."""
         down = int(depths.max(initial=0))

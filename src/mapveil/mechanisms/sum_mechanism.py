@@ -122,13 +122,17 @@ class SumMechanism(Mechanism):
         from mapveil.engines import UserSums
 
         curator = self.trust if isinstance(self.trust, Curator) else Curator()
-        nobody = UserSums(np.zeros(tiling.size, dtype=np.int64), tiling)
+        nobody = UserSums(np.zeros(self.shape_of_sums(tiling), dtype=np.int64), tiling)
         answerer = curator.answerer(nobody, tiling, self.raster(tiling), Execution(Randomness(0)))
         plan = self.plan(self.informed(answerer.setting, tiling))
         if curator is self.trust and self.budget < SMALL:
             run(plan, answerer.answer)
         else:
             next(plan)
+
+    def shape_of_sums(self, tiling: Tiling) -> tuple[int, ...]:
+        """The shape of a curator's exact sums."""
+        return (tiling.size,)
 
     def raster(self, tiling: Tiling) -> Raster:
         """The raster of sites that the plan works on."""
@@ -199,7 +203,7 @@ class SumMechanism(Mechanism):
             charges = self.charges(account, held, cells, seeded=stream.seeded)
             with charges:
                 execution = Execution(
-                    stream, tell, self.before_reveal(charges, self.budget), charges.keep, secure_sum, dropout
+                    stream, tell, self.before_reveal(charges, self.charged), charges.keep, secure_sum, dropout
                 )
                 made = self.execute(held, cells, execution)
         return charged_to(made, charges)

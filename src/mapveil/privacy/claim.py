@@ -59,6 +59,7 @@ class Unit(StrEnum):
     """The unit that two neighbouring inputs differ in."""
 
     USER = "user"
+    USER_WEEK = "user-week"
     REPORT = "report"
     TRIP = "trip"
 

@@ -13,6 +13,7 @@ from mapveil.engines import UNIT, UserSums, user_sums
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
+from mapveil.geo.windowed_points import WindowedPoints
 from mapveil.maps.round_cost import RoundCost
 from mapveil.privacy.claim import (
     Adversary,
@@ -120,7 +121,10 @@ class Curator(Checked):
         """
         if isinstance(points, Devices) or execution.secure_sum is not None or execution.dropout:
             raise InputError("a curator sums a table: devices, secure_sum and dropout need SecureAggregation")
-        sums = user_sums(points, tiling, progress=execution.progress).sums
+        # A key is drawn where windows of a user are chosen by it, so that other releases draw as they did.
+        chosen = isinstance(points, WindowedPoints) and points.parts is not None
+        key = execution.rng.words(16, np.uint8).tobytes().hex() if chosen else ""
+        sums = user_sums(points, tiling, progress=execution.progress, key=key).sums
         setting = Setting(
             raster.depth,
             raster.members,
@@ -166,8 +170,11 @@ class CuratorAnswerer:
         self.revealed: list[Share] = []
         self.costs: list[RoundCost] = []
         self._execution, self._drawn = execution, 0
-        self._sites = np.zeros(setting.members.size, dtype=np.int64)
-        np.add.at(self._sites, raster.site, sums)
+        self._windows = sums.shape[0] if sums.ndim == 2 else None
+        sites = setting.members.size
+        self._sites = np.zeros(sites * (self._windows or 1), dtype=np.int64)
+        for start, of_window in zip(range(0, self._sites.size, sites), np.atleast_2d(sums), strict=True):
+            np.add.at(self._sites[start : start + sites], raster.site, of_window)
 
     def answer(self, query: Query | CuratorQuery) -> Any:
         """Charge the query's share, then reveal its noisy sums; a query that cannot be answered costs nothing."""
@@ -179,7 +186,7 @@ class CuratorAnswerer:
                 raise ParameterError(
                     f"a release must draw at most {_MOST_SAMPLES} samples of noise, got {self._drawn}"
                 )
-            check_noise(query.epsilon, UNIT * query.encoding.copies)
+            check_noise(query.epsilon, UNIT * query.encoding.copies * query.contribution)
         else:
             query.check()
         self._execution.before_reveal(query.share)
@@ -191,7 +198,7 @@ class CuratorAnswerer:
     def _noisy(self, query: Query) -> NoisySums:
         rng, progress = self._execution.rng, self._execution.progress
         progress(query.purpose, 0.0)
-        copies = query.encoding.copies
+        copies = query.encoding.copies * query.contribution
         exact = self._exact(query.encoding)
         values = np.empty(exact.size)
         order = slice(None) if query.noise_order is None else query.noise_order
@@ -203,15 +210,16 @@ class CuratorAnswerer:
 
     def _exact(self, encoding: Encoding) -> IntArray:
         """Exact sums of the groups, units of 1 / UNIT user."""
-        return grouped_sums(self._sites, encoding)
+        return grouped_sums(self._sites, encoding, self._windows)
 
 
-def grouped_sums(sites: IntArray, encoding: Encoding) -> IntArray:
-    """Exact sums of the groups of an encoding, shape (length,), of exact sums per site."""
+def grouped_sums(sites: IntArray, encoding: Encoding, windows: int | None = None) -> IntArray:
+    """Exact sums of the groups of an encoding, shape (length,), of exact sums per site, or per window and site."""
     held = np.flatnonzero(sites)
     exact = np.zeros(encoding.length, dtype=np.int64)
     if held.size:
-        for position in encoding.positions(held).T:
+        window, site = np.divmod(held, sites.size // (windows or 1))
+        for position in encoding.positions(site, None if windows is None else window).T:
             inside = position >= 0
             np.add.at(exact, position[inside], sites[held[inside]])
     return exact

@@ -43,6 +43,9 @@ class Estimate(NamedTuple):
     values: FloatArray  # estimated users per cell, or per site of a raster
     measurements: tuple[Measurement, ...]
     notes: tuple[str, ...] = ()
+    by_window: FloatArray | None = (
+        None  # the same in each window, shape (windows, cells or sites), of a series
+    )
 
 
 class Setting(NamedTuple):
@@ -98,12 +101,16 @@ class Query:
         Cost of the reply to every user.
     noise_order : ndarray of int64, shape (length,), optional
         The coordinates in the order in which a curator draws their noise; ascending by default.
+    contribution : int
+        Users that one unit may count as, over all sums, for a curator: more than 1 where a user counts in several
+        windows.
     """
 
     purpose: str
     encoding: Encoding
     epsilon: Fraction
     noise_order: IntArray | None = dataclasses.field(default=None, compare=False)
+    contribution: int = 1
 
     @property
     def share(self) -> Share:
@@ -251,14 +258,19 @@ class Raster:
 
         A cell where nobody can be is in no group, but for a sum of everybody, which bounds it too.
         """
-        values = made.values[self.site] / np.maximum(self.members[self.site], 1)
+        each_of = np.maximum(self.members[self.site], 1)
+        values = made.values[self.site] / each_of
+        by_window = made.by_window
+        if by_window is not None:
+            by_window = np.where(self.inside, by_window[:, self.site] / each_of, 0.0)
         measurements = tuple(
             dataclasses.replace(
                 each, groups=np.where(self.inside | (each.noisy.size == 1), each.groups[self.site], -1)
             )
             for each in made.measurements
         )
-        return made._replace(values=np.where(self.inside, values, 0.0), measurements=measurements)
+        values = np.where(self.inside, values, 0.0)
+        return made._replace(values=values, measurements=measurements, by_window=by_window)
 
 
 def _inside(lattice: Lattice) -> BoolArray:

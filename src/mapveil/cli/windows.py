@@ -1,0 +1,112 @@
+"""Options of the windows of a series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mapveil.cli.arguments import name_list
+from mapveil.cli.console import gathered
+from mapveil_client.errors import ParameterError
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from mapveil.maps.density_map import DensityMap
+
+
+def windows_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of windows; the command receives ``windows``, None without any, and ``per``, a mapping."""
+
+    def given(
+        every: str | None,
+        start: str | None,
+        until: str | None,
+        time_zone: str | None,
+        by: str | None,
+        values: str | None,
+        per: str | None,
+        windows_per_user: int | None,
+    ) -> dict[str, Any]:
+        if every is None and by is None:
+            alone: dict[str, object] = {"--from": start, "--until": until, "--time-zone": time_zone}
+            alone |= {"--values": values, "--per": per, "--windows-per-user": windows_per_user}
+            for name, value in alone.items():
+                if value is not None:
+                    raise ParameterError(f"{name} is for a series: give --every or --by too")
+            return {"windows": None, "per": {}}
+        from mapveil.geo.windows import Windows
+
+        listed = () if values is None else tuple(name_list(values, "--values"))
+        windows = Windows(every=every, start=start, until=until, zone=time_zone, by=by, values=listed)
+        return {"windows": windows, "per": {"per": per or "user", "windows_per_user": windows_per_user}}
+
+    return gathered(
+        given,
+        click.option(
+            "--every", metavar="LENGTH", help="Release a series: windows of 1h, 1d, 1w, 1mo or multiples."
+        ),
+        click.option(
+            "--from", "start", metavar="DATE", help="With --every: first day, or hour, of the first window."
+        ),
+        click.option("--until", metavar="DATE", help="With --every: end of the last window, not in it."),
+        click.option(
+            "--time-zone", metavar="ZONE", help="Clock of the windows, such as Europe/Paris. [default: UTC]"
+        ),
+        click.option(
+            "--by",
+            metavar="WHAT",
+            help="Release a series by hour, weekday, weekend or hour-of-week, or by a column of categories.",
+        ),
+        click.option(
+            "--values", metavar="A,B,...", help="With --by COLUMN: the public list of its categories."
+        ),
+        click.option(
+            "--per",
+            type=click.Choice(["user", "user-week"]),
+            help="With windows: who is protected by epsilon. A user's epsilons of their weeks add up. [default: user]",
+        ),
+        click.option(
+            "--windows-per-user",
+            type=int,
+            metavar="K",
+            help="Count each user 1 in at most K windows. [default: 1 divided over all windows]",
+        ),
+    )(function)
+
+
+def check_series(
+    method: str | None,
+    trust: str,
+    epsilon: Fraction | None,
+    *,
+    merge_below: float | None,
+    smooth_m: float | None,
+) -> None:
+    """Refuse options of one map that a series has no use for."""
+    for name, value in (("--merge-below", merge_below), ("--smooth-m", smooth_m)):
+        if value is not None:
+            raise ParameterError(f"{name} is for one map, and cannot be used with --every or --by")
+    if method not in (None, "multiscale", "multiscale-series"):
+        raise ParameterError(
+            f"--method must be left out for a series, whose method is multiscale, got {method}"
+        )
+    if trust not in ("central", "distributed"):
+        raise ParameterError(f"--trust must be central or distributed for a series, got {trust}")
+    if epsilon is None:
+        raise ParameterError("--epsilon is required: a series needs a budget, such as 1")
+
+
+def windowed_map(path: str, window: str | None) -> DensityMap:
+    """The map in a file: of one window where it is named, else of all of them together."""
+    from mapveil.formats.read_map import read_map
+    from mapveil.maps.series_map import SeriesMap
+
+    heat = read_map(path)
+    if window is None:
+        return heat
+    if not isinstance(heat, SeriesMap):
+        raise ParameterError(f"--window {window}: {path} is one map, not a series; leave it out")
+    return heat.window(window)

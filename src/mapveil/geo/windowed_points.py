@@ -1,0 +1,135 @@
+"""Points with the number of each row's window, and the unit whose contribution is bounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Final, NamedTuple
+
+from mapveil.geo.find_columns import find_column
+from mapveil.geo.points import Points
+from mapveil.geo.tables import column_types, connection, quote_name, reading
+from mapveil.geo.windows import Windows, no_time_column
+from mapveil_client.errors import InputError
+
+_ZONED: Final = r"\d{2}:\d{2}.*(Z|z|[+-]\d{2}(:?\d{2})?)\s*$"
+"""A text of a time that states its offset from UTC."""
+
+
+class Parts(NamedTuple):
+    """Runs of windows, in each of which a user contributes 1 by themselves."""
+
+    length: int  # windows of a part
+    most: int | None = None  # parts of a user that count
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WindowedPoints(Points):
+    """Points whose column of labels is the number of the row's window; rows in none are left out.
+
+    Parameters
+    ----------
+    windows : Windows
+        The windows.
+    parts : Parts, optional
+        The parts of the windows in which a user contributes 1 each; 1 over all windows by default.
+    """
+
+    windows: Windows = field(kw_only=True)
+    parts: Parts | None = field(default=None, kw_only=True)
+
+
+def windowed(points: Points, windows: Windows, parts: Parts | None = None) -> WindowedPoints:
+    """Number the window of every row.
+
+    Raises
+    ------
+    InputError
+        The table has no such column, or times that cannot be read, or that state no time zone where none is given, or
+        where some do and some do not.
+    """
+    types = column_types(points.table)
+    column, category = points.columns.time, None
+    if windows.category is not None:
+        found = find_column("categories", points.source, types, windows.category, ())
+        category = f"CAST({quote_name(str(found))} AS VARCHAR)"
+    wall = None
+    if windows.reads_time:
+        if column is None:
+            raise no_time_column(points.source)
+        if windows.reads_hours and types[column] == "DATE":
+            raise InputError(f"{points.source}: column {column!r} holds days; windows of hours need times")
+        wall = _wall(points, windows.zone, types[column])
+    number = windows.sql(wall, category)
+    where = f"({number}) IS NOT NULL"
+    if points.where is not None:
+        where = f"({points.where}\n) AND {where}"
+    given = {item.name: getattr(points, item.name) for item in fields(Points) if item.init}
+    given |= {
+        "columns": points.columns._replace(label="window"),
+        "expressions": points.expressions._replace(label=number),
+        "where": where,
+    }
+    return WindowedPoints(**given, windows=windows, parts=parts)
+
+
+def _wall(points: Points, zone: str | None, kind: str) -> str:
+    """SQL of the reading of the windows' clock, of a row's time; the rows are checked."""
+    time, clock = str(points.expressions.time), zone or "UTC"
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        return f"timezone('{clock}', {time})"
+    if kind == "DATE":
+        return f"CAST({time} AS TIMESTAMP)"
+    if kind.startswith("TIMESTAMP"):
+        if zone is None:
+            raise _no_zone(points)
+        return f"CAST({time} AS TIMESTAMP)"
+    if kind != "VARCHAR":
+        raise InputError(
+            f"{points.source}: column {points.columns.time!r} for time is of type {kind.lower()}; expected dates or "
+            "times (SQL makes them of a number of seconds: to_timestamp(column))"
+        )
+    return _wall_of_text(points, zone, time)
+
+
+def _wall_of_text(points: Points, zone: str | None, time: str) -> str:
+    zoned = f"regexp_matches({time}, '{_ZONED}')"
+    with connection() as opened, reading(points.source):
+        relation = points.table.relation(opened)
+        ((stated, clocks),) = opened.execute(
+            f"SELECT COUNT(*) FILTER ({zoned}), COUNT(*) FILTER (NOT {zoned} AND contains({time}, ':')) FROM {relation}"
+        ).fetchall()
+    if stated and clocks:
+        raise InputError(
+            f"{points.source}: some times in column {points.columns.time!r} state a time zone and some do not; "
+            "expected all or none"
+        )
+    if clocks and zone is None:
+        raise _no_zone(points)
+    if stated:
+        return f"timezone('{zone or 'UTC'}', TRY_CAST({time} AS TIMESTAMP WITH TIME ZONE))"
+    return f"TRY_CAST({time} AS TIMESTAMP)"
+
+
+def _no_zone(points: Points) -> InputError:
+    return InputError(
+        f"{points.source}: the times in column {points.columns.time!r} state no time zone; name that of their clock, "
+        "such as --time-zone Europe/Paris or UTC (in Python zone=...)"
+    )
+
+
+def check_times(points: WindowedPoints, plain: Points) -> None:
+    """Refuse a table with times that cannot be read, unless bad rows are dropped."""
+    column = plain.columns.time
+    if not points.windows.reads_time or column is None or plain.on_bad_rows == "drop":
+        return
+    wall = _wall(plain, points.windows.zone, column_types(plain.table)[column])
+    with connection() as opened, reading(plain.source):
+        relation = plain.table.relation(opened)
+        ((bad, rows),) = opened.execute(
+            f"SELECT COUNT(*) FILTER (({wall}) IS NULL), COUNT(*) FROM {relation}"
+        ).fetchall()
+    if bad:
+        raise InputError(
+            f"{plain.source}: column {column!r} holds no time in {bad} of {rows} rows; expected a date or time "
+            "in each; on_bad_rows='drop' (--on-bad-rows drop) leaves out such rows"
+        )

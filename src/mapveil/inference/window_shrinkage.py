@@ -1,0 +1,178 @@
+r"""Shrinkage over time: from noisy sums of blocks in each window, and a map of all windows together, to a map of each.
+
+Time is halved like space: all windows, their halves, and so on down to single windows. The map of a run of windows is
+made from that of the run around it. First its total; then, box by box from the whole raster down, the split of the
+run's users between the halves of a box,
+
+.. math:: \theta \sim \sum_k w_k\, \mathrm{Beta}(2 a_k r,\ 2 a_k (1 - r)), \qquad r = P(b_1) / P(b)
+
+where: b is the box, :math:`b_1` its first half, P the estimate of the run around it, and the weights w are learned per
+size of box and of run from all boxes of all runs of that length (:mod:`mapveil.inference.split_prior`). So a run's map
+is the map around it but for what its own noisy sums show, and a quiet time axis shrinks away by itself. Last, in every
+cell, the maps of both halves of a run are scaled to add up to that of the run.
+
+Post-processing: costs no privacy. Source: multiscale models of counts (Kolaczyk 1999; Nowak and Kolaczyk 2000), with
+the coarser estimate in place of an even split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from mapveil.inference.split_prior import SplitPrior
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray, quotient
+
+
+class WindowSums(NamedTuple):
+    """Noisy sums of disjoint blocks in each window, on sites in Morton order."""
+
+    values: FloatArray  # users, shape (windows, blocks)
+    variance: float  # of each
+    terms: float  # discrete Laplace variables in each
+    block: IntArray  # of each site, -1 for none, shape (sites,)
+
+
+class _Runs(NamedTuple):
+    """Runs of windows of one halving."""
+
+    start: IntArray
+    stop: IntArray
+    parent: IntArray  # of the runs before
+
+    @property
+    def length(self) -> IntArray:
+        return self.stop - self.start
+
+
+def shrink_windows(sums: WindowSums, pooled: FloatArray) -> FloatArray:
+    """Estimate the users of every site in each window. Run by: whoever holds the noisy sums.
+
+    Parameters
+    ----------
+    sums : WindowSums
+        The noisy sums of each window.
+    pooled : ndarray of float64, shape (sites,)
+        Non-negative estimate of all windows together, sites in Morton order, a power of two of them.
+
+    Returns
+    -------
+    ndarray of float64, shape (windows, sites)
+        Non-negative; the windows of every site add up to ``pooled``.
+    """
+    windows = sums.values.shape[0]
+    summed = np.concatenate([np.zeros((1, sums.values.shape[1])), np.cumsum(sums.values, axis=0)])
+    estimate = pooled[None]
+    for runs in _halvings(windows):
+        around, length = estimate[runs.parent], runs.length
+        noisy = summed[runs.stop] - summed[runs.start]
+        totals = _totals(noisy.sum(axis=1), around.sum(axis=1), runs, sums)
+        made = _divide(totals, noisy, around, length, sums)
+        both = np.zeros(estimate.shape)
+        np.add.at(both, runs.parent, made)
+        # Where neither half has anybody the run's users stay as they were, by the lengths.
+        whole = np.bincount(runs.parent, length)[runs.parent]
+        even = around * (length / whole)[:, None]
+        under = both[runs.parent]
+        estimate = np.where(under > 0, made * quotient(around, under), even)
+    return estimate
+
+
+def _halvings(windows: int) -> Iterator[_Runs]:
+    """Runs of windows, each about half of one before, down to single windows."""
+    start, stop = np.array([0]), np.array([windows])
+    while (stop - start).max() > 1:
+        middle = (start + stop + 1) // 2
+        long = np.flatnonzero(stop - start > 1)
+        first = np.concatenate([start, middle[long]])
+        last = np.concatenate([np.where(stop - start > 1, middle, stop), stop[long]])
+        parent = np.concatenate([np.arange(start.size), long])
+        order = np.argsort(first)
+        start, stop = first[order], last[order]
+        yield _Runs(start, stop, parent[order])
+
+
+def _totals(noisy: FloatArray, around: FloatArray, runs: _Runs, sums: WindowSums) -> FloatArray:
+    """Users of each run: its own sum and what the other half leaves of the run around both, shrunk together."""
+    windows = np.bincount(runs.parent, runs.length)[runs.parent]
+    other = np.bincount(runs.parent, noisy)[runs.parent] - noisy
+    share = runs.length / windows
+    variance = sums.values.shape[1] * sums.variance * runs.length
+    rest = sums.values.shape[1] * sums.variance * (windows - runs.length)
+    alone = share >= 1
+    measured, left = _combined(around, noisy, other, variance, rest)
+    prior = SplitPrior(int(max(sums.terms, 1)))
+    made = prior.halves(around, measured, left, share, None, int(runs.length.max()) * sums.values.shape[1])
+    made = np.where(alone, around, np.clip(made, 0.0, around))
+    return np.asarray(made)
+
+
+def _combined(
+    whole: FloatArray, first: FloatArray, second: FloatArray, v1: FloatArray, v2: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Two measurements of a half as one, with its variance: its own, and what the other leaves of the whole."""
+    weight = v1 / np.maximum(v1 + v2, 1e-300)
+    return first + weight * (whole - second - first), weight * v2
+
+
+def _divide(
+    totals: FloatArray, noisy: FloatArray, around: FloatArray, length: IntArray, sums: WindowSums
+) -> FloatArray:
+    """Users of each run at every site, shape (runs, sites)."""
+    sites = around.shape[1]
+    held = sums.block >= 0
+    levels = [np.where(held, around, 0.0)]
+    while levels[-1].shape[1] > 1:
+        levels.append(levels[-1].reshape(length.size, -1, 2).sum(axis=2))
+    # A block's own sums count once, at its first site, and its boxes are sums of whole blocks: below them nothing is
+    # measured, and users lie as in the run around.
+    block, firsts = np.unique(sums.block, return_index=True)
+    block, firsts = block[block >= 0], firsts[block >= 0]
+    leaf = np.zeros((length.size, sites))
+    leaf[:, firsts] = noisy[:, block]
+    count = np.zeros(sites)
+    count[firsts] = 1.0
+    values, blocks = [leaf], [count]
+    while values[-1].shape[1] > 1:
+        values.append(values[-1].reshape(length.size, -1, 2).sum(axis=2))
+        blocks.append(blocks[-1].reshape(-1, 2).sum(axis=1))
+    prior = SplitPrior(int(max(sums.terms, 1)), may_be_flat=True, uneven=True)
+    noise = sums.variance * length[:, None].astype(np.float64)
+    estimate = totals[:, None]
+    longest = int(length.max())
+    for at in range(len(levels) - 2, -1, -1):
+        members, y, counts = levels[at], values[at], blocks[at]
+        estimate = _halve(estimate, members, y, counts, noise, prior, longest)
+    return estimate
+
+
+def _halve(
+    whole: FloatArray,
+    members: FloatArray,
+    y: FloatArray,
+    counts: FloatArray,
+    noise: FloatArray,
+    prior: SplitPrior,
+    longest: int,
+) -> FloatArray:
+    """From the users of all boxes to those of their halves, shape (runs, halves)."""
+    runs = whole.shape[0]
+    first, second = members[:, ::2], members[:, 1::2]
+    share = quotient(first, first + second)
+    half = share * whole
+    measured: BoolArray = (counts[::2] > 0) & (counts[1::2] > 0)
+    boxes = np.flatnonzero(measured)
+    if boxes.size:
+        parent, part = whole[:, boxes].ravel(), share[:, boxes].ravel()
+        v1, v2 = ((noise * counts[side::2][boxes]).ravel() for side in (0, 1))
+        y1, y2 = (y[:, side::2][:, boxes].ravel() for side in (0, 1))
+        seen, variance = _combined(parent, y1, y2, v1, v2)
+        blocks = int(max(counts[boxes * 2].max(), counts[boxes * 2 + 1].max()))
+        found = prior.halves(parent, seen, variance, part, None, longest * blocks)
+        found = np.where((part > 0) & (part < 1), np.clip(found, 0.0, parent), part * parent)
+        half[:, boxes] = found.reshape(runs, -1)
+    made = np.empty(members.shape)
+    made[:, ::2], made[:, 1::2] = half, whole - half
+    return made

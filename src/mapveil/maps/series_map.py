@@ -1,0 +1,108 @@
+"""Series: a map of all windows together, and one of each window, under one promise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final
+
+from mapveil.geo.windows import Windows
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.measurement import Measurement
+from mapveil.maps.proportion_map import LabelMeasurement
+from mapveil.maps.scene import Layer
+from mapveil_client.arrays import FloatArray
+from mapveil_client.errors import InputError, check
+
+_MOST_SHOWN: Final = 1 << 20  # numbers of all windows that a page holds
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesMap(DensityMap):
+    """A released series: the density map of all windows together, with the users of every cell in each.
+
+    Parameters
+    ----------
+    values, tiling, guarantee, method, parameters, measurements, notes, rounds, version
+        As for :class:`~mapveil.maps.density_map.DensityMap`, of all windows together.
+    windows : Windows
+        The windows.
+    by_window : ndarray of float64, shape (windows, tiling.size)
+        Estimated users of each cell in each window. Over the windows a user counts 1, or 1 in each of several, as the
+        guarantee says.
+    measured : LabelMeasurement, optional
+        The noisy sums of blocks in each window.
+    """
+
+    windows: Windows = field(kw_only=True)
+    by_window: FloatArray = field(kw_only=True)
+    measured: LabelMeasurement | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        shape = (self.windows.count, self.tiling.size)
+        check(self.by_window.shape == shape, "by_window", f"an array of shape {shape}", self.by_window.shape)
+
+    @classmethod
+    def of(
+        cls, heat: DensityMap, windows: Windows, by_window: FloatArray, measured: LabelMeasurement | None
+    ) -> SeriesMap:
+        """The series of a map of all windows together."""
+        given = {item.name: getattr(heat, item.name) for item in fields(DensityMap)}
+        return cls(**given, windows=windows, by_window=by_window, measured=measured)
+
+    def __len__(self) -> int:
+        return self.windows.count
+
+    def window(self, which: str | int) -> DensityMap:
+        """The map of one window, by its name or number, with its noisy sums: it answers questions like any map.
+
+        Its guarantee is that of the whole series: what epsilon is for one user over all windows.
+        """
+        at = self.windows.index(which) if isinstance(which, str) else range(len(self))[which]
+        given = {item.name: getattr(self, item.name) for item in fields(DensityMap)}
+        name = self.windows.names[at]
+        title = f"{self.title}, {name}" if self.title else name
+        given |= {"values": self.by_window[at], "measurements": self._measurements(at), "title": title}
+        given |= {"outside": 0.0}
+        return DensityMap(**given)
+
+    def _measurements(self, at: int) -> tuple[Measurement, ...]:
+        if self.measured is None:
+            return ()
+        single = self.measured.of_one_label
+        return (replace(single, noisy=self.measured.by_label[:, at]),)
+
+    def merge_below(self, minimum: float) -> DensityMap:
+        """Not of a series: its windows would no longer add up. Use :meth:`window` first."""
+        raise InputError("cells of a series are not merged; take a window of it, and merge that one's")
+
+    def window_layers(self) -> tuple[Layer, ...]:
+        """The users of each cell in each window."""
+        return tuple(
+            Layer(f"users {name}", f"Users, {name}", "users per cell", values)
+            for name, values in zip(self.windows.names, self.by_window, strict=True)
+        )
+
+    def layers(self) -> tuple[Layer, ...]:
+        """The users in each window, where a page can hold them."""
+        return self.window_layers() if self.by_window.size <= _MOST_SHOWN else ()
+
+    def pooled_columns(self) -> tuple[Layer, ...]:
+        """Every number of a cell of the map of all windows together."""
+        found = super().columns()
+        return found[: len(found) - len(self.layers())]
+
+    def columns(self) -> tuple[Layer, ...]:
+        """Every number of a cell: those of the map of all windows, and the users in each."""
+        return (*self.pooled_columns(), *self.window_layers())
+
+    def about(self) -> dict[str, Any]:
+        """The metadata that are particular to a series."""
+        return {
+            **super().about(),
+            "windows": self.windows.to_dict(),
+            "window_names": list(self.windows.names),
+        }
+
+    def __repr__(self) -> str:
+        return f"SeriesMap({self.windows}: {len(self)} windows, {self.tiling.spec})\n{self.guarantee!r}"

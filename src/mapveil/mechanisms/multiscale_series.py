@@ -1,0 +1,261 @@
+"""Multiscale over time: the map of all windows together, then blocks of it in each window, shrunk over time."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+
+from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.geo.windowed_points import Parts, WindowedPoints, windowed
+from mapveil.geo.windows import Windows
+from mapveil.inference.window_shrinkage import WindowSums, shrink_windows
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.proportion_map import LabelMeasurement
+from mapveil.maps.round_cost import RoundCost
+from mapveil.maps.series_map import SeriesMap
+from mapveil.mechanisms.multiscale import Blocks, Multiscale
+from mapveil.mechanisms.uniform_grid import held_at, noise_deviation
+from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit
+from mapveil.privacy.guarantee import Guarantee
+from mapveil.trust.curator import Curator
+from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Raster, Setting
+from mapveil_client.arrays import FloatArray, IntArray, quotient
+from mapveil_client.encodings import LabelEncoding, NodeEncoding
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.errors import InputError, ParameterError, is_whole
+from mapveil_client.morton import PrefixTree
+
+_MOST: Final = 1 << 22  # sites times windows that time is shrunk over at once: 32 MB each array
+# pooled_share 0.2 to 0.6 and window_signal 1 to 16 were tried on three tuning tables with time, at epsilon 0.5 to 8.
+_COARSER: Final = 2**0.5  # step of the search for blocks that fit
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiscaleSeries(Multiscale):
+    r"""Measure the map of all windows together, then blocks of it in every window at once.
+
+    A share of the budget makes the map of all windows (:class:`~mapveil.mechanisms.multiscale.Multiscale`). With the
+    rest one query asks for each block in each window, where blocks are quartered while
+
+    .. math:: P(b) / W \ge 2 c\, s
+
+    where: P(b) are the estimated users of the block in all W windows, s is the scale of the noise on a sum, and c is
+    ``window_signal``. The map of each window follows by shrinkage over time
+    (:mod:`mapveil.inference.window_shrinkage`); inside a block, users lie as on the map of all windows.
+
+    A user's rows in all windows are one distribution over cells and windows: one discrete Laplace variable on each sum
+    keeps epsilon for all windows together, whatever their number. With ``windows_per_user`` k a user counts 1 in each
+    of at most k windows, chosen by a keyed hash, and the noise is k times as wide. With ``per`` "user-week" the promise
+    is for the rows of one user in one week, and the account is charged epsilon for every week.
+
+    Parameters
+    ----------
+    windows : Windows
+        The windows.
+    per : str
+        The unit: ``"user"`` or ``"user-week"``.
+    windows_per_user : int, optional
+        k, from 1. Not with ``per`` "user-week", and for a curator only.
+    pooled_share : float
+        Fraction of the budget for the map of all windows, from 0.0001 to 0.9999.
+    window_signal : float
+        c, above 0.
+    """
+
+    name: ClassVar[str] = "multiscale-series"
+    summary: ClassVar[str] = "a map of all windows, then blocks of it in each window, shrunk over time"
+
+    windows: Windows
+    per: Literal["user", "user-week"] = "user"
+    windows_per_user: int | None = None
+    pooled_share: float = 0.5
+    window_signal: float = 8.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(isinstance(self.windows, Windows), "windows", "Windows")
+        most, count = self.windows_per_user, self.windows.count
+        self._check(
+            most is None or is_whole(most, 1, count), "windows_per_user", f"a whole number from 1 to {count}"
+        )
+        self._check_share("pooled_share")
+        self._check_positive("window_signal")
+        if self.per == "user-week" and most is not None:
+            raise ParameterError(
+                "windows_per_user must be left out with per user-week, whose unit counts 1 a week"
+            )
+        # Asking for the parts refuses windows that do not lie within weeks.
+        if self.parts is not None and not isinstance(self.trust, Curator):
+            raise ParameterError(
+                "per user-week and windows_per_user need trust central: each client of a secure sum divides 1 over all "
+                "windows"
+            )
+
+    @property
+    def parts(self) -> Parts | None:
+        """The parts of the windows in which a user contributes 1 each; None for 1 over all."""
+        if self.per == "user-week":
+            return Parts(int((self.windows.week_of == 0).sum()))
+        return None if self.windows_per_user is None else Parts(1, self.windows_per_user)
+
+    @property
+    def contribution(self) -> int:
+        """Users that one unit may count as."""
+        return self.windows_per_user or 1
+
+    @property
+    def charged(self) -> Fraction:
+        """Epsilon that a release costs every user: the budget, once for each week where the unit is a user-week."""
+        weeks = int(self.windows.week_of.max()) + 1 if self.per == "user-week" else 1
+        return weeks * self.budget
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as a JSON-ready record."""
+        return super().parameters() | {"windows": self.windows.to_dict()}
+
+    def check_source(self, points: Any) -> None:
+        """Refuse data without rows, which have no windows."""
+        if not isinstance(points, WindowedPoints) and isinstance(points, Points | Counts):
+            raise InputError(f"{points.source}: a series needs a table of points whose windows are numbered")
+
+    def numbered(self, points: Points) -> WindowedPoints:
+        """The points with the number of each row's window, and what bounds a user's contribution."""
+        return windowed(points, self.windows, self.parts)
+
+    def shape_of_sums(self, tiling: Tiling) -> tuple[int, ...]:
+        """The shape of a curator's exact sums."""
+        return (self.windows.count, tiling.size)
+
+    def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
+        """The promise of one release with these parameters."""
+        made = super().guarantee(shares, seeded=seeded)
+        unit = Unit.USER_WEEK if self.per == "user-week" else Unit.USER
+        bound, assumptions = made.bound, made.assumptions
+        if unit is Unit.USER_WEEK:
+            assumptions = (*assumptions, Assumes.COMPOSES())
+        if bound is not None and self.contribution > 1:
+            bound = ContributionBound(Norm.L1, self.contribution * bound.value, bound.step)
+        return dataclasses.replace(made, unit=unit, bound=bound, assumptions=assumptions)
+
+    def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:
+        """The rule's level, where the noise is as wide as a unit's contribution makes it."""
+        return super().level(setting, users, epsilon / self.contribution)
+
+    def _depths(self, setting: Setting, blocks: Blocks, epsilon: float) -> IntArray:
+        return super()._depths(setting, blocks, epsilon / self.contribution)
+
+    def plan(self, setting: Setting) -> Plan:
+        """The queries of the map of all windows, then one of every block in every window."""
+        part, rest = split_epsilon(self.budget, [self.pooled_share, 1 - self.pooled_share])
+        room = None if self.longest is None else max(self.longest // 2, 1)
+        pooled = yield from self._widened(setting, dataclasses.replace(self, epsilon=part, longest=room))
+        tree = self._blocks_of_windows(setting, pooled.values, float(rest), room)
+        encoding = LabelEncoding(NodeEncoding(tree), self.windows.count)
+        purpose = f"blocks in {self.windows.count} windows"
+        sums: NoisySums = yield Query(purpose, encoding, rest, contribution=self.contribution)
+        noisy = sums.values.reshape(-1, self.windows.count)
+        sites = np.arange(setting.members.size)
+        measured = LabelMeasurement(
+            tree.owner(sites),
+            noisy.sum(axis=1),
+            sums.epsilon,
+            sums.scale,
+            sums.terms * self.windows.count,
+            sums.sensitivity,
+            by_label=noisy,
+        )
+        by_window = _divided(setting, pooled.values, tree, sums._replace(values=noisy), self.windows.count)
+        blocks = f"{tree.size} block{'s' if tree.size > 1 else ''}"
+        notes = (
+            f"each window was measured in {blocks}; inside a block users lie as in all windows together",
+            "over all windows together each user counts 1"
+            if self.parts is None
+            else f"each user counts 1 in each {'week' if self.per == 'user-week' else 'window that counts'}",
+        )
+        return Estimate(pooled.values, (*pooled.measurements, measured), (*pooled.notes, *notes), by_window)
+
+    def _widened(self, setting: Setting, pooled: MultiscaleSeries) -> Plan:
+        """The plan of the map of all windows, to which a unit contributes as much as to the windows."""
+        plan = Multiscale.plan(pooled, setting)
+        try:
+            query = next(plan)
+            while True:
+                assert isinstance(query, Query)
+                reply = yield dataclasses.replace(query, contribution=self.contribution)
+                query = plan.send(reply)
+        except StopIteration as stop:
+            made: Estimate = stop.value
+            return made
+
+    def _blocks_of_windows(
+        self, setting: Setting, pooled: FloatArray, epsilon: float, longest: int | None
+    ) -> PrefixTree:
+        """The blocks that are asked for in every window."""
+        windows, deepest = self.windows.count, setting.depth
+        while deepest and windows << (2 * deepest) > _MOST:
+            deepest -= 1
+        scale = self.contribution / epsilon if setting.curator else noise_deviation(setting, epsilon)
+        least = 2 * self.window_signal * scale * windows
+        while True:
+            tree = _quartered(setting, pooled, least, deepest)
+            if setting.curator or longest is None or tree.size * windows <= longest or tree.size == 1:
+                return tree
+            least *= _COARSER
+
+    def map_of(
+        self,
+        made: Estimate,
+        tiling: Tiling,
+        revealed: tuple[Share, ...],
+        costs: tuple[RoundCost, ...],
+        *,
+        seeded: bool = False,
+        raster: Raster | None = None,
+    ) -> DensityMap:
+        """Make a series of an estimate per site."""
+        raster = raster or self.raster(tiling)
+        heat = super().map_of(made, tiling, revealed, costs, seeded=seeded, raster=raster)
+        by_window = raster.on_cells(made).by_window
+        *pooled, measured = heat.measurements
+        assert by_window is not None
+        assert isinstance(measured, LabelMeasurement)
+        heat = dataclasses.replace(heat, measurements=tuple(pooled))
+        return SeriesMap.of(heat, self.windows, by_window, measured)
+
+
+def _quartered(setting: Setting, pooled: FloatArray, least: float, deepest: int) -> PrefixTree:
+    """Nodes with fewer users than ``least``, or of the deepest level, none of them inside another."""
+    users = [pooled]
+    for _ in range(setting.depth):
+        users.append(users[-1].reshape(-1, 4).sum(axis=1))
+    users.reverse()
+    codes = np.zeros(1, dtype=np.int64)
+    levels, found = [], []
+    for level in range(deepest + 1):
+        codes = codes[held_at(setting, level)[codes]]
+        again = (users[level][codes] >= least) & (level < deepest)
+        found.append(codes[~again])
+        levels.append(np.full(found[-1].size, level))
+        codes = ((codes[again] << 2)[:, None] + np.arange(4)).ravel()
+    return PrefixTree.of_nodes(setting.depth, np.concatenate(levels), np.concatenate(found))
+
+
+def _divided(
+    setting: Setting, pooled: FloatArray, tree: PrefixTree, sums: NoisySums, windows: int
+) -> FloatArray:
+    """Users of each site in each window, shape (windows, sites)."""
+    down = setting.depth - int(tree.level.max(initial=0))
+    coarse = pooled.reshape(-1, 1 << (2 * down)).sum(axis=1)
+    held = setting.members.reshape(-1, 1 << (2 * down)).sum(axis=1) > 0
+    block = np.where(held, tree.owner(np.arange(coarse.size) << (2 * down)), -1)
+    found = shrink_windows(
+        WindowSums(sums.values.T, sums.variance, sums.terms, block), np.where(held, coarse, 0.0)
+    )
+    each = quotient(pooled, np.repeat(coarse, 1 << (2 * down)))
+    return np.asarray(np.repeat(found, 1 << (2 * down), axis=1) * each)

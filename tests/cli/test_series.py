@@ -1,0 +1,106 @@
+"""``release --every``, ``ask --window`` and ``change --window``; one line for bad input, before any charge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+WHERE = ("--region", "-74.03,40.69,-73.90,40.83", "--tiling", "quadtree:4")
+WEEKS = ("--every", "1w", "--from", "2026-01-05", "--until", "2026-01-26")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Visits on days of three weeks, and two zones."""
+    path = tmp_path_factory.mktemp("series")
+    rng = np.random.default_rng(1)
+    columns = {
+        "user": np.arange(3000) // 3,
+        "lon": rng.uniform(-74.03, -73.90, 3000),
+        "lat": rng.uniform(40.69, 40.83, 3000),
+        "day": np.datetime64("2026-01-05") + rng.integers(0, 21, 3000),
+        "kind": np.where(rng.random(3000) < 0.3, "tourist", "local"),
+    }
+    pyarrow.parquet.write_table(pa.table(columns), path / "visits.parquet")
+    halves = [(name, [[w, 40.69], [e, 40.69], [e, 40.83], [w, 40.83], [w, 40.69]])
+              for name, w, e in (("west", -74.03, -73.965), ("east", -73.965, -73.90))]  # fmt: skip
+    features = [
+        {"type": "Feature", "properties": {"name": n}, "geometry": {"type": "Polygon", "coordinates": [ring]}}
+        for n, ring in halves
+    ]
+    (path / "zones.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    return path
+
+
+def test_a_series_is_released_asked_and_compared(mapveil: Callable, folder: Path, tmp_path: Path) -> None:
+    out, zones = tmp_path / "weeks.parquet", ("--zones", folder / "zones.geojson")
+    done = mapveil("release", folder / "visits.parquet", *WHERE, *WEEKS, "--epsilon", 2, "-o", out)
+    assert done.code == 0, done.err
+    assert "blocks in 3 windows" in done.out
+    asked = mapveil("ask", out, "--window", "2026-W03", *zones, "--json")
+    assert asked.code == 0, asked.err
+    assert sum(row["estimate"] for row in json.loads(asked.out)["answers"]) == pytest.approx(333, rel=0.2)
+    whole = json.loads(mapveil("ask", out, *zones, "--json").out)["answers"]
+    assert sum(row["estimate"] for row in whole) == pytest.approx(1000, rel=0.1)
+    found = mapveil("change", out, "--window", "2026-W04", "--against", "2026-W02", *zones)
+    assert found.code == 0, found.err
+    assert "0 of 2 zones changed" in found.out
+
+
+def test_a_column_of_categories_makes_windows(mapveil: Callable, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "kinds.csv"
+    by = ("--by", "kind", "--values", "local,tourist")
+    done = mapveil("release", folder / "visits.parquet", *WHERE, *by, "--epsilon", 1, "-o", out)
+    assert done.code == 0, done.err
+    assert "users tourist" in out.read_text().splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--every", "1w"), "--from and --until"),
+        (("--from", "2026-01-05"), "--from is for a series"),
+        (("--per", "user-week"), "--per is for a series"),
+        ((*WEEKS, "--method", "laplace"), "--method must be left out"),
+        ((*WEEKS, "--trust", "local"), "--trust must be central or distributed"),
+        ((*WEEKS, "--smooth-m", "100"), "--smooth-m is for one map"),
+        ((*WEEKS, "--windows-per-user", "4"), "from 1 to 3"),
+        (("--by", "kind"), "--values"),
+        ((*WEEKS, "--time", "kind"), "holds no time in 3000 of 3000 rows"),
+        (("--by", "hour"), "windows of hours need times"),
+        ((*WEEKS, "--per", "user-week", "--epsilon", "2"), "budget"),
+    ],
+)
+def test_bad_input_is_one_line_and_charges_nothing(
+    mapveil: Callable, folder: Path, tmp_path: Path, given: tuple, message: str
+) -> None:
+    epsilon = () if "--epsilon" in given else ("--epsilon", 1)
+    out = tmp_path / "out.parquet"
+    done = mapveil("release", folder / "visits.parquet", *WHERE, *given, *epsilon, "-o", out)
+    assert done.code != 0
+    assert message in done.errors[-1]
+    assert not out.exists()
+    assert "spent" not in mapveil("ledger", "list").out or "0 of" in mapveil("ledger", "list").out
+
+
+def test_questions_about_windows_that_are_not_there(mapveil: Callable, folder: Path, tmp_path: Path) -> None:
+    out, zones = tmp_path / "weeks.parquet", ("--zones", folder / "zones.geojson")
+    given = ("--epsilon", 1, "--no-ledger")
+    mapveil("release", folder / "visits.parquet", *WHERE, *WEEKS, *given, "-o", out)
+    mapveil("release", folder / "visits.parquet", *WHERE, *given, "-o", tmp_path / "one.parquet")
+    for arguments, message in (
+        (("ask", out, "--window", "2026-W33"), "window must be one of 2026-W02, 2026-W03, 2026-W04"),
+        (("ask", tmp_path / "one.parquet", "--window", "2026-W03"), "is one map, not a series"),
+        (("change", out, "--window", "2026-W03"), "--window and --against"),
+        (("change", out), "--window and --against"),
+        (("change", out, "--window", "2026-W03", "--against", "2026-W03"), "both"),
+    ):
+        done = mapveil(*arguments, *zones)
+        assert done.code == 2
+        assert message in done.errors[-1]

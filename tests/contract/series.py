@@ -1,0 +1,72 @@
+"""The exact accounting of a series: users in one, two or all windows, each charged once for all of them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+import mapveil as mv
+from mapveil.engines import UNIT, UserSums
+from mapveil.mechanisms.multiscale_series import MultiscaleSeries
+from mapveil.secure_sum.drivers import IdealSum
+from mapveil.trust.curator import Curator
+from mapveil.trust.queries import Execution
+from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil_client.arrays import IntArray
+from mapveil_client.randomness.random import Randomness
+
+from .exact_checks import EPSILON, losses_of
+from .watched_release import watched
+from .worlds import TILING, Pair, adversarial_clients
+
+WINDOWS: Final = mv.Windows(by="kind", values=("a", "b", "c"))
+WEEKS: Final = mv.Windows(every="1w", start="2026-01-05", until="2026-01-26")
+SERIES_AUDITED: Final[dict[str, dict[str, Any]]] = {
+    "central multiscale-series": {"windows": WINDOWS},
+    "central multiscale-series windows_per_user=2": {"windows": WINDOWS, "windows_per_user": 2},
+    "central multiscale-series per=user-week": {"windows": WEEKS, "per": "user-week"},
+    "distributed multiscale-series": {"windows": WINDOWS, "trust": SecureAggregation()},
+}
+"""Parameters of series whose claims are audited."""
+
+
+def units(most: int) -> dict[str, IntArray]:
+    """Contributions of one unit, shape (windows, cells): 1 divided over windows, or 1 in each of ``most``."""
+    made = {}
+    for name, windows in (("one", [0]), ("two", [0, 2]), ("all", [0, 1, 2])):
+        share = min(UNIT, UNIT * most // len(windows))
+        for where, cells in (("one cell", np.array([7])), ("every cell", np.arange(TILING.size))):
+            unit = np.zeros((3, TILING.size), dtype=np.int64)
+            unit[np.ix_(windows, cells)] = share // cells.size
+            made[f"in {name} of the windows, in {where}"] = unit
+    return made
+
+
+def check_series(parameters: dict[str, Any]) -> tuple[Any, ...]:
+    """The exact losses of all queries add up to the claim at most, for every unit; returns the queries."""
+    mechanism = MultiscaleSeries(epsilon=EPSILON, **parameters)
+    crowd = np.random.default_rng(4).integers(0, 9 * UNIT, (3, TILING.size))
+    pairs = [Pair(name, crowd, crowd + unit) for name, unit in units(mechanism.contribution).items()]
+    lost: list[list[Fraction]] = []
+    queries: list[Any] = []
+
+    def after(answerer: Any, query: Any, reply: Any) -> None:
+        queries.append(query)
+        lost.append(losses_of(answerer, query, record, pairs))
+
+    curated = isinstance(mechanism.trust, Curator)
+    source: Any = UserSums(crowd, TILING) if curated else adversarial_clients(TILING)
+    with watched(after) as record:
+        transport = None if curated else IdealSum()
+        execution = Execution(Randomness(5), before_reveal=record.charge, secure_sum=transport)
+        series = mechanism.execute(source, TILING, execution)
+    for share, each in zip(record.charged, lost, strict=True):
+        assert max(each) <= share.epsilon, f"{share.purpose}: loses {max(each)}, charged {share.epsilon}"
+    for unit in zip(*lost, strict=True):
+        assert sum(unit) <= EPSILON, "the queries together lose more than the claim"
+    assert tuple(record.charged) == series.guarantee.shares
+    assert sum(share.epsilon for share in record.charged) <= series.guarantee.epsilon == EPSILON
+    assert max(sum(unit) for unit in zip(*lost, strict=True)) > EPSILON * Fraction(9, 10), "nobody loses"
+    return tuple(queries)

@@ -1,0 +1,105 @@
+"""Series in files: every format gives back windows and measurements, so that each answers as before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import mapveil as mv
+from mapveil_client.errors import InputError
+
+REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+
+
+@pytest.fixture(scope="module")
+def series() -> mv.SeriesMap:
+    rng = np.random.default_rng(1)
+    west, south, east, north = REGION.bbox
+    lon, lat = rng.uniform(west, east, 900), rng.uniform(south, north, 900)
+    day = np.datetime64("2026-01-05") + rng.integers(0, 21, 900)
+    points = mv.Points.from_arrays(np.arange(900) // 3, lon, lat, time=day)
+    weeks = mv.Windows(every="1w", start="2026-01-05", until="2026-01-26")
+    return mv.release_series(points, weeks, mv.Quadtree(REGION, depth=4), epsilon=2, account=None, rng=1)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".tif", ".geojson", ".csv", ".gpkg"])
+def test_a_series_comes_back_from_its_file(series: mv.SeriesMap, suffix: str, tmp_path: Path) -> None:
+    if suffix in (".tif", ".gpkg"):
+        pytest.importorskip("rasterio" if suffix == ".tif" else "pyogrio")
+    path = tmp_path / f"series{suffix}"
+    series.save(path)
+    found = mv.read_map(path)
+    assert isinstance(found, mv.SeriesMap)
+    assert found.windows == series.windows
+    np.testing.assert_allclose(found.by_window, series.by_window, rtol=1e-9)
+    np.testing.assert_allclose(found.values, series.values, rtol=1e-9)
+    assert found.guarantee == series.guarantee
+    for at in range(3):
+        before, after = (each.window(at).measurements[0] for each in (series, found))
+        np.testing.assert_array_equal(before.noisy, after.noisy)
+        assert before.half_width(0.05) == after.half_width(0.05)
+    assert len(found.measurements) == len(series.measurements)
+
+
+def test_a_table_has_a_column_for_every_window(series: mv.SeriesMap, tmp_path: Path) -> None:
+    series.save(tmp_path / "series.parquet")
+    names = pyarrow.parquet.read_schema(tmp_path / "series.parquet").names
+    assert [name for name in names if name.startswith("users ")] == [
+        "users 2026-W02",
+        "users 2026-W03",
+        "users 2026-W04",
+    ]
+
+
+def test_a_raster_has_a_band_for_every_window(series: mv.SeriesMap, tmp_path: Path) -> None:
+    rasterio = pytest.importorskip("rasterio")
+    series.save(tmp_path / "series.tif")
+    with rasterio.open(tmp_path / "series.tif") as opened:
+        assert opened.descriptions[-3:] == ("Users, 2026-W02", "Users, 2026-W03", "Users, 2026-W04")
+        assert opened.read(opened.count).sum() == pytest.approx(series.by_window[2].sum())
+
+
+def test_a_dataset_has_a_dimension_of_windows_with_cf_time(series: mv.SeriesMap, tmp_path: Path) -> None:
+    xarray = pytest.importorskip("xarray")
+    made = series.to_xarray()
+    assert made["users_by_window"].dims == ("window", "y", "x")
+    assert made["users_by_window"].sel(window="2026-W03").sum() == pytest.approx(series.by_window[1].sum())
+    assert made["users"].sum() == pytest.approx(series.values.sum())
+    made.to_netcdf(tmp_path / "series.nc", engine="scipy")
+    with xarray.open_dataset(tmp_path / "series.nc", engine="scipy") as read:
+        assert read["time"].dt.strftime("%Y-%m-%d").values.tolist() == [
+            "2026-01-05",
+            "2026-01-12",
+            "2026-01-19",
+        ]
+        np.testing.assert_allclose(read["users_by_window"], made["users_by_window"])
+
+
+def test_a_page_lets_choose_the_window(series: mv.SeriesMap, tmp_path: Path) -> None:
+    series.save(tmp_path / "series.html")
+    assert "Users, 2026-W03" in (tmp_path / "series.html").read_text()
+
+
+def test_a_window_that_a_file_lost_is_an_error_and_no_crash(series: mv.SeriesMap, tmp_path: Path) -> None:
+    path = tmp_path / "series.parquet"
+    series.save(path)
+    table = pyarrow.parquet.read_table(path)
+    for changed in (
+        table.drop_columns(["users 2026-W03"]),
+        table.replace_schema_metadata(
+            {**table.schema.metadata, b"mapveil": _more_windows(table.schema.metadata[b"mapveil"])}
+        ),
+    ):
+        pyarrow.parquet.write_table(changed, path)
+        with pytest.raises(InputError, match="metadata is not a map's"):
+            mv.read_map(path)
+
+
+def _more_windows(text: bytes) -> bytes:
+    record = json.loads(text)
+    record["windows"]["until"] = "2026-02-02"
+    return json.dumps(record).encode()

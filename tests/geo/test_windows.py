@@ -1,0 +1,143 @@
+"""Windows: the calendar, clocks that change, and what cannot be a window."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pytest
+
+import mapveil as mv
+from mapveil.geo.windowed_points import check_times, windowed
+from mapveil.geo.windows import Windows
+from mapveil_client.errors import InputError, ParameterError
+
+
+def numbers(windows: Windows, time: object, **columns: object) -> list[int]:
+    """The window of each row that is in one, in the order of the users 0, 1, ...; -1 for a row in none."""
+    time = np.asarray(time)
+    place = np.zeros(time.size)
+    points = mv.Points.from_arrays(np.arange(time.size), place, place, time=time, **columns)
+    made = windowed(points, windows)
+    check_times(made, points)
+    with made.held_once() as held, duckdb.connect() as opened:
+        found = dict(opened.execute(f"SELECT user_id, label FROM ({held.scan(opened)})").fetchall())
+    return [found.get(user, -1) for user in range(time.size)]
+
+
+def hours(first: str, last: str) -> list[str]:
+    """Every whole hour of UTC, as text that says so."""
+    step = np.timedelta64(1, "h")
+    return [
+        f"{instant}:00:00Z"
+        for instant in np.arange(np.datetime64(first, "h"), np.datetime64(last, "h"), step)
+    ]
+
+
+def test_calendar_weeks_have_iso_names_across_a_new_year() -> None:
+    weeks = Windows(every="1w", start="2020-12-21", until="2021-01-18")
+    assert weeks.names == ("2020-W52", "2020-W53", "2021-W01", "2021-W02")
+    assert Windows(every="1w", start="2026-01-07", until="2026-01-21").names == ("2026-01-07", "2026-01-14")
+
+
+def test_months_are_as_long_as_they_are() -> None:
+    months = Windows(every="1mo", start="2024-01-01", until="2024-04-01")
+    assert months.names == ("2024-01", "2024-02", "2024-03")
+    days = ["2024-01-01", "2024-01-31", "2024-02-01", "2024-02-29", "2024-03-31", "2024-04-01"]
+    assert numbers(months, np.array(days, "M8[D]")) == [0, 0, 1, 1, 2, -1]
+    quarters = Windows(every="3mo", start="2024-01-01", until="2025-01-01")
+    assert numbers(quarters, np.array(["2024-03-31", "2024-04-01", "2024-12-31"], "M8[D]")) == [0, 1, 3]
+
+
+def test_days_of_a_clock_that_changes_have_23_and_25_hours() -> None:
+    # Paris: 2026-03-29 02:00 becomes 03:00; 2026-10-25 03:00 becomes 02:00.
+    spring = Windows(every="1d", start="2026-03-29", until="2026-03-31", zone="Europe/Paris")
+    assert numbers(spring, hours("2026-03-28T20", "2026-03-30T22")) == [-1] * 3 + [0] * 23 + [1] * 24
+    autumn = Windows(every="1w", start="2026-10-19", until="2026-10-26", zone="Europe/Paris")
+    assert numbers(autumn, hours("2026-10-18T20", "2026-10-26T01")) == [-1] * 2 + [0] * 169 + [-1] * 2
+
+
+def test_an_hour_that_a_clock_repeats_is_one_window_of_two_hours() -> None:
+    back = Windows(every="1h", start="2026-10-25T01:00", until="2026-10-25T05:00", zone="Europe/Paris")
+    assert numbers(back, hours("2026-10-24T23", "2026-10-25T04")) == [0, 1, 1, 2, 3]
+    gone = Windows(every="1h", start="2026-03-29T01:00", until="2026-03-29T04:00", zone="Europe/Paris")
+    assert numbers(gone, hours("2026-03-29T00", "2026-03-29T02")) == [0, 2]
+
+
+def test_recurring_times_follow_the_clock_of_the_zone() -> None:
+    # Sunday 23:30 UTC is Monday morning in Paris.
+    instant = ["2026-01-04T23:30:00+00:00"]
+    assert numbers(Windows(by="hour-of-week"), instant) == [6 * 24 + 23]
+    assert numbers(Windows(by="hour-of-week", zone="Europe/Paris"), instant) == [0]
+    assert numbers(Windows(by="weekend"), instant) == [1]
+    assert numbers(Windows(by="weekday", zone="Europe/Paris"), instant) == [0]
+    assert Windows(by="hour-of-week").count == 168
+
+
+def test_periods_and_categories_are_every_pair() -> None:
+    both = Windows(every="1d", start="2026-01-05", until="2026-01-07", by="label", values=("in", "out"))
+    assert both.names == ("2026-01-05 in", "2026-01-05 out", "2026-01-06 in", "2026-01-06 out")
+    days = np.array(["2026-01-05", "2026-01-06", "2026-01-06", "2026-01-06"], "M8[D]")
+    assert numbers(both, days, label=["out", "in", "out", "else"]) == [1, 2, 3, -1]
+    assert Windows.from_dict(both.to_dict()) == both
+
+
+def test_texts_of_days_and_clocks_are_read() -> None:
+    days = Windows(every="1d", start="2026-01-05", until="2026-01-07")
+    assert numbers(days, ["2026-01-05", "2026-01-06"]) == [0, 1]
+    here = Windows(every="1d", start="2026-01-05", until="2026-01-07", zone="Asia/Tokyo")
+    assert numbers(here, ["2026-01-05 23:59:59", "2026-01-06T00:00:00"]) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("time", "zone", "message"),
+    [
+        (["2026-01-05 10:00:00"], None, "state no time zone"),
+        (np.array(["2026-01-05T10"], "M8[us]"), None, "state no time zone"),
+        (["2026-01-05 10:00:00", "2026-01-05T10:00:00Z"], "UTC", "some do not"),
+        ([1767607200], None, "expected dates or times"),
+        (["2026-01-05", "yesterday"], None, "holds no time in 1 of 2 rows"),
+    ],
+)
+def test_times_that_tell_no_window_are_refused(time: object, zone: str | None, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        numbers(Windows(every="1d", start="2026-01-05", until="2026-01-07", zone=zone), time)
+
+
+def test_days_tell_no_hours_and_no_column_tells_nothing() -> None:
+    with pytest.raises(InputError, match="windows of hours need times"):
+        numbers(Windows(by="hour"), np.array(["2026-01-05"], "M8[D]"))
+    with pytest.raises(InputError, match="no column of times"):
+        windowed(mv.Points.from_arrays([1], [0.0], [0.0]), Windows(by="hour"))
+    with pytest.raises(InputError, match="no column 'kind'"):
+        windowed(mv.Points.from_arrays([1], [0.0], [0.0]), Windows(by="kind", values=("a",)))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "every .* or by"),
+        ({"every": "1w"}, "would tell when somebody was there"),
+        ({"every": "7", "start": "2026-01-05", "until": "2026-01-12"}, "a length such as"),
+        ({"every": "1w", "start": "2026-01-05", "until": "2026-01-15"}, "2026-01-12 or 2026-01-19"),
+        ({"every": "1w", "start": "2026-01-05", "until": "2026-01-05"}, "after 2026-01-05"),
+        ({"every": "1w", "start": "5.1.2026", "until": "2026-01-12"}, "dates such as"),
+        ({"every": "1d", "start": "2026-01-05T06:00", "until": "2026-01-06"}, "must be days"),
+        ({"every": "1mo", "start": "2026-01-05", "until": "2026-02-05"}, "first of a month"),
+        ({"every": "1h", "start": "2020-01-01", "until": "2026-01-01"}, "window"),
+        ({"by": "hour", "start": "2026-01-05"}, "--every with --from"),
+        ({"by": "kind"}, "a public list"),
+        ({"by": "kind", "values": ("a", "a")}, "different texts"),
+        ({"by": "hour", "values": ("a",)}, "left out"),
+        ({"by": "hour", "zone": "Mars/Olympus"}, "a name such as Europe/Paris"),
+    ],
+)
+def test_what_cannot_be_windows_is_said(given: dict, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        Windows(**given)
+
+
+def test_only_windows_that_divide_a_week_lie_in_weeks() -> None:
+    assert Windows(every="1d", start="2026-01-05", until="2026-01-19").week_of.tolist() == [0] * 7 + [1] * 7
+    for refused in (Windows(every="2w", start="2026-01-05", until="2026-02-02"), Windows(by="weekend")):
+        with pytest.raises(ParameterError, match="do not divide a week"):
+            _ = refused.week_of
