@@ -1,6 +1,7 @@
 from mapveil import mechanisms as mechanisms
 from mapveil import synthetic as synthetic
 from mapveil import trust as trust
+from mapveil.analysis.coverage_sums import coverage_by_sums as coverage_by_sums
 from mapveil.analysis.flows import flows as flows
 from mapveil.analysis.neighbour_map import NeighbourMap as NeighbourMap
 from mapveil.analysis.neighbour_map import neighbours as neighbours

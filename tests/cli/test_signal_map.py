@@ -164,3 +164,44 @@ def test_a_file_without_strength_is_named(mapveil, tmp_path: Path) -> None:
     done = mapveil("signal", "map", path, "--region", BOX, "-o", tmp_path / "map.tif")
     assert done.code == 2
     assert f"{path}: no column of signal strength among 'user_id', 'lat', 'lon';" in done.err
+
+
+def test_sums_correct_a_pilot_s_map(mapveil, tmp_path: Path) -> None:
+    import pandas as pd
+
+    draw = np.random.default_rng(1)
+    files = {}
+    for name, users in (("pilot", 4), ("reports", 40)):
+        lat, lon = 35.50 + 0.02 * draw.random(20 * users), 24.00 + 0.02 * draw.random(20 * users)
+        table = {"user_id": np.repeat(np.arange(users), 20), "lat": lat, "lon": lon}
+        files[name] = tmp_path / f"{name}.parquet"
+        pd.DataFrame({**table, "rss_dbm": -90 + 400 * (lat - 35.51)}).to_parquet(files[name], index=False)
+    asked = ("--pilot", files["pilot"], "--region", "24.0,35.5,24.02,35.52", "--tiling", "quadtree:3")
+    out = tmp_path / "coverage.parquet"
+    done = mapveil(
+        "signal", "sums", files["reports"], *asked, "--epsilon", 1, "--seed", 1, "-o", out, "--json"
+    )
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
+    assert record["guarantee"]["epsilon"] == "1"
+    assert record["guarantee"]["unit"] == "user"
+    done = mapveil(
+        "signal",
+        "sums",
+        files["reports"],
+        *asked,
+        "--epsilon",
+        1,
+        "--unit",
+        "trace",
+        "--no-ledger",
+        "-o",
+        out,
+    )
+    assert done.code == 0, done.err
+    assert "a user of ten has ten times the epsilon" in done.err
+    done = mapveil(
+        "signal", "sums", files["reports"], *asked, "--epsilon", 1, "--option", "levels=0", "-o", out
+    )
+    assert done.code == 2
+    assert "levels must be" in done.err

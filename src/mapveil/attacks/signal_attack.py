@@ -52,6 +52,7 @@ def attack_signal(
     adversaries: Sequence[SignalAdversary] | None = None,
     rng: Randomness | int | None = None,
     progress: Progress | None = None,
+    strangers: bool = False,
 ) -> SignalAttack:
     """Train every adversary on known runs, and judge all of them on the same others.
 
@@ -67,6 +68,8 @@ def attack_signal(
         :func:`signal_adversaries` by default.
     rng, progress : optional
         The source of bits; called with a step's name and its finished fraction.
+    strangers : bool
+        Whether users of the others may be unknown to the adversaries: P1 is then of those they know.
 
     Raises
     ------
@@ -85,6 +88,7 @@ def attack_signal(
         raise ParameterError("adversaries is empty; expected at least one")
     stream, tell = as_randomness(rng), progress or (lambda step, done: None)
     judged = held_out.sample(_MOST_JUDGED, stream.child("judged"))
+    nameable = np.isin(judged.users, known.users) if strangers else None
     scores = []
     for at, adversary in enumerate(chosen):
         label = adversary.label
@@ -95,7 +99,7 @@ def attack_signal(
         told("", 0.0)
         guess = adversary.train(known, stream.child(label), told)(judged.observed)
         nats = stream.child(f"{label} nats")
-        scores.append(score_guess(judged, guess, adversary=label, rng=nats))
+        scores.append(score_guess(judged, guess, adversary=label, rng=nats, nameable=nameable))
     tell("attacked", 1.0)
     return SignalAttack(tuple(scores), (1.0, 1.0))
 

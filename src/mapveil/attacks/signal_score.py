@@ -23,7 +23,7 @@ import numpy as np
 
 from mapveil.attacks.signal_adversary import SignalGuess
 from mapveil.attacks.signal_evidence import SignalEvidence
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import InputError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
 
@@ -101,6 +101,7 @@ def score_guess(
     trained_on: str = "own",
     weights: Sequence[float] = (1.0, 1.0),
     rng: Randomness | None = None,
+    nameable: BoolArray | None = None,
 ) -> AdversaryScore:
     r"""Compare guesses with the truth.
 
@@ -125,11 +126,16 @@ def score_guess(
         :math:`v_1, v_2`.
     rng : Randomness, optional
         The source of bits for :func:`mutual_information`; without it no nats are estimated.
+    nameable : ndarray of bool, shape (runs,), optional
+        The runs that :math:`P_1` is about: those of users whom the adversary could name; all by default. It is 1 where
+        there are none.
 
     Source: equations 3 to 6 of Zhang et al. 2022.
     """
     at = np.arange(len(evidence))
-    p1 = float((guess.users.argmax(axis=1) != evidence.users).mean())
+    wrong = guess.users.argmax(axis=1) != evidence.users
+    named = wrong if nameable is None else wrong[nameable]
+    p1 = float(named.mean()) if named.size else 1.0
     entropy = -float(np.log(np.maximum(guess.users[at, evidence.users], _LEAST)).mean())
     p2 = float(np.hypot(*np.moveaxis(guess.places - evidence.places, -1, 0)).mean())
     places = (evidence.places.reshape(-1, 2), guess.places.reshape(-1, 2))

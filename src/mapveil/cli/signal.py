@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mapveil.cli import signal_privacy
+from mapveil.cli import signal_privacy, signal_sums
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
     drawing_options,
@@ -260,5 +260,5 @@ def map_(
     console.answer(outputs, coverage, None, lines=lines, more=more)
 
 
-for _evaluation in (signal_privacy.attack, signal_privacy.tradeoff, signal_privacy.choose):
-    command.add_command(_evaluation)
+for _further in (signal_sums.sums, signal_privacy.attack, signal_privacy.tradeoff, signal_privacy.choose):
+    command.add_command(_further)

@@ -56,7 +56,7 @@ _LARGEST_SUM = (1 << 62) // UNIT
 class UserSums(NamedTuple):
     """Exact sums of the users' shares. Not private: never print or store them."""
 
-    sums: npt.NDArray[np.int64]  # (tiling.size,), or (windows, tiling.size); units of 1 / UNIT user
+    sums: npt.NDArray[np.int64]  # (tiling.size,), or (windows or labels, tiling.size); units of 1 / UNIT user
     tiling: Tiling
 
 
@@ -66,6 +66,7 @@ def user_sums(
     *,
     progress: Callable[[str, float], None] | None = None,
     key: str = "",
+    labels: int | None = None,
 ) -> UserSums:
     r"""Sum every user's distribution over the cells, exactly. Run by: the curator.
 
@@ -87,6 +88,8 @@ def user_sums(
         Called with the step's name and the fraction that is done.
     key : str
         Key of the hash by which windows of a user are chosen, where the points allow at most so many.
+    labels : int, optional
+        Number of labels 0, 1, ... of a table of labels, whose sums are kept apart.
 
     Raises
     ------
@@ -99,7 +102,7 @@ def user_sums(
         return source if isinstance(source, UserSums) else UserSums(_from_counts(source), tiling)
     if progress:
         progress("sum users per cell", 0.0)
-    sums = _from_points(source, tiling, key)
+    sums = _from_points(source, tiling, key, labels)
     if progress:
         progress("sum users per cell", 1.0)
     return UserSums(sums, tiling)
@@ -111,8 +114,10 @@ def _from_counts(counts: Counts) -> npt.NDArray[np.int64]:
     return counts.values * UNIT
 
 
-def _from_points(points: Points, tiling: Tiling, key: str) -> npt.NDArray[np.int64]:
-    windows = points.windows.count if isinstance(points, WindowedPoints) else None
+def _from_points(
+    points: Points, tiling: Tiling, key: str, labels: int | None
+) -> npt.NDArray[np.int64]:
+    windows = points.windows.count if isinstance(points, WindowedPoints) else labels
     parts = points.parts if isinstance(points, WindowedPoints) else None
     with located_rows(points, tiling) as rows:
         weighted = points.columns.weight is not None

@@ -4,6 +4,7 @@ Every adversary is trained afresh on the privatized pilot, and judged on privati
 private.
 """
 
+import math
 import time
 from typing import Any, NamedTuple
 
@@ -58,6 +59,10 @@ class SignalTrial(NamedTuple):
     privatize_s: float
     attack_s: float
     attack: SignalAttack
+    places_db: float = math.nan  # error of a map of the place alone at held-out places, dB
+    later_db: float = math.nan  # and on later days
+    gain_db: float = math.nan  # the smaller of its gains over the pilot's map
+    epsilon: float = math.inf  # of the worst case of one report or, for sums, of one unit
 
     @property
     def distortion(self) -> float:
@@ -77,6 +82,7 @@ class Privatization(NamedTuple):
     privatize_s: float
     pilot: Measurements  # privatized
     rest: Measurements  # privatized
+    fitted: FittedPrivatizer | None  # None where every row is sent as it is
 
 
 def privatize_split(
@@ -112,6 +118,7 @@ def privatize_split(
         privatize_s,
         pilot,
         rest,
+        fitted,
     )
 
 

@@ -137,3 +137,27 @@ class Measurements:
     def __repr__(self) -> str:
         # No rows: a repr ends up in logs.
         return f"Measurements({self.source}: {', '.join(self.names)})"
+
+
+def joined(first: Measurements, second: Measurements) -> Measurements:
+    """The rows of two tables of the same columns, one after the other; users' codes must agree.
+
+    Raises
+    ------
+    InputError
+        The columns differ.
+    """
+    if first.names != second.names:
+        raise InputError(
+            f"{second.source}: columns {', '.join(second.names)}; expected {', '.join(first.names)}"
+        )
+    no_times = first.time is None or second.time is None
+    time = None if no_times else np.concatenate([np.asarray(first.time), np.asarray(second.time)])
+    return replace(
+        first,
+        rows=np.concatenate([first.rows, second.rows]),
+        users=np.concatenate([first.users, second.users]),
+        user_ids=max(first.user_ids, second.user_ids, key=len),
+        time=time,
+        positions=np.concatenate([first.positions, second.positions]),
+    )

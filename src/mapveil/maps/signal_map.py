@@ -50,6 +50,8 @@ class SignalMap(ReleasedMap):
         Below it a cell is a coverage hole, dBm.
     deviation_of : str
         Subject of the deviation: a cell's estimated mean, or one new measurement there.
+    counted : str
+        What ``measurements`` counts, where it is not measurements as they were reported.
 
     Raises
     ------
@@ -65,6 +67,7 @@ class SignalMap(ReleasedMap):
     method: str
     hole_dbm: float = HOLE_DBM
     deviation_of: str = "a cell's mean"
+    counted: str = "measurements"
 
     def __post_init__(self) -> None:
         for name in ("mean_dbm", "deviation_db", "measurements"):
@@ -249,7 +252,7 @@ class SignalMap(ReleasedMap):
         return (
             Layer("rss_dbm", "mean signal strength", "dBm", self.mean_dbm, strength),
             Layer("deviation_db", f"standard deviation of {of}", "dB", self.deviation_db, other),
-            Layer("measurements", "measurements", "", count, other),
+            Layer("measurements", self.counted, "", count, other),
             Layer("hole", f"coverage hole: {limit}", "1", hole, chance, ("no", "yes")),
             Layer("hole_chance", f"chance that {of} is {limit}", "1", self.hole_chance(), chance),
         )

@@ -147,6 +147,22 @@ SERIES: Final[Mapping[str, Method]] = {
 """The method of a series by trust model; it needs windows, so that the table above has no row of it."""
 
 
+def signal_sums(trust: str = "central") -> Method:
+    """The row of the sums that coverage maps are made of: of measurements, so no method of a release.
+
+    Raises
+    ------
+    ParameterError
+        No such trust model.
+    """
+    models = {"central": _CURATOR, "distributed": _SECURE}
+    check(trust in models, "trust", f"one of {', '.join(models)}", trust)
+    name = "signal-sums"
+    return Method(
+        name, trust, Row(name, "mapveil.mechanisms.signal_sums:SignalSums"), Row(name, models[trust])
+    )
+
+
 def find_method(name: str | None = None, trust: str = "central") -> Method:
     """The row of a name and a trust model; without a name, the default of the trust model.
 

@@ -62,6 +62,8 @@ class Unit(StrEnum):
     USER_WEEK = "user-week"
     REPORT = "report"
     TRIP = "trip"
+    DAY = "user's day"
+    TRACE = "trace"
 
 
 class Neighbouring(StrEnum):

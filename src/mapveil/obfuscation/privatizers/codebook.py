@@ -6,6 +6,7 @@ from typing import ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.pilot_cells import row_distances
 from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, State, average_case
 from mapveil.obfuscation.utility import distortion_utility, map_utility
@@ -107,6 +108,17 @@ class Codebook(Privatizer):
             taken = codes[np.minimum(chosen, len(codes) - 1), 0]
             made[start : start + _CHUNK] = np.where((chosen < len(codes))[:, None], taken, part)
         return made
+
+    def worst_epsilon(self, state: State, normalisation: Normalisation) -> float:
+        r"""At most :math:`2 \mu D`, D the diagonal of the box that rows are cut to; see :class:`Privatizer`.
+
+        The distance of a code from two rows of the box differs by at most D, and so does the logarithm of the
+        normalising sum. With the raw row among the codes, or in batches, there is no bound.
+        """
+        if self.raw or self.batch > 1:
+            return np.inf
+        sides = (normalisation.high - normalisation.low) / normalisation.scale
+        return float(2 * self.mu * np.sqrt(np.square(sides).sum()))
 
     def promise(self, state: State, features: int) -> Guarantee:
         """Average case, and how often the raw row leaves."""

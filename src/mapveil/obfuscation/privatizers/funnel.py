@@ -7,6 +7,7 @@ import numpy as np
 
 from mapveil.geo.measurements import RSS
 from mapveil.obfuscation.privatizers.codebook import choose_codes, uniforms
+from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.pilot_cells import Rows32, find_centres, nearest_centre, row_distances
 from mapveil.obfuscation.privatizers.privatizer import Progress, State, TradeOff, average_case
 from mapveil.obfuscation.utility import linear_parameters
@@ -100,6 +101,14 @@ class Funnel(TradeOff):
                 chosen = _choose(reached, cells, rng)
             made[start : start + _CHUNK] = codes[chosen]
         return made
+
+    def worst_epsilon(self, state: State, normalisation: Normalisation) -> float:
+        """The largest ratio of two cells' probabilities of a code; see :class:`Privatizer`."""
+        weights = np.asarray(state["weights"], dtype=np.float64)
+        weights = weights / weights.sum(axis=1, keepdims=True)
+        low, high = weights.min(axis=0), weights.max(axis=0)
+        used = high > 0
+        return float(np.inf if (low[used] == 0).any() else np.log(high[used] / low[used]).max())
 
     def promise(self, state: State, features: int) -> Guarantee:
         """Average case, with what the best attacker reaches on rows of the pilot kept aside."""

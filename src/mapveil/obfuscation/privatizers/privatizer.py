@@ -102,6 +102,18 @@ class Privatizer(Checked, ABC):
     def promise(self, state: State, features: int) -> Guarantee:
         """The guarantee of one report of ``sequence`` measurements of so many features."""
 
+    def worst_epsilon(self, state: State, normalisation: Normalisation) -> float:
+        r"""The least epsilon that bounds the channel for every two reports, whatever the pilot; infinite for none.
+
+        .. math:: \epsilon = \max_{c, x, x'} \ln \frac{q(c | x)}{q(c | x')}
+
+        where: x and x' are any two runs a client may hold, c is a report and q the channel. An average over people like
+        the pilot's says nothing of the one whose row is rare; this does. A formal guarantee states its own epsilon,
+        at its delta.
+        """
+        epsilon = self.promise(state, len(normalisation.names)).epsilon
+        return np.inf if epsilon is None else float(epsilon)
+
     def fit(
         self, pilot: Measurements, *, rng: Randomness | int | None = None, progress: Progress | None = None
     ) -> FittedPrivatizer:
@@ -210,6 +222,11 @@ class FittedPrivatizer:
     def guarantee(self, *, seeded: bool = False) -> Guarantee:
         """The guarantee of one report."""
         return dataclasses.replace(self.privatizer.promise(self.state, len(self.names)), seeded=seeded)
+
+    @property
+    def worst_epsilon(self) -> float:
+        """The worst case of one report; see :meth:`Privatizer.worst_epsilon`."""
+        return self.privatizer.worst_epsilon(self.state, self.normalisation)
 
     def privatize(self, rows: FloatArray, *, rng: Randomness | int | None = None) -> FloatArray:
         """Privatize one row, one run of ``sequence`` rows, or many. Run by: the client.

@@ -1,0 +1,77 @@
+"""The contribution of a phone to a coverage map: where it measured, and how far from a published map."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mapveil.geo.collection_roles import user_days
+from mapveil.geo.measurements import LAT, LON, RSS, Measurements
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.mechanisms.signal_sums import STRONG, WEAK
+from mapveil.privacy.claim import Unit
+from mapveil_client.arrays import FloatArray
+from mapveil_client.contribution import WEIGHT_UNITS
+from mapveil_client.errors import check
+
+
+def coverage_contributions(
+    measurements: Measurements,
+    tiling: Tiling,
+    reference_dbm: FloatArray,
+    clip_db: float,
+    *,
+    unit: Unit = Unit.USER,
+) -> Points:
+    r"""Every unit's places, each with a weak and a strong part. Run by: the client, or a curator for it.
+
+    .. math:: r_{uc} = \frac{1}{n_{uc}} \sum_{i:\, u_i = u,\, c_i = c} \max(-B, \min(B, x_i - m_c))
+
+    where: :math:`x_i` is the strength of row i of unit :math:`u_i` in cell :math:`c_i`, :math:`m_c` is
+    ``reference_dbm``, B is ``clip_db`` and :math:`n_{uc}` the number of the unit's rows in the cell. The unit divides
+    its weight evenly over the cells it measured: a phone on a desk counts as one that passes by. The weight of a cell
+    is divided as :class:`~mapveil.mechanisms.signal_sums.SignalSums` says.
+
+    Parameters
+    ----------
+    measurements : Measurements
+        The true rows; those outside the tiling contribute nothing.
+    tiling : Tiling
+        The cells of the map.
+    reference_dbm : ndarray of float64, shape (tiling.size,)
+        The published map that residuals are taken from, dBm; finite.
+    clip_db : float
+        Largest residual that counts, dB, above 0.
+    unit : Unit
+        A user, a user's day, or a trace (the users of a table of traces).
+
+    Returns
+    -------
+    Points
+        Two rows for each cell of each unit, with weights and labels.
+    """
+    check(clip_db > 0, "clip_db", "above 0 dB", clip_db)
+    check(unit in (Unit.USER, Unit.DAY, Unit.TRACE), "unit", "user, user's day or trace", unit)
+    codes = user_days(measurements) if unit is Unit.DAY else measurements.users
+    cell = tiling.locate(measurements.rows[:, LON], measurements.rows[:, LAT])
+    inside = np.flatnonzero(cell >= 0)
+    key = codes[inside] * np.int64(tiling.size) + cell[inside]
+    _, first, visit = np.unique(key, return_index=True, return_inverse=True)
+    residual = np.clip(measurements.rows[inside, RSS] - reference_dbm[cell[inside]], -clip_db, clip_db)
+    mean = np.bincount(visit, residual, first.size) / np.maximum(np.bincount(visit, minlength=first.size), 1)
+    rows = inside[first]
+    strong = 0.5 * (1 + mean / clip_db)
+    names = np.array(measurements.user_ids) if unit is not Unit.DAY else np.arange(codes.max(initial=0) + 1)
+    weight = np.concatenate([1 - strong, strong])
+    label = np.repeat(np.array([WEAK, STRONG], dtype=np.int64), rows.size)
+    # A part below a unit of weight rounds to nothing.
+    kept = np.flatnonzero(weight * WEIGHT_UNITS >= 1)
+    rows = np.tile(rows, 2)[kept]
+    return Points.from_arrays(
+        names[codes[rows]],
+        measurements.rows[rows, LON],
+        measurements.rows[rows, LAT],
+        weight=weight[kept],
+        label=label[kept],
+        source=measurements.source,
+    )

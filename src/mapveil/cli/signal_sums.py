@@ -1,0 +1,123 @@
+"""``mapveil signal sums``: a coverage map from a pilot and noisy sums of residuals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mapveil.cli.console import Console, console_options, gathered, save_all
+from mapveil.cli.options import (
+    column_option,
+    context_option,
+    epsilon_option,
+    method_options,
+    region_option,
+    release_options,
+    tiling_option,
+    title_option,
+)
+from mapveil.maps.released import SUFFIXES
+
+if TYPE_CHECKING:
+    from mapveil.geo.context import Context
+    from mapveil.geo.region import Region
+    from mapveil.privacy.account import Account
+
+
+_COLUMNS = ("user", "lat", "lon", "rss", "time")
+
+
+@click.command("sums")
+@click.argument("source", metavar="INPUT")
+@click.option("--pilot", required=True, help="Measurements of people who opted in, whom nothing protects.")
+@region_option(required=True)
+@tiling_option("quadtree:7")
+@epsilon_option("The whole budget of one unit.", required=True)
+@click.option(
+    "--unit",
+    type=click.Choice(["user", "user's day", "trace"]),
+    default="user",
+    show_default=True,
+    help="What the guarantee is about: a user; or a user's day, or a trace, whose epsilons add up.",
+)
+@click.option(
+    "--trust",
+    type=click.Choice(["central", "distributed"]),
+    default="central",
+    show_default=True,
+    help="Who adds: a trusted curator, or simulated clients by secure aggregation.",
+)
+@method_options(of="sums")
+@click.option(
+    "--clip-db", type=click.FloatRange(min=0, min_open=True), help="Largest residual that counts, dB."
+)
+@click.option(
+    "--hole", "hole_dbm", default=-110.0, show_default=True, help="Below this mean a cell is a hole, dBm."
+)
+@title_option
+@context_option
+@release_options(SUFFIXES, ".tif .parquet .geojson .gpkg .csv .png .html")
+@gathered(lambda **named: {"columns": named}, *(column_option(name) for name in _COLUMNS))
+@console_options
+def sums(
+    console: Console,
+    source: str,
+    pilot: str,
+    region: Region,
+    tiling: str | None,
+    epsilon: Any,
+    unit: str,
+    trust: str,
+    options: dict[str, Any],
+    clip_db: float | None,
+    hole_dbm: float,
+    title: str,
+    context: Context | None,
+    outputs: tuple[Path, ...],
+    account: Account | None,
+    seed: int | None,
+    accept_large_epsilon: bool,
+    columns: dict[str, str | None],
+) -> None:
+    """Map coverage from noisy sums of what phones measured against a pilot's map.
+
+    INPUT holds the true measurements of those who report, with columns for a user, a location and a signal strength in
+    dBm. Each user contributes, with a weight of one in all, how far they measured from the map of the pilot; only noisy
+    sums over squares of several sizes are revealed, and correct the map.
+
+    \b
+    Examples:
+      mapveil signal sums measurements.parquet --pilot pilot.parquet --region 23.99,35.50,24.08,35.54 \\
+          --epsilon 1 --no-ledger -o coverage.html
+      mapveil signal sums measurements.parquet --pilot pilot.parquet --region 23.99,35.50,24.08,35.54 \\
+          --epsilon 1 --unit "user's day" --trust distributed -o coverage.parquet
+    """
+    from mapveil.analysis.coverage_sums import coverage_by_sums
+    from mapveil.geo.parse_tiling import parse_tiling
+    from mapveil.geo.read_measurements import read_measurements
+    from mapveil.mechanisms.methods import signal_sums
+    from mapveil.privacy.account import writing
+
+    cells = parse_tiling(tiling or "quadtree:7", region)
+    method = signal_sums(trust).make(epsilon, {**options, "unit": unit})
+    mechanism = replace(method, accept_large_epsilon=accept_large_epsilon)
+    with console.progress() as progress:
+        progress("read", 0.0)
+        reports, opted = (read_measurements(each, features=(), **columns) for each in (source, pilot))
+        progress("read", 1.0)
+        made = coverage_by_sums(
+            reports, opted, cells, mechanism, clip_db=clip_db, hole_dbm=hole_dbm, account=account, rng=seed,
+            progress=progress,
+        )  # fmt: skip
+        with writing(account, made.guarantee):
+            save_all(outputs, replace(made, title=title, context=context).save, progress)
+    if unit != "user":
+        console.warn(f"the guarantee is about one {unit}: a user of ten has ten times the epsilon")
+    counted = made.coverage()
+    lines = [
+        f"{counted.covered} cells covered, {counted.holes} holes below {hole_dbm:g} dBm, {counted.unknown} unknown"
+    ]
+    console.answer(outputs, made, account if unit == "user" else None, lines=lines, seed=seed)
