@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +10,18 @@ import click
 from mapveil.cli.console import Console, console_options, gathered, save_all
 from mapveil.cli.options import (
     column_option,
-    context_option,
+    drawing_options,
     epsilon_option,
     method_options,
     region_option,
-    release_options,
     tiling_option,
-    title_option,
 )
+from mapveil.cli.outputs import release_options
+from mapveil.cli.run_file import Rerunnable, titled
 from mapveil.maps.released import SUFFIXES
 
 if TYPE_CHECKING:
-    from mapveil.geo.context import Context
+    from mapveil.cli.options import Drawing
     from mapveil.geo.region import Region
     from mapveil.privacy.account import Account
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("user", "lat", "lon", "rss", "time")
 
 
-@click.command("sums")
+@click.command("sums", cls=Rerunnable)
 @click.argument("source", metavar="INPUT")
 @click.option("--pilot", required=True, help="Measurements of people who opted in, whom nothing protects.")
 @region_option(required=True)
@@ -57,9 +56,8 @@ _COLUMNS = ("user", "lat", "lon", "rss", "time")
 @click.option(
     "--hole", "hole_dbm", default=-110.0, show_default=True, help="Below this mean a cell is a hole, dBm."
 )
-@title_option
-@context_option
-@release_options(SUFFIXES, ".tif .parquet .geojson .gpkg .csv .png .html")
+@drawing_options
+@release_options(SUFFIXES, ".tif .parquet .geojson .gpkg .pmtiles .csv .png .html")
 @gathered(lambda **named: {"columns": named}, *(column_option(name) for name in _COLUMNS))
 @console_options
 def sums(
@@ -74,13 +72,12 @@ def sums(
     options: dict[str, Any],
     clip_db: float | None,
     hole_dbm: float,
-    title: str,
-    context: Context | None,
+    drawing: Drawing,
     outputs: tuple[Path, ...],
     account: Account | None,
     seed: int | None,
     accept_large_epsilon: bool,
-    columns: dict[str, str | None],
+    columns: dict[str, Any],
 ) -> None:
     """Map coverage from noisy sums of what phones measured against a pilot's map.
 
@@ -102,8 +99,8 @@ def sums(
     from mapveil.privacy.account import writing
 
     cells = parse_tiling(tiling or "quadtree:7", region)
-    method = signal_sums(trust).make(epsilon, {**options, "unit": unit})
-    mechanism = replace(method, accept_large_epsilon=accept_large_epsilon)
+    asked = {**options, "unit": unit}
+    mechanism = signal_sums(epsilon, trust, asked, accept_large_epsilon=accept_large_epsilon)
     with console.progress() as progress:
         progress("read", 0.0)
         reports, opted = (read_measurements(each, features=(), **columns) for each in (source, pilot))
@@ -113,7 +110,7 @@ def sums(
             progress=progress,
         )  # fmt: skip
         with writing(account, made.guarantee):
-            save_all(outputs, replace(made, title=title, context=context).save, progress)
+            save_all(outputs, titled(made, drawing).save, progress)
     if unit != "user":
         console.warn(f"the guarantee is about one {unit}: a user of ten has ten times the epsilon")
     counted = made.coverage()

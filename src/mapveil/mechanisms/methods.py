@@ -3,14 +3,20 @@
 Joining is adding a row: the contract tests, ``mapveil methods`` and ``mapveil compare`` read it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism
 from mapveil.registry import Row
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import ParameterError, check
 from mapveil_client.method_parameters import LABELLED
+
+if TYPE_CHECKING:
+    from mapveil.mechanisms.signal_sums import SignalSums
 
 DEFAULT_METHODS = {
     "central": "multiscale",
@@ -147,20 +153,28 @@ SERIES: Final[Mapping[str, Method]] = {
 """The method of a series by trust model; it needs windows, so that the table above has no row of it."""
 
 
-def signal_sums(trust: str = "central") -> Method:
-    """The row of the sums that coverage maps are made of: of measurements, so no method of a release.
+def signal_sums(
+    epsilon: EpsilonLike,
+    trust: str = "central",
+    options: Mapping[str, Any] | None = None,
+    *,
+    accept_large_epsilon: bool = False,
+) -> SignalSums:
+    """The sums that coverage maps are made of: of measurements, so no method of a release.
 
     Raises
     ------
     ParameterError
-        No such trust model.
+        No such trust model or option, or a value outside its range.
     """
+    from mapveil.mechanisms.signal_sums import SignalSums
+
     models = {"central": _CURATOR, "distributed": _SECURE}
     check(trust in models, "trust", f"one of {', '.join(models)}", trust)
-    name = "signal-sums"
-    return Method(
-        name, trust, Row(name, "mapveil.mechanisms.signal_sums:SignalSums"), Row(name, models[trust])
-    )
+    row: Row[AnyMechanism] = Row(SignalSums.name, "mapveil.mechanisms.signal_sums:SignalSums")
+    made = Method(SignalSums.name, trust, row, Row(SignalSums.name, models[trust])).make(epsilon, options)
+    assert isinstance(made, SignalSums)
+    return replace(made, accept_large_epsilon=accept_large_epsilon)
 
 
 def find_method(name: str | None = None, trust: str = "central") -> Method:
