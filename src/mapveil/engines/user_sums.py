@@ -114,9 +114,7 @@ def _from_counts(counts: Counts) -> npt.NDArray[np.int64]:
     return counts.values * UNIT
 
 
-def _from_points(
-    points: Points, tiling: Tiling, key: str, labels: int | None
-) -> npt.NDArray[np.int64]:
+def _from_points(points: Points, tiling: Tiling, key: str, labels: int | None) -> npt.NDArray[np.int64]:
     windows = points.windows.count if isinstance(points, WindowedPoints) else labels
     parts = points.parts if isinstance(points, WindowedPoints) else None
     with located_rows(points, tiling) as rows:
