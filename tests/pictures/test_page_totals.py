@@ -85,6 +85,14 @@ RELEASES: dict[str, Callable[[Tiling], DensityMap]] = {
     "spatial-decomposition": lambda tiling: mv.mechanisms.SpatialDecomposition(epsilon=2).release(
         people(tiling), tiling, account=None, rng=1
     ),
+    "reports": lambda tiling: mv.release(
+        mv.synthetic.city(users=3000, seed=1, region=REGION),
+        tiling,
+        epsilon=2,
+        trust="local",
+        account=None,
+        rng=1,
+    ),
 }
 
 _ZONES = """
@@ -104,6 +112,7 @@ console.log(JSON.stringify(zones.name.map((_, zone) => {
         ("laplace", "grid"),
         ("spatial-decomposition", "quadtree"),
         ("laplace", "hexagons"),
+        ("reports", "quadtree"),
     ],
 )
 def test_a_page_answers_as_the_command_does(method: str, tiling: str) -> None:

@@ -71,6 +71,7 @@ class SumLevel(NamedTuple):
     weight: FloatArray  # omega: of each node's own noisy sum against those below it
     variance: float  # of the noise on each, inf where the level was not measured
     law: Measurement | None  # None where it was not measured
+    spread: FloatArray  # variance of the noise on each node over ``variance``; one for all, or shape (nodes,)
 
 
 class LinearError(NamedTuple):
@@ -138,7 +139,7 @@ class NestedSums:
     def levels(self) -> tuple[SumLevel, ...]:
         """The levels of the tree, its root first."""
         return tuple(
-            SumLevel(level.noisy, level.parent, weight, level.variance, level.law)
+            SumLevel(level.noisy, level.parent, weight, level.variance, level.law, level.spread)
             for level, weight in zip(self._levels, self._weight, strict=True)
         )
 

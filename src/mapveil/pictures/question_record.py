@@ -10,7 +10,7 @@ import shapely
 
 from mapveil.inference.zone_overlay import ZoneOverlay, sums_of
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.measurement import INTERVAL_ALPHA, EstimatedUsers
+from mapveil.maps.measurement import INTERVAL_ALPHA
 from mapveil.pictures.packed import packed, packed_rings
 from mapveil.pictures.picture_plane import map_plane, polygon_rings
 from mapveil_client.errors import InputError
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 _MOST_PARTS: Final = 2_000_000  # of leaves in zones: a page carries them all
 _BITS: Final = 16
 _MOST_STEPS: Final = 1 << 31
-_REPORTS: Final = (
-    "how noisy an estimate from randomized reports is depends on the users at its node, which pages do not compute; "
-    "'mapveil ask' answers"
-)
 _EDGES: Final = 64  # of the region's side: edges of zones are cut before they are projected
 
 
@@ -47,8 +43,6 @@ def question_record(released: ReleasedMap) -> dict[str, Any] | None:
         sums = sums_of(released)
     except InputError as error:
         return {"refused": str(error)}
-    if any(isinstance(each, EstimatedUsers) for each in released.measurements):
-        return {"refused": _REPORTS}
     return {
         "alpha": INTERVAL_ALPHA,
         "leaf": packed(sums.leaf),
@@ -61,7 +55,8 @@ def _level(level: SumLevel) -> dict[str, Any]:
     law = level.law
     if law is None:
         return {"noisy": packed(level.noisy), "step": 1, "parent": packed(level.parent), "law": None}
-    step = 2.0 ** (math.floor(math.log2(law.deviation())) - _BITS)
+    # A number of reports is exact.
+    step = 2.0 ** (math.floor(math.log2(law.deviation() or 1.0)) - _BITS)
     steps = np.rint(level.noisy / step)
     fits = bool(np.abs(steps).max(initial=0) < _MOST_STEPS)
     return {
@@ -69,12 +64,8 @@ def _level(level: SumLevel) -> dict[str, Any]:
         "step": step if fits else 1,
         "parent": packed(level.parent),
         "weight": packed(level.weight),
-        "law": {
-            "variance": level.variance,
-            "step": 1 / law.unit,
-            "rate": float(law.epsilon / (law.sensitivity or law.unit)),
-            "terms": law.terms,
-        },
+        "spread": None if (level.spread == 1).all() else packed(level.spread),
+        "law": {"variance": level.variance, **law.law()._asdict()},
     }
 
 

@@ -4,6 +4,7 @@ import { halfWidth } from "./noise_law.js";
 
 const PER_OCTAVE = 32, // coefficients are rounded up to powers of 2**(1/32)
   LEAST_OCTAVE = -34, // smaller ones are taken for rounding errors
+  LEAST_REST = 1e-9, // of the variance of a parent's leaves
   WHOLE = 1e-9; // of a leaf
 
 /** Sums of children by their parents. */
@@ -64,7 +65,7 @@ export function noisySums({ levels: coded, leaf, alpha }) {
       rest = new Float64Array(h.length);
       for (let v = 0; v < h.length; v++) {
         const part = law ? weight[v] : 0;
-        if (law) bin(bins, part * h[v], 1);
+        if (law) bin(bins, part * h[v], levels[at].spread?.[v] ?? 1);
         rest[v] = (1 - part) * h[v] - up[at][v];
       }
       if (law) noises.push(...lawsOf(bins, law));
@@ -75,13 +76,15 @@ export function noisySums({ levels: coded, leaf, alpha }) {
     }
     // A leaf that has no weight has the coefficient of its parent's rest.
     const bins = new Map(),
-      held = new Float64Array(rest.length);
-    for (const each of leaves.parent) held[each]++;
+      apart = (c) => leaves.spread?.[c] ?? 1,
+      whole = new Float64Array(rest.length);
+    leaves.parent.forEach((v, c) => (whole[v] += apart(c)));
+    const held = whole.slice();
     for (const [c, value] of weights) {
-      bin(bins, value + rest[leaves.parent[c]], 1);
-      held[leaves.parent[c]]--;
+      bin(bins, value + rest[leaves.parent[c]], apart(c));
+      held[leaves.parent[c]] -= apart(c);
     }
-    held.forEach((number, v) => bin(bins, rest[v], number));
+    held.forEach((number, v) => number > LEAST_REST * whole[v] && bin(bins, rest[v], number));
     noises.push(...lawsOf(bins, leaves.law));
     return noises;
   }

@@ -104,7 +104,8 @@ export function planeView({
     // On the map itself: a part cut out of the page carries them.
     pen.font = "700 12px system-ui, sans-serif";
     pen.textAlign = "left";
-    stamps.forEach((stamp, at) => halo(stamp, 14, 24 + 16 * at, "--warn"));
+    // Clear of the degrees, which stand along the top and the left.
+    stamps.forEach((stamp, at) => halo(stamp, plane.degrees ? 74 : 14, (plane.degrees ? 42 : 24) + 16 * at, "--warn"));
     frame.dataset.ready = "yes";
   }
   function haloed(lines) {

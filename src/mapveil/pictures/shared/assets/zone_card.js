@@ -236,5 +236,5 @@ export function zoneCard(scene, drawn, viewOf) {
       stroke(dot, 2.5, "--mark");
     }
   }
-  return { element, tap, drag, paint, letGo: () => choose(way) };
+  return { element, tap, drag, paint, letGo: () => choose(chosen.size || corners.length ? way : null) };
 }
