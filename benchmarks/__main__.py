@@ -26,6 +26,7 @@ MODULES = (
     "projection",
     "localisation",
     "flows",
+    "series",
     "obfuscation",
     "collector",
     "collector_active",
