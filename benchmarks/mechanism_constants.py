@@ -87,7 +87,7 @@ OF_TABLES: Final = (
 )
 VARIED: Final[dict[str, tuple[Constant, ...]]] = {
     "curator": (
-        Constant(None, "users_share", (0.02, 0.1)),
+        Constant(None, "users_share", (0.01, 0.05)),
         Constant(None, "first_share", (0.15, 0.4)),
         Constant(None, "leaf_signal", (1.0, 4.0)),
         Constant(None, "shifts", (2, 16)),
@@ -198,8 +198,8 @@ def default_of(constant: Constant) -> str:
     if constant.owner is not None:
         return shown(getattr(constant.owner, constant.name))
     return {
-        "users_share": "0.05",
-        "first_share": "0.25 or 0.15",
+        "users_share": "0.02",
+        "first_share": "0.3 or 0.15",
         "leaf_signal": "2 or 1.4",
         "shifts": "4 or 8",
     }[constant.name]

@@ -64,4 +64,4 @@ def test_the_whole_budget_is_one_share():
     heat = LaplaceHistogram(epsilon="1/3").release(some_sums(), rng=1)
     (share,) = heat.guarantee.shares
     assert share.epsilon == heat.guarantee.epsilon == heat.measurements[0].epsilon
-    assert heat.parameters == {"epsilon": "1/3", "clip": True, "users": None, "users_share": 0.05}
+    assert heat.parameters == {"epsilon": "1/3", "clip": True, "users": None, "users_share": 0.02}

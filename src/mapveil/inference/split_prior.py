@@ -56,7 +56,7 @@ _CARRIED: Final = 0.5  # weight of the size before in the start
 _ROUNDS: Final = 30  # of expectation maximisation
 _ABOUT: Final = 1e-9  # of a share of a half
 _SHARES: Final = np.array([0.01, 0.08, 0.25, 0.5, 0.75, 0.92, 0.99])  # r of the tables
-_FINE: Final = 1 / (1 + np.exp(-np.linspace(-5.2, 5.2, 61)))
+_FINE: Final = 1 / (1 + np.exp(-np.linspace(-5.2, 5.2, 41)))
 """r of the tables where halves are uneven throughout: close enough to tell a good expectation from none."""
 _FIRST_OCTAVE, _OCTAVES = -3, 24  # of s
 _STEPS: Final = 64  # of t, from _BELOW noise deviations below zero up to the middle
@@ -66,6 +66,7 @@ _NODES: Final = 40  # of the integral over theta
 _REACH: Final = 9.0  # noise deviations beyond which a likelihood is nothing
 _SURE_S, _SURE_T = 2000.0, 30.0  # beyond both the measurement stands
 _GAUSSIAN: Final = 16  # Laplace variables whose sum is taken for a Gaussian
+_USUAL_TERMS: Final = (2, 4, 8, _GAUSSIAN)  # of halves of 1, 2, 4 and more sites
 _CHUNK: Final = 1 << 14  # boxes, whose arrays stay in the cache
 
 
@@ -308,7 +309,6 @@ def _grid() -> _Grid:
     return _Grid(t, edges, (edges[..., 1:] + edges[..., :-1]) / 2)
 
 
-@functools.cache
 def _masses(share: float) -> FloatArray:
     """Prior mass of every component between the edges, shape (components, octaves, steps, nodes)."""
     from scipy.special import betainc
@@ -328,13 +328,21 @@ def _masses(share: float) -> FloatArray:
     return np.stack(masses)
 
 
-@functools.cache
 def _table(share: float, terms: int) -> _Table:
-    away, density = _away(), _density(terms)
+    return _tables(share, _USUAL_TERMS if terms in _USUAL_TERMS else (terms,))[terms]
+
+
+@functools.cache
+def _tables(share: float, each: tuple[int, ...]) -> dict[int, _Table]:
+    """The tables of one r by the number of Laplace variables, from masses that are megabytes and not kept."""
     masses = _masses(share)
-    likelihood = np.einsum("kosn,osn->osk", masses, density)
-    moment = np.einsum("kosn,osn->osk", masses, -away * density)
-    return _Table(likelihood.reshape(-1, masses.shape[0]), moment.reshape(-1, masses.shape[0]))
+    found = {}
+    for terms in each:
+        density = _density(terms)
+        likelihood = np.einsum("kosn,osn->osk", masses, density)
+        moment = np.einsum("kosn,osn->osk", masses, -_away() * density)
+        found[terms] = _Table(*(sums.reshape(-1, masses.shape[0]) for sums in (likelihood, moment)))
+    return found
 
 
 @functools.cache

@@ -61,7 +61,7 @@ _COARSER = 2**0.25  # step of the search for leaves that fit
 _UNIFORM = "the map is crowded everywhere, so the second round asked for cells of one size"
 _FIRST_SHARE, _LEAF_SIGNAL = 0.15, 1.4  # of secure sums: fraction of the budget for the first round, and c
 _OF_AIM = {
-    None: (0.25, 2.0),
+    None: (0.3, 2.0),
     "places": (0.25, 1.0),
     "totals": (0.5, 3.0),
     "distance": (0.5, 3.0),
@@ -147,8 +147,8 @@ class Multiscale(PriorMechanism, GridMechanism):
         Map that secure sums make: ``"population"``, of all users of whom the clients are a sample, so that sampling
         error is smoothed as noise is; or ``"devices"``, of the clients asked and nobody else.
     first_share : float, optional
-        Fraction of the budget for the first of two rounds, from 0.0001 to 0.9999; 0.25 for a curator (0.5 with the aim
-        of totals or distance) and 0.15 otherwise by default.
+        Fraction of the budget for the first of two rounds, from 0.0001 to 0.9999; 0.3 for a curator (0.25 with the
+        aim of places, 0.5 of totals or distance) and 0.15 otherwise by default.
     leaf_signal : float, optional
         c, above 0: number of users in a leaf of the second round, in deviations; 2 for a curator (1 with the aim
         of places, 3 with that of totals or distance) and 1.4 otherwise by default.

@@ -76,8 +76,8 @@ class Curator(Checked):
         A public estimate of the number of users, for plans that want one; under add-or-remove neighbours the number
         itself is not public, and without an estimate ``users_share`` is spent on a noisy one.
     users_share : float
-        Fraction of the budget for a noisy number of users, in (0, 1). A fiftieth is 4 % better for
-        ``multiscale`` on synthetic cities (docs/reference/mechanism-constants.md).
+        Fraction of the budget for a noisy number of users, in (0, 1). A twentieth is 1 % worse for ``multiscale`` in
+        every metric (docs/explanation/multiscale.md).
     """
 
     name: ClassVar[str] = "central"
@@ -85,7 +85,7 @@ class Curator(Checked):
     scale: ClassVar[int] = UNIT
 
     users: int | None = None
-    users_share: float = 0.05
+    users_share: float = 0.02
 
     def __post_init__(self) -> None:
         super().__post_init__()

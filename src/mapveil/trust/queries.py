@@ -59,7 +59,7 @@ class Setting(NamedTuple):
     scale: int  # units that one user divides over their locations
     rounding: Rounding = "largest-remainder"
     curator: bool = False  # whether a curator answers: one discrete Laplace variable per sum
-    users_share: float = 0.05  # part of the budget for a noisy number of users where it is not public
+    users_share: float = 0.02  # part of the budget for a noisy number of users where it is not public
     tiling: Tiling | None = None
     region: Box | None = None
     prior: FloatArray | None = None  # public fraction of all people on each site, in Morton order
