@@ -67,11 +67,11 @@ def table(
         print(f"| {name} | {cells} |", flush=True)
 
 
-def random_boxes(rng: np.random.Generator) -> Zones:
+def random_boxes(rng: np.random.Generator, count: int = ZONES) -> Zones:
     """Boxes with a side from 1/64 of the region's to all of it."""
     low, high = np.array(REGION.bbox[:2]), np.array(REGION.bbox[2:])
-    side = (high - low) * 2.0 ** rng.uniform(-6, 0, (ZONES, 1))
-    corner = low + (high - low - side / 2) * rng.random((ZONES, 2)) - side / 4
+    side = (high - low) * 2.0 ** rng.uniform(-6, 0, (count, 1))
+    corner = low + (high - low - side / 2) * rng.random((count, 2)) - side / 4
     return Zones.read(shapely.box(*corner.T, *(corner + side).T).tolist())
 
 

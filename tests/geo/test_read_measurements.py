@@ -205,3 +205,16 @@ def test_times_may_be_seconds_and_a_column_without_times_is_not_used() -> None:
 
 def test_a_repr_tells_no_values() -> None:
     assert repr(read_measurements(TABLE)) == "Measurements(Table: lat, lon, rss_dbm, speed)"
+
+
+def test_points_of_a_frame_in_any_reference_system_are_places() -> None:
+    geopandas = pytest.importorskip("geopandas")
+    rows = {"user_id": ["a", "b"], "rss_dbm": [-80.0, -90.0]}
+    frame = geopandas.GeoDataFrame(
+        rows, geometry=geopandas.points_from_xy([24.0, 24.1], [35.5, 35.6]), crs=4326
+    )
+    read = read_measurements(frame.to_crs(32635))
+    assert read.names == ("lat", "lon", "rss_dbm")
+    np.testing.assert_allclose(read.rows[:, :2], [[35.5, 24.0], [35.6, 24.1]], atol=1e-8)
+    with pytest.raises(InputError, match="points with a CRS"):
+        read_measurements(frame.set_crs(None, allow_override=True))

@@ -305,3 +305,14 @@ def test_records_that_lack_something_are_refused(record: dict[str, Any]) -> None
 def test_different_regions_differ() -> None:
     assert Region.from_bbox(*NEW_YORK) != Region.from_bounds_in("EPSG:4326", *NEW_YORK)
     assert Region.from_polygon(TRIANGLE) != Region.from_bbox(*TRIANGLE.bounds)
+
+
+def test_a_frame_in_any_reference_system_is_the_union_of_its_polygons() -> None:
+    geopandas = pytest.importorskip("geopandas")
+    parts = [shapely.box(-74.0, 40.7, -73.95, 40.8), shapely.box(-73.95, 40.7, -73.9, 40.8)]
+    frame = geopandas.GeoDataFrame(geometry=parts, crs=4326)
+    for polygons in (frame.to_crs(32618), frame.to_crs(32618).geometry):
+        region = Region.from_polygon(polygons)
+        np.testing.assert_allclose(region.bbox, (-74.0, 40.7, -73.9, 40.8), atol=1e-9)
+    with pytest.raises(InputError, match="without a CRS"):
+        Region.from_polygon(frame.set_crs(None, allow_override=True))

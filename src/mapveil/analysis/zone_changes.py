@@ -6,17 +6,26 @@ Two null hypotheses, which differ in what "no change" means:
 - ``rate`` (the default): the same expected number. Users come and go by chance too, as a Poisson variable does.
 
 .. math:: D = N_2 - N_1 + \eta, \qquad N_1, N_2 \sim \mathrm{Poisson}(\lambda), \qquad
-    p = \gamma + \sup_{\lambda \le \lambda_\gamma} \Pr[|D| \ge d], \qquad
-    \Pr[N_1 + N_2 + \eta' \le s \mid \lambda_\gamma] = \gamma
+    p = \gamma + \max_{s' \in \{s_\gamma, s_\gamma - 1\}} \Pr\big[|2 B_{s'} - s' + \eta| \ge d\big], \qquad
+    s_\gamma = \lfloor s + t_\gamma \rfloor
 
-where: :math:`\eta` and :math:`\eta'` are the noise of the difference and of the sum, d and s their estimates, and
-:math:`\gamma` is a twentieth of ``fdr`` over the number of zones. The rate :math:`\lambda` is not known; the p-value
-is the largest over those that the sum does not rule out (Berger and Boos). Chance and noise are symmetric and unimodal,
-so the largest :math:`\lambda` gives it. A user who is divided over zones counts as less than one whole chance, which
-makes p too large, never too small. With ``people``, :math:`p = \Pr[|\eta| \ge d]`.
+where: :math:`\eta` is the noise of the difference, d and s are the estimates of difference and sum, :math:`B_{s'}` is
+binomial of s' trials and probability 1/2, :math:`\Pr[\eta > t_\gamma] = \gamma`, and :math:`\gamma` is a twentieth of
+``fdr`` over the number of zones. Given the number of users in both maps together, each was as likely in one as in the
+other, whatever the rate :math:`\lambda` is; so the exact two-sample test knows no rate. That number is hidden by noise
+alone: it is at most :math:`s_\gamma` but with probability :math:`\gamma`, and the p-value is the largest over the
+numbers that remain (Berger and Boos). More users make the difference wider, but for their parity where noise is small:
+so the two largest are tried. A user who is divided over zones counts as less than one whole chance, which makes p too
+large, never too small. With ``people``, :math:`p = \Pr[|\eta| \ge d]`.
 
-Zones are called changed by Benjamini and Hochberg's procedure. Source: Berger, Boos, "P values maximized over a
-confidence set for the nuisance parameter" (1994); Benjamini, Hochberg (1995).
+Zones are called changed by Benjamini and Hochberg's procedure, at ``fdr`` over Storey's estimate of the fraction of
+zones without a change, :math:`\min(1, 2 (1 + \#\{p > 1/2\}) / m)` of m zones; none with p above 1/2 is called.
+``python -m benchmarks.zone_changes`` measures rate and power.
+
+Source: Przyborowski, Wilenski, "Homogeneity of results in testing samples from Poisson series" (1940), the exact test;
+Berger, Boos, "P values maximized over a confidence set for the nuisance parameter" (1994); Benjamini, Hochberg (1995);
+Storey, Taylor, Siegmund, "Strong control, conservative point estimation and simultaneous conservative consistency of
+false discovery rates" (2004), Theorem 3.
 """
 
 from __future__ import annotations
@@ -40,10 +49,10 @@ Null = Literal["rate", "people"]
 NULLS: Final = get_args(Null)
 
 _GAMMA: Final = 0.05  # of the false discovery rate over the number of zones
-_REACH: Final = 9.0  # deviations of a Skellam variable: 1e-18 lies beyond
+_REACH: Final = 9.0  # deviations of a binomial variable: 1e-18 lies beyond
 _POINTS: Final = 64
-_MOST: Final = 1 << 14  # values of a Skellam variable at a time
-_DOUBLINGS: Final = 60
+_MOST: Final = 1 << 14  # values of a binomial variable at a time
+_HALF: Final = 0.5  # p-value above which a zone counts for those without a change
 
 
 class ZoneChanges(NamedTuple):
@@ -111,7 +120,8 @@ def changes(
         p = np.array([_two_sided(noise, d) for noise, d in zip(noises, apart.tolist(), strict=True)])
     else:
         gamma = _GAMMA * fdr / max(len(one.zones), 1)
-        numbers = zip(apart.tolist(), (first + second).tolist(), strict=True)
+        most = first + second + half_widths(noises, 2 * gamma)  # the sum's noise has the difference's law
+        numbers = zip(apart.tolist(), most.tolist(), strict=True)
         p = np.array(
             [_rate_p(beyond, *each, gamma) for beyond, each in zip(_tails(noises), numbers, strict=True)]
         )
@@ -184,51 +194,24 @@ def _tails(noises: Sequence[WeightedNoise]) -> Iterator[_NoiseTail]:
         yield made[key]
 
 
-def _rate_p(beyond: _NoiseTail, apart: float, total: float, gamma: float) -> float:
-    """The p-value under equal rates, maximised over the rates that the sum does not rule out."""
+def _rate_p(beyond: _NoiseTail, apart: float, most: float, gamma: float) -> float:
+    """The p-value under equal rates, of at most so many users in both maps together."""
     if apart == 0:
         return 1.0
-    rate = _largest_rate(beyond, total, gamma)
-    return min(1.0, gamma + 2 * _skellam_tail(beyond, abs(apart), rate))
+    users = max(math.floor(most), 0)
+    likely = max(_sign_tail(beyond, abs(apart), each) for each in {users, max(users - 1, 0)})
+    return min(1.0, gamma + 2 * likely)
 
 
-def _largest_rate(beyond: _NoiseTail, total: float, gamma: float) -> float:
-    r""":math:`\lambda_\gamma`: Pr[N + noise <= s] = gamma for N of rate 2 lambda, rounded up."""
+def _sign_tail(beyond: _NoiseTail, apart: float, users: int) -> float:
+    """Pr[2 B - s + noise >= d] for B of s users, each in the second map with probability 1/2."""
+    from scipy.special import gammaln
 
-    def likely(rate: float) -> bool:
-        k, chance = _poisson(2 * rate)
-        return float(chance @ (1 - beyond(total - k))) > gamma
-
-    high = max(total / 2, 0.0) + beyond.deviation + 1
-    for _ in range(_DOUBLINGS):
-        if not likely(high):
-            break
-        high *= 1.5
-    low = 0.0
-    while high - low > 1e-3 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if likely(middle) else (low, middle)
-    return high
-
-
-def _poisson(mean: float) -> tuple[FloatArray, FloatArray]:
-    """Values and probabilities of a Poisson variable, thinned out where there are very many."""
-    from scipy.special import gammaln, xlogy
-
-    reach = _REACH * math.sqrt(mean) + _REACH**2
-    k = _values(max(mean - reach, 0.0), mean + reach)
-    chance = np.exp(xlogy(k, mean) - mean - gammaln(k + 1))
-    return k, chance / chance.sum()
-
-
-def _skellam_tail(beyond: _NoiseTail, apart: float, rate: float) -> float:
-    """Pr[N2 - N1 + noise >= d] for two Poisson variables of one rate."""
-    from scipy.special import ive
-
-    reach = _REACH * math.sqrt(2 * rate) + _REACH**2
-    k = _values(-reach, reach)
-    chance = ive(np.abs(k), 2 * rate)
-    return float((chance / chance.sum()) @ beyond(apart - k))
+    reach = _REACH * math.sqrt(users) / 2 + _REACH
+    k = _values(max(users / 2 - reach, 0.0), min(users / 2 + reach, float(users)))
+    k = k[k <= users]
+    chance = np.exp(gammaln(users + 1) - gammaln(k + 1) - gammaln(users - k + 1) - users * math.log(2))
+    return float((chance / chance.sum()) @ beyond(apart - (2 * k - users)))
 
 
 def _values(low: float, high: float) -> FloatArray:
@@ -238,9 +221,10 @@ def _values(low: float, high: float) -> FloatArray:
 
 
 def _adjusted(p: FloatArray) -> FloatArray:
-    """Benjamini and Hochberg's adjusted p-values."""
+    """Benjamini and Hochberg's adjusted p-values, for Storey's estimate of the zones without a change."""
+    unchanged = min(float(p.size), 2.0 * (1 + np.count_nonzero(p > _HALF)))
     order = np.argsort(p)
-    scaled = p[order] * p.size / np.arange(1, p.size + 1)
+    scaled = p[order] * unchanged / np.arange(1, p.size + 1)
     made = np.empty(p.size)
     made[order] = np.minimum.accumulate(scaled[::-1])[::-1]
-    return np.minimum(made, 1.0)
+    return np.where(p > _HALF, 1.0, np.minimum(np.maximum(made, p), 1.0))

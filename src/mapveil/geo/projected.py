@@ -94,7 +94,7 @@ def is_wgs84(crs: CRS) -> bool:
 
 
 @functools.cache
-def _projector() -> ThreadPoolExecutor:
+def projector() -> ThreadPoolExecutor:
     """The one thread that calls PROJ: its contexts do not survive in DuckDB's threads, which come and go."""
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="mapveil-proj")
 
@@ -113,7 +113,7 @@ def _degrees(crs: Any, x: Any, y: Any) -> Any:
 
     east, north = (np.asarray(each.to_numpy(zero_copy_only=False), dtype=np.float64) for each in (x, y))
     named = crs[0].as_py() if len(crs) else WGS84
-    lon, lat = _projector().submit(lambda: _transformer(named).transform(east, north)).result()
+    lon, lat = projector().submit(lambda: _transformer(named).transform(east, north)).result()
     known = np.isfinite(lon) & np.isfinite(lat)
     found = [pyarrow.array(np.where(known, each, np.nan)) for each in (lon, lat)]
     return pyarrow.StructArray.from_arrays(found, names=["lon", "lat"])

@@ -13,6 +13,7 @@ from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import Table, column_types, quote_name, reading, value_text
 from mapveil_client.errors import InputError, check
+from mapveil_client.plane import DEGREES_CRS
 
 if TYPE_CHECKING:
     import duckdb
@@ -96,7 +97,7 @@ def read_measurements(
     check(fill is None or bool(np.isfinite(fill)), "fill", "a finite number", fill)
     if names is not None:
         lat, lon, rss, features = lat or names[0], lon or names[1], rss or names[2], names[3:]
-    table = open_table(source)
+    table = open_table(_with_degrees(source) if hasattr(source, "to_crs") else source)
     types = column_types(table)
     found = find_columns(table.name, types, {"user": user, "lat": lat, "lon": lon, "time": time})
     signal = _signal(table.name, types, rss)
@@ -111,6 +112,14 @@ def read_measurements(
         rows.refuse_odd(rows.columns[3:])
         moments = rows.moments(found.columns.time, types, time is not None, notes)
         return rows.whole(moments, fill, notes)
+
+
+def _with_degrees(frame: Any) -> Any:
+    """A GeoDataFrame's columns, with its points as lon and lat instead of its geometry."""
+    if frame.crs is None or not (frame.geom_type == "Point").all():
+        raise InputError("GeoDataFrame: expected points with a CRS; set_crs says which it has")
+    points = frame.geometry.to_crs(DEGREES_CRS)
+    return frame.drop(columns=frame.geometry.name).assign(lon=points.x, lat=points.y)
 
 
 def _numeric(name: str, types: Mapping[str, str]) -> bool:

@@ -73,8 +73,8 @@ class Region(Box):
         return cls._around(_checked_bbox(west, south, east, north))
 
     @classmethod
-    def from_polygon(cls, polygon: Polygon | MultiPolygon | Mapping[str, Any]) -> Region:
-        """A polygon in degrees WGS84: shapely's, or a GeoJSON geometry, feature or feature collection.
+    def from_polygon(cls, polygon: Any) -> Region:
+        """A polygon in degrees WGS84 (shapely's, or GeoJSON), or the union of a GeoDataFrame or GeoSeries in any CRS.
 
         Raises
         ------
@@ -83,7 +83,12 @@ class Region(Box):
         """
         from shapely.geometry.base import BaseGeometry
 
-        shape = polygon if isinstance(polygon, BaseGeometry) else _from_geojson(polygon, "polygon")
+        if hasattr(polygon, "to_crs"):
+            if polygon.crs is None:
+                raise InputError("polygon: a frame without a CRS; set_crs says which it has")
+            shape = polygon.to_crs(DEGREES_CRS).union_all()
+        else:
+            shape = polygon if isinstance(polygon, BaseGeometry) else _from_geojson(polygon, "polygon")
         return cls._from_shape(shape, "polygon")
 
     @classmethod

@@ -172,6 +172,15 @@ class ReleasedMap(ABC):
         made: xarray.Dataset = function_of("formats.dataset:as_dataset")(self)
         return made
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as a stream of Arrow batches; see :func:`mapveil.formats.arrow.arrow_stream`."""
+        stream: object = function_of("formats.arrow:arrow_stream")(self).__arrow_c_stream__(requested_schema)
+        return stream
+
+    def explore(self, *, height: int = 640) -> Any:
+        """Show the interactive page in a notebook; see :func:`mapveil.pictures.notebook.explore`."""
+        return function_of("pictures.notebook:explore")(self, height=height)
+
     def plot(self, ax: Axes | None = None, **shown: Any) -> Axes:
         """Draw the map with its guarantee; ``shown`` goes to its scene. See :func:`mapveil.pictures.picture.plot`."""
         made: Axes = function_of("pictures.picture:plot")(self, ax, **shown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import textwrap
@@ -43,8 +44,23 @@ def new_axes(plane: MapPlane) -> Axes:
     ratio = min(max(plane.aspect * (y1 - y0) / (x1 - x0), 0.25), 2.0)
     figure = figures.Figure(figsize=(_MAP_INCHES, min(_MAP_INCHES * ratio, _HIGHEST_INCHES)))
     agg.FigureCanvasAgg(figure)
-    made: Axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    made: Axes = figure.add_axes((0.0, 0.0, 1.0, 1.0), axes_class=_shown_axes())
     return made
+
+
+@functools.cache
+def _shown_axes() -> Any:
+    """A class of matplotlib's axes that a notebook shows as the picture of their figure."""
+    axes = require("matplotlib.axes", "viz").Axes
+    return type("MapAxes", (axes,), {"_repr_png_": _axes_png, "__doc__": "Axes that a notebook shows."})
+
+
+def _axes_png(axes: Axes) -> bytes:
+    figure, made = axes.get_figure(root=True), io.BytesIO()
+    if figure is None:
+        raise AssertionError("new axes have a figure")
+    figure.savefig(made, format="png", dpi=DPI, bbox_inches="tight", pad_inches=0.2, facecolor=PAPER)
+    return made.getvalue()
 
 
 def ring_paths(rings: Rings) -> tuple[list[Path], IntArray]:
