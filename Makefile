@@ -21,7 +21,7 @@ help:
 	@echo "make simulate-traffic  run the rush hour under private traffic: ARGS='-o routes.html'"
 	@echo "make test            lint, types, layering, tests, the wheel in an empty environment, the documentation"
 	@echo "make coverage        run the tests and measure the lines they reach (quick from Python 3.12 on)"
-	@echo "make nightly         random Hypothesis seeds, coverage, faults, and every Python from 3.11 to 3.13 found here (hours)"
+	@echo "make nightly         random Hypothesis seeds, coverage, faults, the README in a fresh clone, and every Python from 3.11 to 3.13 found here (hours)"
 	@echo "make faults          kill the collector 20 times in each of 10 collections, disorder 10 others, and audit every method at length (an hour)"
 	@echo "make bench           measure against peers and limits in one run (makes $(PEERS), $(FLOWER); minutes)"
 	@echo "make docs            build the documentation into docs/_build/html"
@@ -96,6 +96,7 @@ coverage: $(STAMP)
 	  --cov-report term:skip-covered --cov-fail-under $(COVERAGE_FLOOR)
 
 nightly: coverage faults pythons
+	$(BIN)/python -m benchmarks.first_hour --readme
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 pythons:

@@ -27,15 +27,11 @@ _OWN_MAP = "Release a map of your own table"
 def blocks(page: Path) -> list[tuple[str, str]]:
     """The heading and the commands of each console block of a page."""
     found, heading = [], ""
-    for kind, text in re.findall(
-        r"^(## |```console\n)(.*?(?=```)|.*$)",
-        page.read_text(encoding="utf-8"),
-        flags=re.MULTILINE | re.DOTALL,
-    ):
-        if kind == "## ":
-            heading = text
-        else:
-            found.append((heading, re.sub(r"^\$ ", "", text, flags=re.MULTILINE)))
+    text = page.read_text(encoding="utf-8")
+    for title, commands in re.findall(r"^## (.*)|^```console\n([\s\S]*?)```", text, flags=re.MULTILINE):
+        heading = title or heading
+        if commands:
+            found.append((heading, re.sub(r"^\$ ", "", commands, flags=re.MULTILINE)))
     return found
 
 
@@ -72,8 +68,8 @@ def in_words(seconds: list[tuple[str, float]]) -> str:
     rows = "\n".join(f"| {name} | {each:.1f} |" for name, (_, each) in zip(names, seconds, strict=True))
     return (
         f"Measured once by `python -m benchmarks.first_hour --page {TUTORIAL}` in a fresh clone on {os.cpu_count()} "
-        f"cores (Python {platform.python_version()}): the map of your own table is there after {own / 60:.1f} minutes "
-        f"of computing, installation included; all twelve take {total / 60:.1f}.\n\n"
+        f"cores (Python {platform.python_version()}): the map of your own table is there after {own / 60:.1f} minutes, "
+        f"installation included; all twelve tasks take {total / 60:.1f}.\n\n"
         f"| task | seconds |\n|---|---|\n{rows}\n"
     )
 
