@@ -44,6 +44,7 @@ VARIED: Final[dict[str, tuple[float, ...]]] = {
     "_ROUNDS": (2, 6),
     "_TOLERANCE": (1e-6, 1e-4),
     "_MAX_STEPS": (100, 1600),
+    "_FREEDOM": (0.0, 0.5, 1.0),
     "a(m) of places, factor": (0.25, 1.0),
     "a(m) of places, power": (0.3, 0.9),
     "a(m) of rasters": (0.25, 1.0),

@@ -146,7 +146,10 @@ def errors_of(kind: str) -> Callable[[dict[str, Any]], FloatArray]:
         return lambda changed: np.array([scene.error(changed) for scene in made])
     of_reports, estimate = list(cases()), ESTIMATORS["multiscale"]
     return lambda _changed: np.array(
-        [np.abs(estimate(case.randomizer, case.tally).distribution - case.truth).sum() for case in of_reports]
+        [
+            np.abs(estimate(case.randomizer, case.tally, None).distribution - case.truth).sum()
+            for case in of_reports
+        ]
     )
 
 

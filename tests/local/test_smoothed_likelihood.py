@@ -8,9 +8,7 @@ import pytest
 import mapveil as mv
 from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
-from mapveil.local.estimators.smoothed_likelihood import (
-    smooth_likelihood,
-)
+from mapveil.local.estimators.smoothed_likelihood import Leaning, smooth_likelihood
 from mapveil.local.estimators.split_trees import SplitTrees
 from mapveil.local.randomizers.disk_area import DiskArea
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
@@ -22,6 +20,8 @@ from mapveil.local.randomizers.randomizer import Tally
 from mapveil.local.randomizers.staircase_response import StaircaseResponse
 from mapveil.local.randomizers.subset_selection import SubsetSelection
 from mapveil.local.randomizers.unary_encoding import UnaryEncoding
+from mapveil.maps.prior import Prior
+from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
@@ -191,3 +191,73 @@ def test_few_reports_of_two_crowded_sites_leave_a_distribution() -> None:
         made = smooth_likelihood(randomizer, tally).distribution
         assert made.min() > 0, seed
         assert made.sum() == pytest.approx(1), seed
+
+
+FLAT = mv.Quadtree(REGION, depth=4)
+
+
+def reports_of(mechanism, truth: np.ndarray, reports: int, seed: int) -> Tally:
+    randomizer = mechanism.on(Domain(FLAT))
+    cells = np.random.default_rng(seed).choice(truth.size, reports, p=truth)
+    return randomizer.tally(randomizer.randomize(cells, Randomness(seed)))
+
+
+def test_of_a_flat_city_hardly_anything_is_left_but_the_uniform_baseline() -> None:
+    """Ten collections: no district stands out, and none should in the map."""
+    even, mechanism = np.full(FLAT.size, 1 / FLAT.size), HierarchicalHashing(epsilon=1)
+    randomizer = mechanism.on(Domain(FLAT))
+    far = [
+        np.abs(
+            smooth_likelihood(randomizer, reports_of(mechanism, even, 3000, seed)).distribution - even
+        ).sum()
+        for seed in range(10)
+    ]
+    assert np.median(far) < 0.02
+    assert np.mean(far) < 0.06
+
+
+@pytest.mark.parametrize("freedom", [0.0, 5.0, 40.0])
+def test_the_weight_of_a_mixture_is_that_of_the_largest_penalised_likelihood(freedom: float) -> None:
+    """Against the likelihood of every report by itself, on a grid of weights."""
+    mechanism = GeneralizedRandomizedResponse(epsilon=3)
+    drawn = np.random.default_rng(5)
+    truth, other = drawn.dirichlet(np.full(FLAT.size, 0.5), 2)
+    randomizer, tally = mechanism.on(Domain(FLAT)), reports_of(mechanism, truth, 2000, 5)
+    base = np.full(FLAT.size, 1 / FLAT.size)
+    leaning = Leaning(randomizer.likelihood(tally).users, base, 0.5 * truth + 0.5 * other)
+    grid = np.linspace(0, 1, 2001)
+    channel = randomizer.transition_matrix()
+    value = np.array([tally.counts @ np.log(leaning.at(t) @ channel) for t in grid])
+    assert leaning.best(freedom) == pytest.approx(grid[np.argmax(value - freedom * grid)], abs=1e-3)
+    assert leaning.gain(0.4) == pytest.approx(value[800] - value[0], rel=0.02)
+
+
+def test_a_good_prior_helps_few_reports_and_a_wrong_one_hardly_hurts() -> None:
+    drawn = np.random.default_rng(7)
+    truth = drawn.dirichlet(np.full(FLAT.size, 0.1))
+    mechanism = HierarchicalHashing(epsilon="0.5")
+    randomizer = mechanism.on(Domain(FLAT))
+
+    def error(prior: np.ndarray | None) -> float:
+        made = [
+            smooth_likelihood(randomizer, reports_of(mechanism, truth, 4000, seed), prior).distribution
+            for seed in range(4)
+        ]
+        return float(np.mean([np.abs(each - truth).sum() for each in made]))
+
+    without = error(None)
+    assert error(0.8 * truth + 0.2 / FLAT.size) < 0.65 * without
+    for wrong in (drawn.permutation(truth), (truth.max() - truth) / (truth.max() - truth).sum()):
+        assert error(wrong) < 1.03 * without
+
+
+def test_a_prior_is_for_the_estimator_that_can_lean_on_it() -> None:
+    prior = Prior(name="p", digest="", values=np.ones(FLAT.size), tiling=FLAT)
+    with pytest.raises(ParameterError, match="smoothed-em with a prior"):
+        HierarchicalHashing(epsilon=1, prior=prior, estimator="norm-clip")
+    users = mv.Counts(np.full(FLAT.size, 3), FLAT)
+    made = HierarchicalHashing(epsilon=1, prior=prior).release(users, account=None, rng=1)
+    assert made.parameters["prior"]["name"] == "p"
+    assert any("leans on the prior p" in note for note in made.notes)
+    plain = HierarchicalHashing(epsilon=1).release(users, account=None, rng=1)
+    assert made.guarantee == plain.guarantee

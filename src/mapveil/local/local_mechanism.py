@@ -2,17 +2,22 @@
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling, as_tiling
 from mapveil.local.estimators.estimated_users import estimated_users
-from mapveil.local.estimators.estimators import check_estimator, check_reports, estimate_distribution
+from mapveil.local.estimators.estimators import (
+    check_estimator,
+    check_prior,
+    check_reports,
+    estimate_distribution,
+)
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer, Tally
 from mapveil.local.reported_cells import cells_of_users
 from mapveil.maps.density_map import DensityMap
-from mapveil.mechanisms.mechanism import Mechanism, charged_to, held_for, tiling_of
+from mapveil.mechanisms.mechanism import PriorMechanism, charged_to, held_for, tiling_of
 from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.claim import Adversary, Assumes, ContributionBound, Neighbouring, Norm, Share, TrustModel
 from mapveil.privacy.guarantee import Guarantee
@@ -35,15 +40,18 @@ class Designed(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalMechanism(LocalMethod, Mechanism):
+class LocalMechanism(LocalMethod, PriorMechanism):
     """A mechanism, both halves; see :class:`mapveil_client.local.randomizer.LocalMethod` for its parameters.
 
     The estimator is one of :data:`mapveil.local.estimators.estimators.ESTIMATORS`.
     """
 
+    server_options: ClassVar[frozenset[str]] = frozenset({"prior"})
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_estimator(self.estimator)
+        check_prior(self.estimator, self.prior)
 
     def on(self, domain: Domain) -> Randomizer:
         """Both halves on a domain; see :meth:`LocalMethod.on`."""
@@ -89,8 +97,12 @@ class LocalMechanism(LocalMethod, Mechanism):
         seeded : bool
             Whether the reports were made with a seed.
         """
-        made = estimate_distribution(randomizer, tally, self.estimator)
-        domain = randomizer.domain
+        domain, prior = randomizer.domain, None
+        if self.prior is not None:
+            expected = self.prior.on(as_tiling(domain.tiling)).fractions[domain.cells]
+            prior = expected / expected.sum()
+        made = estimate_distribution(randomizer, tally, self.estimator, prior)
+        leaning = () if self.prior is None else (self.prior.note(as_tiling(domain.tiling)),)
         return DensityMap(
             values=domain.on_cells(tally.reports * made.distribution),
             tiling=as_tiling(domain.tiling),
@@ -98,7 +110,11 @@ class LocalMechanism(LocalMethod, Mechanism):
             method=self.name,
             parameters=self.parameters(),
             measurements=estimated_users(randomizer, tally, made.distribution, self.budget),
-            notes=(*made.notes, f"{tally.reports} user{'s' * (tally.reports != 1)} reported, once each"),
+            notes=(
+                *made.notes,
+                f"{tally.reports} user{'s' * (tally.reports != 1)} reported, once each",
+                *leaning,
+            ),
         )
 
     def release(

@@ -241,6 +241,8 @@ class LocalMethod(Checked, ABC):
     summary: ClassVar[str]
     source: ClassVar[str]
     randomizer: ClassVar[type[Randomizer]]
+    server_options: ClassVar[frozenset[str]] = frozenset()
+    """Names of parameters that no randomizer has, beside those of every method."""
 
     epsilon: EpsilonLike
     estimator: str = "smoothed-em"
@@ -270,4 +272,5 @@ class LocalMethod(Checked, ABC):
         shared = {item.name for item in dataclasses.fields(LocalMethod)}
         own = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         kind: Callable[..., Randomizer] = self.randomizer
-        return kind(domain, self.budget, **{name: own[name] for name in own.keys() - shared})
+        names = own.keys() - shared - self.server_options
+        return kind(domain, self.budget, **{name: own[name] for name in names})

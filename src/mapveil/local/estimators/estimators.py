@@ -25,7 +25,9 @@ class Estimated(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def estimate_distribution(randomizer: Randomizer, tally: Tally, estimator: str) -> Estimated:
+def estimate_distribution(
+    randomizer: Randomizer, tally: Tally, estimator: str, prior: FloatArray | None = None
+) -> Estimated:
     """Estimate where the users are. Run by: the server; costs no privacy.
 
     Parameters
@@ -36,25 +38,35 @@ def estimate_distribution(randomizer: Randomizer, tally: Tally, estimator: str) 
         Counts of the reports; without any, the distribution is uniform, of no user.
     estimator : str
         One of :data:`ESTIMATORS`.
+    prior : ndarray of float64, shape (sites,), optional
+        A public distribution of the users, for an estimator of :data:`LEANING`.
 
     Raises
     ------
     ParameterError
-        No such estimator, or one that this randomizer's reports do not permit.
+        No such estimator, one that has no use for a prior, or one that this randomizer's reports do not permit.
     """
     check_estimator(estimator)
+    check_prior(estimator, prior)
     if tally.counts.shape != (randomizer.symbols,):
         raise ParameterError(f"a tally must have {randomizer.symbols} counts, got {tally.counts.size}")
     if tally.reports == 0:
         return Estimated(
             np.full(randomizer.size, 1 / randomizer.size), ("nobody reported: the map is empty",)
         )
-    return ESTIMATORS[estimator](randomizer, tally)
+    return ESTIMATORS[estimator](randomizer, tally, prior)
 
 
 def check_estimator(estimator: str) -> None:
     """Refuse a name that no estimator has."""
     check(estimator in ESTIMATORS, "estimator", f"one of {', '.join(ESTIMATORS)}", estimator)
+
+
+def check_prior(estimator: str, prior: object) -> None:
+    """Refuse a prior that the estimator has no use for."""
+    check(
+        prior is None or estimator in LEANING, "estimator", f"{' or '.join(LEANING)} with a prior", estimator
+    )
 
 
 def check_reports(estimator: str, randomizer: Randomizer) -> None:
@@ -80,21 +92,25 @@ def _of_symbols(randomizer: Randomizer) -> SymbolRandomizer:
     return randomizer
 
 
-def _likeliest(randomizer: Randomizer, tally: Tally) -> Estimated:
+def _likeliest(randomizer: Randomizer, tally: Tally, prior: FloatArray | None) -> Estimated:
+    del prior
     made = maximise_likelihood(_of_symbols(randomizer), tally)
     note = () if made.converged else (f"the likelihood was still rising after {made.steps} steps",)
     return Estimated(made.distribution, note)
 
 
-def _projected(randomizer: Randomizer, tally: Tally) -> Estimated:
+def _projected(randomizer: Randomizer, tally: Tally, prior: FloatArray | None) -> Estimated:
+    del prior
     return Estimated(project_to_simplex(randomizer.invert(tally)))
 
 
-def _clipped(randomizer: Randomizer, tally: Tally) -> Estimated:
+def _clipped(randomizer: Randomizer, tally: Tally, prior: FloatArray | None) -> Estimated:
+    del prior
     return Estimated(norm_clip(randomizer.invert(tally)))
 
 
-def _shrunk(randomizer: Randomizer, tally: Tally) -> Estimated:
+def _shrunk(randomizer: Randomizer, tally: Tally, prior: FloatArray | None) -> Estimated:
+    del prior
     unbiased = randomizer.invert(tally)
     covariance = randomizer.covariance(norm_clip(unbiased))
     domain = randomizer.domain
@@ -102,17 +118,21 @@ def _shrunk(randomizer: Randomizer, tally: Tally) -> Estimated:
     return Estimated(shrink_estimates(unbiased, covariance, tally.reports, domain.plane, usual))
 
 
-def _smoothed(randomizer: Randomizer, tally: Tally) -> Estimated:
-    made = smooth_likelihood(randomizer, tally)
+def _smoothed(randomizer: Randomizer, tally: Tally, prior: FloatArray | None) -> Estimated:
+    made = smooth_likelihood(randomizer, tally, prior)
     note = () if made.converged else (f"the smoothed likelihood had not settled after {made.steps} steps",)
     return Estimated(made.distribution, note)
 
 
-def _by_candidates(randomizer: Randomizer, tally: Tally) -> Estimated:
+def _by_candidates(randomizer: Randomizer, tally: Tally, prior: FloatArray | None) -> Estimated:
+    del prior
     return Estimated(project_to_simplex(solve_candidate_sets(randomizer, tally)))
 
 
-ESTIMATORS: Final[dict[str, Callable[[Randomizer, Tally], Estimated]]] = {
+LEANING: Final = ("smoothed-em",)
+"""Estimators that can lean on a prior."""
+
+ESTIMATORS: Final[dict[str, Callable[[Randomizer, Tally, FloatArray | None], Estimated]]] = {
     "em": _likeliest,
     "simplex": _projected,
     "norm-clip": _clipped,

@@ -13,6 +13,17 @@ any keeps its prior.
 where: :math:`s_b^2` is the prior variance of division b, :math:`I_b` the Fisher information of the reports about it,
 w falls by e with the distance of two levels, and :math:`\nu` is 4.
 
+A city can be so flat, or reports so few, that the uniform baseline is nearer than any estimate. The result is the
+mixture
+
+.. math:: (1 - t)\, u + t\, p, \qquad t = \arg\max_t \ell((1 - t)\, u + t\, p) - t f, \qquad f = \phi \sum_b \gamma_b
+
+where: p is the estimate, u has its peaks and is uniform beside them, :math:`\ell` is the log-likelihood of the
+reports, f the effective number of parameters that p was fitted with, which is by how much its likelihood exceeds that
+of new reports, and :math:`\phi` 0.8 (the mean over trees has fewer than the divisions of one tree). With a prior
+distribution, u is the best mixture of the uniform baseline and the prior, chosen likewise with f = 1, where its
+log-likelihood exceeds that of the baseline by 6 or more.
+
 Isolated hot spots (peaks), such as an airport, are modelled separately from the smooth tree. A site that stands out
 from a stiffly smoothed map has a fraction of its own, :math:`s(x) = \max(c_s(x) - \lambda, 0) / n`, beside its
 smooth one; the users expected at the site are shared in proportion. With :math:`\lambda = \tfrac12 \ln d` only
@@ -22,7 +33,8 @@ noise of d sites.
 Steps are extrapolated (SQUAREM, as in :mod:`mapveil.local.estimators.maximum_likelihood`).
 
 Source: Mapveil; after Silverman, Jones, Wilson, Nychka, "A Smoothed EM Approach to Indirect Estimation Problems"
-(1990); MacKay's effective number of parameters (1992); the universal threshold of Donoho and Johnstone (1994).
+(1990); MacKay's effective number of parameters (1992); the universal threshold of Donoho and Johnstone (1994); the
+optimism of a fitted likelihood of Efron, "How biased is the apparent error rate of a prediction rule?" (1986).
 """
 
 import functools
@@ -52,6 +64,9 @@ _EARLY_TOLERANCE: Final = 10.0  # times _TOLERANCE, in all rounds but the last
 _MAX_EXTRAPOLATION: Final = 1000.0  # alpha of SQUAREM
 _PRIOR_DIVISIONS: Final = 4.0  # nu
 _MIN_UNEVENNESS: Final = 0.02  # of kappa
+_FREEDOM: Final = 0.8  # phi
+_PRIOR_GAIN: Final = 6.0  # of log-likelihood, from which a prior is used; one of chance: once in exp(6) = 403
+_BISECTIONS: Final = 12  # of the weight of a mixture
 _MAX_UNEVENNESS: Final = 10.0
 _STIFF_UNEVENNESS: Final = 0.1  # kappa of the map that peaks stand out from
 _PEAK_DEVIATIONS: Final = 3.0  # of a score, to start a peak; the penalty ends peaks of chance
@@ -71,7 +86,7 @@ class Smoothed(NamedTuple):
     converged: bool
 
 
-def smooth_likelihood(randomizer: Randomizer, tally: Tally) -> Smoothed:
+def smooth_likelihood(randomizer: Randomizer, tally: Tally, prior: FloatArray | None = None) -> Smoothed:
     """Run the iteration of the module's header. Run by: the server.
 
     Parameters
@@ -80,6 +95,8 @@ def smooth_likelihood(randomizer: Randomizer, tally: Tally) -> Smoothed:
         The randomizer of the reports.
     tally : Tally
         Counts of the reports, at least one.
+    prior : ndarray of float64, shape (sites,), optional
+        A public distribution of the users.
     """
     n, size = tally.reports, randomizer.size
     smoother = SplitTrees(randomizer.domain, min(_TREES, max(_MIN_TREES, _MAX_LEAVES // size)))
@@ -117,7 +134,56 @@ def smooth_likelihood(randomizer: Randomizer, tally: Tally) -> Smoothed:
         steps += taken
         peak[peaks] = x[size:]
         p = x[:size] + peak
+    information_about = functools.partial(likelihood.information, p)
+    found = _evidence(information_about, n, smoother, (p - peak) / max(float((p - peak).sum()), TINY))
+    beside = (1 - float(peak.sum())) * _base(users, size, prior)
+    leaning = Leaning(users, peak + beside, p)
+    p = leaning.at(leaning.best(_FREEDOM * float(found.effective.sum())))
     return Smoothed(p / p.sum(), smoother.unevenness, np.flatnonzero(peak), steps, converged)
+
+
+def _base(users: Callable[[FloatArray], FloatArray], size: int, prior: FloatArray | None) -> FloatArray:
+    """The uniform baseline, with as much of a prior in it as the reports agree with, shape (sites,)."""
+    even = np.full(size, 1 / size)
+    if prior is None:
+        return even
+    leaning = Leaning(users, even, prior)
+    weight = leaning.best(1.0)
+    return leaning.at(weight) if leaning.gain(weight) > _PRIOR_GAIN else even
+
+
+class Leaning(NamedTuple):
+    """Mixtures of a base and an estimate, both of shape (sites,)."""
+
+    users: Callable[[FloatArray], FloatArray]
+    base: FloatArray
+    estimate: FloatArray
+
+    def at(self, weight: float) -> FloatArray:
+        """The mixture in which the estimate has the weight."""
+        return np.asarray(self.base + weight * (self.estimate - self.base))
+
+    def slope(self, weight: float) -> float:
+        """The derivative of the log-likelihood as the weight grows."""
+        mixed = np.maximum(self.at(weight), TINY)
+        return float(((self.estimate - self.base) * self.users(mixed) / mixed).sum())
+
+    def best(self, freedom: float) -> float:
+        """The weight of the largest log-likelihood less ``freedom`` times the weight."""
+        if self.slope(1.0) >= freedom:
+            return 1.0
+        low, high = 0.0, 1.0 if self.slope(0.0) > freedom else 0.0
+        for _ in range(_BISECTIONS if high else 0):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.slope(middle) > freedom else (low, middle)
+        return (low + high) / 2
+
+    def gain(self, weight: float) -> float:
+        """The log-likelihood beyond that of the base, by the trapezoidal rule."""
+        at = (
+            weight * np.linspace(0.0, 1.0, _BISECTIONS) ** 2
+        )  # slopes change most near a base without the estimate
+        return float(np.trapezoid([self.slope(float(each)) for each in at], at))
 
 
 def _peak_fractions(
@@ -158,13 +224,19 @@ def _run(
     return x, taken, False
 
 
-def _learn_unevenness(
+class _Evidence(NamedTuple):
+    """Evidence of the divisions of each level of the first tree about its unevenness, shape (levels,)."""
+
+    squares: FloatArray  # of the divisions, over their prior variances at kappa = 1
+    effective: FloatArray  # sum of gamma
+
+
+def _evidence(
     information_about: Callable[[FloatArray], float], reports: int, trees: SplitTrees, p: FloatArray
-) -> FloatArray:
-    """kappa of every level, from the divisions of p."""
+) -> _Evidence:
     # Random signs measure all boxes of a level at once.
     signs = Randomness(_SEED).generator()
-    squares, effective = np.zeros(trees.levels), np.zeros(trees.levels)
+    made = _Evidence(*np.zeros((2, trees.levels)))
     for level in range(trees.levels):
         found = trees.divisions(p, level)
         # The information if the locations themselves were reported, scaled to what the reports hold of it.
@@ -172,10 +244,18 @@ def _learn_unevenness(
         drawn = np.where(signs.random(found.fraction.size) < 0.5, -1.0, 1.0)
         held = information_about(trees.moved(p, level, drawn))
         of_box = complete * min(held / max(float(complete.sum()), TINY), 1.0)
-        prior = trees.variance(level, float(trees.unevenness[level]))
-        squares[level] = float((np.square(found.half - found.even_half) / trees.variance(level, 1.0)).sum())
-        effective[level] = float((of_box / (of_box + 1 / prior)).sum())
+        gamma = of_box / (of_box + 1 / trees.variance(level, float(trees.unevenness[level])))
+        made.squares[level] = np.sum(np.square(found.half - found.even_half) / trees.variance(level, 1.0))
+        made.effective[level] = gamma.sum()
+    return made
+
+
+def _learn_unevenness(
+    information_about: Callable[[FloatArray], float], reports: int, trees: SplitTrees, p: FloatArray
+) -> FloatArray:
+    """kappa of every level, from the divisions of p."""
+    found = _evidence(information_about, reports, trees, p)
     number = np.arange(trees.levels)
     weight = np.exp(-np.abs(number[:, None] - number))
-    kappa = (_PRIOR_DIVISIONS + weight @ squares) / (_PRIOR_DIVISIONS + weight @ effective)
+    kappa = (_PRIOR_DIVISIONS + weight @ found.squares) / (_PRIOR_DIVISIONS + weight @ found.effective)
     return np.asarray(np.clip(kappa, _MIN_UNEVENNESS, _MAX_UNEVENNESS))
