@@ -19,6 +19,7 @@ MODULES = (
     "distance",
     "methods",
     "secure_sum",
+    "two_operators",
     "distributed",
     "local",
     "retrieval",

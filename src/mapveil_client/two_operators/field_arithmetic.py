@@ -26,6 +26,7 @@ Words = Any
 LEAST_COMPILED: Final = 1 << 13
 """Words of an array from which on the compiled functions are used where they are installed; not tuned."""
 
+_READY: Final = 64  # times fewer words suffice once the functions are compiled; not tuned
 _PIECE: Final = 1 << 13  # words of an array whose intermediate results stay in the second cache
 _U = np.uint64
 _HALF = np.uint64(32)
@@ -200,7 +201,8 @@ def arithmetic(operation: str, bits: int, a: Words, b: Words) -> Words:
     if max(a.ndim, b.ndim) == 1:  # words of scalars would warn where they wrap around
         return arithmetic(operation, bits, a[None], b[None])[0]
     name = f"{operation}_{bits}"
-    if max(a.size, b.size) >= LEAST_COMPILED:
+    ready = compiled_arithmetic.cache_info().currsize > 0
+    if max(a.size, b.size) * (_READY if ready else 1) >= LEAST_COMPILED:
         with contextlib.suppress(MissingExtra):
             return compiled_arithmetic()[name](a, b)
     a, b = np.broadcast_arrays(a, b)
