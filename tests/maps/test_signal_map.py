@@ -230,7 +230,7 @@ def test_the_picture_says_what_it_shows(signal: SignalMap, tmp_path: Path) -> No
     words = " ".join(text.get_text() for text in axes.texts)
     coverage = signal.coverage()
     assert f"{coverage.holes} holes (orange, below -97 dBm)" in words
-    assert f"{coverage.unknown} unknown (grey)" in words
+    assert f"{coverage.unknown} unknown (left blank)" in words
     signal.save(tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert b"mapveil" in (tmp_path / "a.png").read_bytes()

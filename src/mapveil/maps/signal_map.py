@@ -269,7 +269,7 @@ class SignalMap(ReleasedMap):
     def scene(self, *, page: bool = False) -> Scene:
         """The strength, and on a page every other number of a cell."""
         count, size = self.coverage(), max(self.tiling.size, 1)
-        orange, grey = "orange, " if count.holes else "", " (grey)" if count.unknown else ""
+        orange, grey = "orange, " if count.holes else "", " (left blank)" if count.unknown else ""
         sure = self.deviation_db[self.known]
         error = (
             f" Median standard deviation of {self.deviation_of}: {np.median(sure):.1f} dB."

@@ -57,6 +57,7 @@ PALEST: Final = 0.06
 FAINTEST: Final = 0.22
 """Fraction of the ramp left out for lines: its first colours are paper, which no thin line can show."""
 
+_AROUND: Final = 0.3  # of the sides: ground beyond the cells, for arcs that bend out of them
 _UNKNOWN: Final = "#ececf0"
 _FREE: Final = "#cfcfd6"  # lines without a value
 _SITE: Final = "#d5d5db"
@@ -90,7 +91,7 @@ def plot(released: ReleasedMap, ax: Axes | None = None, **shown: Any) -> Axes:
     scale = layer_scale(layer)
     axes = new_axes(plane) if ax is None else ax
     axes.set_facecolor(_UNKNOWN if layer.shading.blank else PAPER)
-    ground = plane_ground(plane, released.tiling.region, released.context)
+    ground = plane_ground(plane, released.tiling.region, released.context, margin=_AROUND)
     if ground is not None:
         draw_ground(ground, axes)
     if scene.lines is None:
