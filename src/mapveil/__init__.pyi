@@ -41,6 +41,7 @@ from mapveil.maps.flow_map import FlowMap as FlowMap
 from mapveil.maps.prior import Prior as Prior
 from mapveil.maps.series_map import SeriesMap as SeriesMap
 from mapveil.maps.signal_map import SignalMap as SignalMap
+from mapveil.mechanisms.live_series import LiveSeries as LiveSeries
 from mapveil.mechanisms.release import release as release
 from mapveil.mechanisms.release_series import release_series as release_series
 from mapveil.mechanisms.session import Session as Session

@@ -104,3 +104,25 @@ def test_questions_about_windows_that_are_not_there(mapveil: Callable, folder: P
         done = mapveil(*arguments, *zones)
         assert done.code == 2
         assert message in done.errors[-1]
+
+
+def test_a_live_series_from_its_start_to_a_late_window(
+    mapveil: Callable, folder: Path, tmp_path: Path
+) -> None:
+    city, table = tmp_path / "city.series", folder / "visits.parquet"
+    given = ("--name", "city", *WHERE, *WEEKS, "--windows-per-user", 2, "--epsilon", 2)
+    begun = mapveil("series", "start", city, *given)
+    assert begun.code == 0, begun.err
+    assert "next: 2026-W02" in begun.out
+    out = [tmp_path / name for name in ("first.parquet", "again.csv", "third.parquet")]
+    assert mapveil("series", "add", city, table, "-o", out[0]).code == 0
+    assert mapveil("series", "map", city, "2026-W02", "-o", out[1]).code == 0
+    assert mapveil("series", "add", city, table, "--window", "2026-W04", "-o", out[2]).code == 0
+    late = mapveil("series", "add", city, table, "--window", "2026-W03", "-o", tmp_path / "late.parquet")
+    assert (late.code, "is late" in late.errors[-1]) == (2, True)
+    assert not (tmp_path / "late.parquet").exists()
+    told = json.loads(mapveil("series", "status", city, "--json").out)
+    assert told["released"] == ["2026-W02", "2026-W04"]
+    assert told["next"] is None
+    assert mapveil("series", "start", city, *given).code == 2
+    assert "2 of 3" in mapveil("ledger").out

@@ -17,6 +17,7 @@ from mapveil_client.errors import CuratorWarning, MapveilError
 
 _COMMANDS = {
     "release": "Release a private map of a table of points or a raster of counts.",
+    "series": "Release a map of each window as its table arrives.",
     "run": "Repeat a release whose options stand in a file.",
     "describe": "Describe a table for its curator (not private).",
     "compare": "Compare methods on your own data (the report is not private).",

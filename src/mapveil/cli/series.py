@@ -1,0 +1,170 @@
+"""``mapveil series``: a live stream of windows under one promise."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mapveil.cli.console import Console, console_options, save_all
+from mapveil.cli.options import epsilon_option, ledger_option, region_option, table_source, tiling_option
+from mapveil.cli.outputs import outputs
+from mapveil.maps.released import SUFFIXES
+from mapveil_client.epsilon import readable
+
+if TYPE_CHECKING:
+    from mapveil.geo.region import Region
+
+_file = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+_maps = ".tif .parquet .geojson .gpkg .csv .png .html"
+
+
+@click.group("series")
+def command() -> None:
+    """Release the map of each window as its table arrives, with one promise over all of them.
+
+    FILE is private: it holds how many windows each user counted in, by a keyed hash. Epsilon is charged once, at the
+    start, to the account of the series.
+
+    \b
+    Examples:
+      mapveil series start city.series --name city --region -74.03,40.69,-73.90,40.83 --tiling quadtree:6 \\
+          --every 1w --from 2026-01-05 --until 2027-01-04 --windows-per-user 8 --epsilon 2
+      mapveil series add city.series week2.parquet -o 2026-W02.parquet
+      mapveil series status city.series
+      mapveil series map city.series 2026-W02 -o 2026-W02.html
+    """
+
+
+@command.command("start")
+@_file
+@click.option("--name", required=True, help="Name of the account, which the people of every window join.")
+@region_option(required=True)
+@tiling_option()
+@click.option(
+    "--every", required=True, metavar="LENGTH", help="Length of a window: 1h, 1d, 1w, 1mo or multiples."
+)
+@click.option(
+    "--from", "start", required=True, metavar="DATE", help="First day, or hour, of the first window."
+)
+@click.option("--until", required=True, metavar="DATE", help="End of the last window, not in it.")
+@click.option(
+    "--time-zone", metavar="ZONE", help="Clock of the windows, such as Europe/Paris. [default: UTC]"
+)
+@click.option(
+    "--windows-per-user",
+    type=int,
+    metavar="K",
+    help="Windows that a user may count in, the first K. [default: all]",
+)
+@epsilon_option("The privacy budget of a user over all windows, such as 2.", required=True)
+@ledger_option
+@click.option("--no-ledger", is_flag=True, help="Do not charge the series to an account.")
+@click.option(
+    "--accept-large-epsilon", is_flag=True, help="Allow an epsilon above 20, or a delta above 0.01."
+)
+@console_options
+def start_series(
+    console: Console,
+    file: Path,
+    name: str,
+    region: Region,
+    tiling: str | None,
+    every: str,
+    start: str,
+    until: str,
+    time_zone: str | None,
+    windows_per_user: int | None,
+    epsilon: Fraction,
+    ledger: Path | None,
+    no_ledger: bool,
+    accept_large_epsilon: bool,
+) -> None:
+    """Start a series, and charge its epsilon once."""
+    from mapveil.geo.parse_tiling import DEFAULT_TILING, parse_tiling
+    from mapveil.geo.windows import Windows
+    from mapveil.mechanisms.live_series import LiveSeries
+    from mapveil.privacy.ledger import Ledger
+
+    windows = Windows(every=every, start=start, until=until, zone=time_zone)
+    LiveSeries.start(
+        file,
+        name,
+        windows,
+        parse_tiling(tiling or DEFAULT_TILING, region),
+        epsilon=epsilon,
+        windows_per_user=windows_per_user,
+        ledger=None if no_ledger else Ledger(ledger),
+        accept_large_epsilon=accept_large_epsilon,
+    )
+    _tell(console, file)
+
+
+@command.command("add")
+@_file
+@click.argument("source", metavar="INPUT")
+@click.option("--window", help="Name of the window, such as 2026-W34. [default: the one after the last]")
+@table_source("user", "lon", "lat", "time", "weight")
+@ledger_option
+@outputs(SUFFIXES, _maps)
+@console_options
+def add_window(
+    console: Console,
+    file: Path,
+    source: str,
+    window: str | None,
+    columns: dict[str, Any],
+    ledger: Path | None,
+    outputs: tuple[Path, ...],
+) -> None:
+    """Release the map of the next window; it costs nothing beyond what the start was charged."""
+    from mapveil.geo.read_points import read_points
+    from mapveil.mechanisms.live_series import LiveSeries
+    from mapveil.privacy.ledger import Ledger
+
+    points = read_points(source, **columns)
+    console.note_columns(points)
+    with console.progress() as progress:
+        heat = LiveSeries(file).add(points, window, ledger=Ledger(ledger))
+        save_all(outputs, heat.save, progress)
+    console.answer(outputs, heat, None, seed=None)
+
+
+@command.command("map")
+@_file
+@click.argument("window", metavar="WINDOW")
+@outputs(SUFFIXES, _maps)
+@console_options
+def write_window(console: Console, file: Path, window: str, outputs: tuple[Path, ...]) -> None:
+    """Write the map of a window again, as it was released; it costs nothing."""
+    from mapveil.mechanisms.live_series import LiveSeries
+
+    heat = LiveSeries(file).window(window)
+    with console.progress() as progress:
+        save_all(outputs, heat.save, progress)
+    console.answer(outputs, heat, None, seed=None)
+
+
+@command.command("status")
+@_file
+@console_options
+def show_status(console: Console, file: Path) -> None:
+    """Show which windows were released, and what is promised."""
+    _tell(console, file)
+
+
+def _tell(console: Console, file: Path) -> None:
+    from mapveil.mechanisms.live_series import LiveSeries
+
+    found = LiveSeries(file).status()
+    lines = [
+        f"series {found.name}: epsilon {readable(found.epsilon)} for a user over all windows, "
+        f"{readable(found.each)} for each of at most {found.windows_per_user}",
+        f"released: {', '.join(found.released) or 'none'}",
+        f"next: {found.next or 'none, the series has ended'}",
+    ]
+    record = {"name": found.name, "epsilon": str(found.epsilon), "epsilon_of_a_window": str(found.each)}
+    record |= {"windows_per_user": str(found.windows_per_user)}
+    console.result("\n".join(lines), {**record, "released": list(found.released), "next": found.next}, ())

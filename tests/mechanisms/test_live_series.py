@@ -1,0 +1,208 @@
+"""Live series: users run out of windows, nothing is spent twice, and late or repeated windows are refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import mapveil as mv
+from mapveil.engines import UNIT, user_sums
+from mapveil.mechanisms.live_series import LiveSeries
+from mapveil.mechanisms.multiscale import Multiscale
+from mapveil_client.errors import BudgetExceeded, InputError, ParameterError
+
+# A window whose users have all run out has no rows, of which the curator is told.
+pytestmark = pytest.mark.filterwarnings("ignore::mapveil_client.errors.CuratorWarning")
+
+REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+TILING = mv.Quadtree(REGION, depth=3)
+WEEKS = mv.Windows(every="1w", start="2026-01-05", until="2026-02-02")
+NAMES = WEEKS.names
+
+
+def visits(users: np.ndarray, week: int, seed: int = 0) -> mv.Points:
+    rng = np.random.default_rng(seed)
+    lon, lat = rng.uniform(-74.03, -73.90, users.size), rng.uniform(40.69, 40.83, users.size)
+    day = np.datetime64("2026-01-05") + 7 * week + rng.integers(0, 7, users.size)
+    return mv.Points.from_arrays(users, lon, lat, time=day)
+
+
+def started(path: Path, **given: object) -> LiveSeries:
+    return LiveSeries.start(path, "city", WEEKS, TILING, **{"epsilon": 2, "windows_per_user": 2, **given})
+
+
+@pytest.fixture
+def sums(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """The exact sums behind every map that is released."""
+    found: list[np.ndarray] = []
+    release = Multiscale.release
+
+    def watched(self: Multiscale, points: mv.Points, tiling: mv.Quadtree, **given: object) -> mv.DensityMap:
+        found.append(user_sums(points, tiling).sums)
+        return release(self, points, tiling, **given)
+
+    monkeypatch.setattr(Multiscale, "release", watched)
+    return found
+
+
+def test_a_user_counts_in_their_first_windows_and_in_no_later_one(tmp_path: Path, sums: list) -> None:
+    series = started(tmp_path / "city.series")
+    regular, others = np.arange(40), np.arange(100, 120)
+    for week, users in enumerate(
+        (regular, np.concatenate([regular, others]), regular, np.append(others, 500))
+    ):
+        series.add(visits(users, week, seed=week))
+    people = [round(each.sum() / UNIT) for each in sums]
+    assert people == [40, 60, 0, 21]
+    # Whole numbers: no user moves all windows together by more than two.
+    assert sum(each.sum() for each in sums) <= 2 * UNIT * 61
+
+
+def test_each_window_costs_its_part_and_promises_the_whole(tmp_path: Path) -> None:
+    series = started(tmp_path / "city.series")
+    heat = series.add(visits(np.arange(300), 0))
+    assert sum(share.epsilon for share in heat.guarantee.shares) == 1
+    assert heat.guarantee.epsilon == 2
+    assert heat.guarantee.bound is not None
+    assert heat.guarantee.bound.value == 2
+    assert heat.title == NAMES[0]
+    status = series.status()
+    assert (status.released, status.next, status.each) == (NAMES[:1], NAMES[1], 1)
+
+
+def test_rows_of_other_windows_and_ids_of_other_types_are_the_same_people(tmp_path: Path, sums: list) -> None:
+    series = started(tmp_path / "city.series", windows_per_user=1)
+    series.add(visits(np.arange(10), 0))
+    texts = visits(np.arange(10).astype(str), 1)
+    series.add(texts)
+    series.add(visits(np.arange(20, 30), 1), NAMES[2])
+    assert [round(each.sum() / UNIT) for each in sums] == [10, 0, 0]
+
+
+def test_repeated_late_and_unknown_windows_are_refused_with_the_reason(tmp_path: Path) -> None:
+    series = started(tmp_path / "city.series")
+    series.add(visits(np.arange(30), 1), NAMES[1])
+    for window, message in (
+        (NAMES[1], "released already"),
+        (NAMES[0], "is late"),
+        ("2027-W01", "must be one of"),
+    ):
+        with pytest.raises(InputError, match=message):
+            series.add(visits(np.arange(30), 1), window)
+    series.add(visits(np.arange(30), 3), NAMES[3])
+    with pytest.raises(InputError, match="all 4 windows"):
+        series.add(visits(np.arange(30), 3))
+    with pytest.raises(InputError, match="was not released"):
+        series.window(NAMES[0])
+
+
+def test_the_account_is_charged_once_for_all_windows(tmp_path: Path) -> None:
+    ledger = mv.Ledger(tmp_path / "ledger.sqlite")
+    series = started(tmp_path / "city.series", ledger=ledger)
+    for week in range(3):
+        heat = series.add(visits(np.arange(30), week), ledger=ledger)
+    assert ledger.account("city").spent == 2
+    assert heat.guarantee.account is not None
+    assert heat.guarantee.account.name == "city"
+    with pytest.raises(BudgetExceeded):
+        started(tmp_path / "other.series", ledger=ledger)
+    assert not (tmp_path / "other.series").exists()
+    with pytest.raises(ParameterError, match="ledger is required"):
+        LiveSeries(tmp_path / "city.series").add(visits(np.arange(30), 3))
+
+
+def test_a_start_that_was_cut_short_is_continued_and_charged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, spend = mv.Ledger(tmp_path / "ledger.sqlite"), mv.Ledger.spend
+
+    def killed(self: mv.Ledger, *given: object, **named: object) -> object:
+        spend(self, *given, **named)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mv.Ledger, "spend", killed)
+        with pytest.raises(KeyboardInterrupt):
+            started(tmp_path / "city.series", ledger=ledger)
+    with pytest.raises(InputError, match="has not started"):
+        LiveSeries(tmp_path / "city.series").status()
+    with pytest.raises(InputError, match="a series is there already"):
+        started(tmp_path / "city.series", ledger=ledger, epsilon=1)
+    started(tmp_path / "city.series", ledger=ledger)
+    assert ledger.account("city").spent == 2
+    with pytest.raises(InputError, match="a series is there already"):
+        started(tmp_path / "city.series", ledger=ledger)
+
+
+_KILLED = """
+import os, signal, sys
+import numpy as np
+import mapveil as mv
+from mapveil.maps.density_map import DensityMap
+from mapveil.mechanisms import live_series
+where, path, table = sys.argv[1:]
+die = lambda *given, **named: os.kill(os.getpid(), signal.SIGKILL)
+if where == "before the noise":
+    live_series.Multiscale.release = die
+elif where == "after the noise":
+    live_series._promised = die
+series = live_series.LiveSeries(path)
+heat = series.add(mv.read_points(table))
+die()
+"""
+
+
+@pytest.mark.parametrize("where", ["before the noise", "after the noise", "after the commit"])
+def test_a_process_killed_at_any_moment_spends_nothing_twice(where: str, tmp_path: Path, sums: list) -> None:
+    path, table = tmp_path / "city.series", tmp_path / "week.parquet"
+    series = started(path, windows_per_user=1)
+    users = np.arange(30)
+    rng = np.random.default_rng(0)
+    columns = {"user": users, "lon": rng.uniform(-74.03, -73.90, 30), "lat": rng.uniform(40.69, 40.83, 30)}
+    columns["time"] = np.full(30, np.datetime64("2026-01-06"))
+    pyarrow.parquet.write_table(pa.table(columns), table)
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED, where, path, table], check=False, env=dict(os.environ)
+    )
+    assert done.returncode == -signal.SIGKILL
+    if where == "after the commit":
+        kept = series.window(NAMES[0])
+        np.testing.assert_array_equal(kept.values, series.window(NAMES[0]).values)
+        with pytest.raises(InputError, match="released already"):
+            series.add(mv.read_points(table), NAMES[0])
+    else:
+        assert series.status().released == ()
+        series.add(mv.read_points(table))
+        assert round(sums[-1].sum() / UNIT) == 30, "users were counted for a map that nobody saw"
+    series.add(visits(users, 1))
+    assert sums[-1].sum() == 0, "users counted twice"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"windows_per_user": 5}, "from 1 to 4"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": 50}, "accept"),
+    ],
+)
+def test_what_cannot_be_started_is_said_and_leaves_no_file(given: dict, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match=message):
+        started(tmp_path / "city.series", **given)
+    assert not (tmp_path / "city.series").exists()
+    with pytest.raises(InputError, match="no such series"):
+        LiveSeries(tmp_path / "city.series").status()
+
+
+def test_epsilon_is_divided_exactly(tmp_path: Path) -> None:
+    series = started(tmp_path / "city.series", epsilon=Fraction(1, 3), windows_per_user=None)
+    assert series.status().each == Fraction(1, 12)
