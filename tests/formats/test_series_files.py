@@ -84,6 +84,21 @@ def test_a_page_lets_choose_the_window(series: mv.SeriesMap, tmp_path: Path) -> 
     assert "Users, 2026-W03" in (tmp_path / "series.html").read_text()
 
 
+def test_a_picture_shows_the_windows_side_by_side(series: mv.SeriesMap, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from mapveil.formats.read_record import read_record
+    from mapveil.pictures.window_pictures import plot_windows
+
+    series.save(tmp_path / "series.png")
+    assert read_record(tmp_path / "series.png")["window_names"] == list(series.windows.names)
+    figure = plot_windows(series, columns=2).figure
+    shown = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    assert shown == list(series.windows.names)
+    assert "NOT FOR RELEASE" in figure.get_suptitle()
+    limits = {axes.images[0].norm.vmax for axes in figure.axes if axes.images}
+    assert len(limits) <= 1, "panels have different scales"
+
+
 def test_a_window_that_a_file_lost_is_an_error_and_no_crash(series: mv.SeriesMap, tmp_path: Path) -> None:
     path = tmp_path / "series.parquet"
     series.save(path)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from os import PathLike
+from pathlib import Path
 from typing import Any, Final
 
 from mapveil.geo.windows import Windows
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import Measurement
 from mapveil.maps.proportion_map import LabelMeasurement
+from mapveil.maps.released import function_of
 from mapveil.maps.scene import Layer
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, check
+
+MOST_PANELS: Final = 120
+"""Windows that a picture shows side by side."""
 
 _MOST_SHOWN: Final = 1 << 20  # numbers of all windows that a page holds
 
@@ -49,6 +55,13 @@ class SeriesMap(DensityMap):
         """The series of a map of all windows together."""
         given = {item.name: getattr(heat, item.name) for item in fields(DensityMap)}
         return cls(**given, windows=windows, by_window=by_window, measured=measured)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """As for any map; a PNG shows the windows side by side, up to 120 of them."""
+        if Path(path).suffix.lower() == ".png" and len(self) <= MOST_PANELS:
+            function_of("pictures.window_pictures:write_windows_png")(self, path)
+        else:
+            super().save(path)
 
     def __len__(self) -> int:
         return self.windows.count

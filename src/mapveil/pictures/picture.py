@@ -95,7 +95,7 @@ def plot(released: ReleasedMap, ax: Axes | None = None, **shown: Any) -> Axes:
     if ground is not None:
         draw_ground(ground, axes)
     if scene.lines is None:
-        mappable = _draw_cells(plane, axes, *_coloured(layer, scale))
+        mappable = draw_cells(plane, axes, *coloured(layer, scale))
         if scene.doubt:
             draw_doubt(released, plane, axes, scene.doubt)
     else:
@@ -172,7 +172,7 @@ def notebook_html(released: ReleasedMap) -> str:
     )
 
 
-def _draw_cells(plane: MapPlane, axes: Axes, values: FloatArray, style: dict[str, Any]) -> ScalarMappable:
+def draw_cells(plane: MapPlane, axes: Axes, values: FloatArray, style: dict[str, Any]) -> ScalarMappable:
     """Fill the cells of a plane with the colours (``cmap``, ``norm``) of numbers; NaN stays blank."""
     x0, y0, x1, y1 = plane.bounds
     if plane.frame is not None:
@@ -199,7 +199,7 @@ def _unit(layer: Layer) -> str:
     return f"{layer.title}, {layer.unit}" if layer.shading.low else layer.unit
 
 
-def _coloured(layer: Layer, scale: DensityScale) -> tuple[FloatArray, dict[str, Any]]:
+def coloured(layer: Layer, scale: DensityScale) -> tuple[FloatArray, dict[str, Any]]:
     """The numbers of a layer as they are coloured, and the colours."""
     if not layer.shading.blank:
         return layer.values, {"cmap": colormap(), "norm": scale.norm()}

@@ -1,0 +1,82 @@
+"""Small multiples: the maps of a series side by side, on one scale."""
+
+from __future__ import annotations
+
+import math
+from os import PathLike
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from mapveil.formats.atomic import atomic_path
+from mapveil.maps.series_map import MOST_PANELS, SeriesMap
+from mapveil.pictures.colours import layer_scale
+from mapveil.pictures.picture import coloured, draw_cells
+from mapveil.pictures.picture_frame import draw_bar, draw_outline, png_bytes
+from mapveil.pictures.picture_plane import map_plane
+from mapveil_client.errors import InputError, check_whole, require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_PANEL: Final = 1.7  # inches
+_DPI: Final = 110
+
+
+def plot_windows(series: SeriesMap, *, columns: int = 6) -> Axes:
+    """Draw every window as a picture of one map draws it: blocks that are told from zero, and nothing else.
+
+    Parameters
+    ----------
+    series : SeriesMap
+        At most 120 windows.
+    columns : int
+        Panels in a row.
+
+    Returns
+    -------
+    Axes
+        Those of the first panel; the figure is ``.figure``.
+
+    Raises
+    ------
+    InputError
+        There are too many windows.
+    MissingExtra
+        matplotlib is not installed.
+    """
+    check_whole(columns, "columns", 1, MOST_PANELS)
+    if len(series) > MOST_PANELS:
+        raise InputError(f"small multiples show at most {MOST_PANELS} windows, got {len(series)}")
+    figure_module = require("matplotlib.figure", "viz")
+    plane = map_plane(series.tiling)
+    x0, y0, x1, y1 = plane.bounds
+    across = min(columns, len(series))
+    down = math.ceil(len(series) / across)
+    size = (_PANEL * across + 1.2, _PANEL * down * min((y1 - y0) / (x1 - x0), 2.0) + 0.9)
+    figure = figure_module.Figure(figsize=size, layout="constrained")
+    panels = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()
+    layers = [series.window(at).scene().layers[0] for at in range(len(series))]
+    scale = layer_scale(layers[0]._replace(values=np.concatenate([each.values for each in layers])))
+    for axes, layer, name in zip(panels, layers, series.windows.names, strict=False):
+        mappable = draw_cells(plane, axes, *coloured(layer, scale))
+        draw_outline(series, plane, axes)
+        axes.set_title(name, size=8)
+    for axes in panels:
+        axes.set_axis_off()
+    if np.isfinite(np.concatenate([each.values for each in layers])).any():
+        draw_bar(series, panels[across - 1], mappable, scale, layers[0].unit)
+    promise = series.guarantee.promise
+    stamps = f"\n{', '.join(promise.stamps)}" if promise.stamps else ""
+    title = series.title or "Where people are, by window"
+    reading = "blank: not told from zero"
+    figure.suptitle(f"{title} ({reading})\n{promise.title}, all windows together{stamps}", size=9)
+    first: Axes = panels[0]
+    return first
+
+
+def write_windows_png(series: SeriesMap, path: str | PathLike[str], *, columns: int = 6) -> None:
+    """Write :func:`plot_windows` as a PNG with the series' metadata."""
+    picture = png_bytes(series, plot_windows(series, columns=columns), _DPI)
+    with atomic_path(path) as place:
+        place.write_bytes(picture)
