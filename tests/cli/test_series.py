@@ -53,6 +53,14 @@ def test_a_series_is_released_asked_and_compared(mapveil: Callable, folder: Path
     assert "0 of 2 zones changed" in found.out
 
 
+def test_a_rehearsal_says_what_a_series_would_charge(mapveil: Callable, folder: Path, tmp_path: Path) -> None:
+    given = (*WHERE, *WEEKS, "--per", "user-week", "--epsilon", "0.5", "--dry-run")
+    done = mapveil("release", folder / "visits.parquet", *given, "-o", tmp_path / "weeks.parquet")
+    assert done.code == 0, done.err
+    assert "epsilon 1.5 to" in done.out
+    assert not (tmp_path / "weeks.parquet").exists()
+
+
 def test_a_column_of_categories_makes_windows(mapveil: Callable, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "kinds.csv"
     by = ("--by", "kind", "--values", "local,tourist")

@@ -95,7 +95,9 @@ def _report(console: Console, found: Rehearsed, account: RehearsalAccount) -> No
         record["charge"] = {name: None if value is None else str(value) for name, value in amounts.items()}
     if account.outputs:
         rows["outputs"] = ", ".join(str(path) for path in account.outputs)
-    if context.info_name == "release" and found.epsilon is not None and context.params["region"] is not None:
+    single = "windows" not in about["parameters"]  # synthetic cities have no time
+    known = context.params.get("region") is not None
+    if context.info_name == "release" and found.epsilon is not None and known and single:
         with console.progress() as progress:
             predicted = _predicted(found, context.params, progress)
         rows |= {f"at {users:,} users": text for users, text in predicted.items()}
