@@ -160,6 +160,7 @@ def tradeoff_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for value in (0.1, 0.2, 0.4):
             means = {"u1": -10 * value * slope, "u2": -value, "p1": value, "p2": value, "p2_m": 1000 * value}
             means |= {"u": means["u1"] + means["u2"], "rmse_dbm": 3.0, "p": 2 * value, "floor": 2 * value}
+            means |= {"gain_db": 1 - value, "places_db": 4.0, "later_db": 4.0, "epsilon": 9.0}
             points.append(TradeoffPoint("g", name, knob, value, 1, means, means, means))
     folder = tmp_path_factory.mktemp("tradeoff")
     pytest.importorskip("matplotlib")
@@ -178,7 +179,9 @@ def test_choose_reads_a_trade_off(mapveil, tradeoff_folder: Path) -> None:
     assert "rho=0.3" in done.out
     done = mapveil("signal", "choose", tradeoff_folder, "--distortion-at-most", 0.5)
     assert done.code == 1
-    assert "no privatizer keeps distortion at most 0.5" in done.err
+    assert "nothing keeps distortion at most 0.5" in done.err
+    done = mapveil("signal", "choose", tradeoff_folder, "--gain-at-least", 0.7, "--json")
+    assert json.loads(done.out)["choices"][0]["value"] == pytest.approx(0.3, abs=0.01)
 
 
 def test_tradeoff_measures_draws_and_can_be_chosen_from(
@@ -191,16 +194,28 @@ def test_tradeoff_measures_draws_and_can_be_chosen_from(
     done = mapveil("signal", "tradeoff", phones, *asked, "-o", out, "--json")
     assert done.code == 0, done.err
     record = json.loads(done.out, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
-    assert [point["value"] for point in record["points"]] == [0.05, 0.2, 0.6]
+    own = [point for point in record["points"] if point["privatizer"] == "gaussian-noise"]
+    assert [point["value"] for point in own] == [0.05, 0.2, 0.6]
+    assert record["points"][0]["privatizer"] == "pilot only, collect nothing"
     assert [head.splitlines()[0] for head in headings] == [NOT_PRIVATE] * 2
     assert sorted(path.name for path in out.iterdir()) == [
         *("index.html", "parameters.png", "points.csv", "tradeoff.png", "trials.csv"),
     ]
     trials = pd.read_csv(out / "trials.csv")
-    assert (trials["u1"].diff()[1:] < 0).all()
+    assert (trials["u1"][trials["privatizer"] == "gaussian-noise"].diff()[1:] < 0).all()
     done = mapveil("signal", "choose", out, "--distortion-at-most", 100)
     assert done.code == 0, done.err
-    assert "sigma=" in done.out
+    assert "sigma=" in done.out or "do not collect" in done.out
+
+
+def test_not_to_collect_is_an_answer(mapveil, tradeoff_folder: Path, tmp_path: Path) -> None:
+    table = pd.read_csv(tradeoff_folder / "points.csv").assign(gain_db=-1.0)
+    table.to_csv(tmp_path / "points.csv", index=False)
+    done = mapveil("signal", "choose", tmp_path, "--location-error-at-least", 300)
+    assert done.code == 0, done.err
+    assert done.out.startswith("do not collect")
+    done = mapveil("signal", "choose", tmp_path, "--location-error-at-least", 300, "--json")
+    assert json.loads(done.out)["collect"] is False
 
 
 FIT = ("fit", "{phones}", "-o", "out.mapveil", "--privatizer")

@@ -23,6 +23,7 @@ from mapveil.evaluation.signal_report import (
 from mapveil.evaluation.signal_tradeoff import Tradeoff, TradeoffPoint
 
 MEASURES = ("u1", "u2", "u", "rmse_dbm", "p1", "p2", "p2_m", "p", "floor")
+MEASURES += ("gain_db", "places_db", "later_db", "epsilon")
 
 
 def points(spread: float = 0.1) -> list[TradeoffPoint]:
@@ -92,6 +93,10 @@ def test_rows_are_read_as_costs() -> None:
     assert row == {
         "privatizer": "gaussian-noise",
         "parameter": "sigma 0.4",
+        "gain dB": "4",
+        "places dB": "4",
+        "later dB": "4",
+        "worst ε": "4",
         "U": "-1.2",
         "distortion": "0.8",
         "map error": "0.4",

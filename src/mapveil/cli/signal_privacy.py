@@ -151,7 +151,13 @@ tradeoff_options = gathered(
         show_default=True,
         help="Number of rows of a trial; 0 takes all.",
     ),
-    pilot_options,
+    click.option(
+        "--pilot",
+        default=0.3,
+        show_default=True,
+        help="Fraction of the rows on the first days, half of whose users are the pilot.",
+    ),
+    click.option("--later", default=0.3, show_default=True, help="Fraction of the rows on the last days."),
     click.option(
         "--sequence",
         "length",
@@ -172,37 +178,41 @@ tradeoff_options = gathered(
 
 @click.command("tradeoff")
 @click.argument("source", metavar="INPUT")
-@click.option("-o", "--output", "folder", required=True, type=click.Path(path_type=Path),
+@click.option("-o", "--output", "folder", type=click.Path(path_type=Path),
               help="Folder to write to: curves, tables and a page.")  # fmt: skip
 @tradeoff_options
 @signal_columns
 @console_options
 def tradeoff(
-    console: Console, source: str, folder: Path, columns: dict[str, Any], parameters: dict[str, Any]
+    console: Console, source: str, folder: Path | None, columns: dict[str, Any], parameters: dict[str, Any]
 ) -> None:
-    """Measure privacy against utility for several privatizers over their parameters.
+    """Measure privacy against a map's gain over its pilot's, for every way to collect.
 
-    For every value a privatizer is fitted on a pilot part, adversaries are trained on the privatized pilot, and the
-    strongest of them is judged on the privatized rest. The report is NOT private.
+    Some users of the first days are the pilot; everybody reports on the days between; maps are judged at held-out
+    places and on the last days. Adversaries are given users and locations of a part of the reports, and are judged on
+    those of other users and of later days. Beside the privatizers stand the pilot alone, a flat map, raw reports, and
+    coverage by sums. The report is NOT private.
 
     \b
     Examples:
       mapveil signal tradeoff measurements.parquet -o tradeoff/
+      mapveil signal tradeoff measurements.parquet --quick --json
       mapveil signal tradeoff measurements.parquet --privatizers gap,codebook --trials 5 --workers 2 -o tradeoff/
     """
     from mapveil.evaluation.html_report import text_table
     from mapveil.evaluation.signal_report import points_rows, write_tradeoff
-    from mapveil.evaluation.signal_tradeoff import tradeoff
+    from mapveil.evaluation.signal_tradeoff import plain_numbers, tradeoff
 
-    if folder.exists() and not folder.is_dir():
+    if folder is not None and folder.exists() and not folder.is_dir():
         raise InputError(f"-o {folder}: must be a folder, or a path where one can be made; got a file")
     measurements = read_signal(console, source, columns)
     with console.progress() as progress:
         result = tradeoff(measurements, **parameters, progress=progress)
-    written = write_tradeoff(result, folder)
+    written = [] if folder is None else write_tradeoff(result, folder)
     console.warn_of_truth("a trade-off")
     text = f"Trade-off (against the strongest adversary)\n{text_table(*points_rows(result.points))}"
-    console.result(text, {"points": [point.to_dict() for point in result.points]}, written)
+    points = [point.to_dict() for point in result.points]
+    console.result(text, {"settings": result.settings, "points": plain_numbers(points)}, written)
 
 
 _BOUND = click.FloatRange(min=0)
@@ -223,6 +233,8 @@ _BOUND = click.FloatRange(min=0)
     type=_BOUND,
     help="Minimum distance of the adversary's location from the true one, metres.",
 )
+@click.option("--gain-at-least", type=_BOUND, help="Minimum gain over the pilot's map, dB.")
+@click.option("--epsilon-at-most", type=_BOUND, help="Maximum epsilon of the worst case.")
 @tradeoff_options
 @signal_columns
 @console_options
@@ -232,8 +244,9 @@ def choose(
     """Choose each privatizer's parameter under constraints, from a measured trade-off.
 
     TRADEOFF is the folder that 'signal tradeoff' wrote; with a table of measurements instead the trade-off is
-    measured first. Where utility is constrained the most private value is taken, where only privacy is, the most
-    useful one; between measured values the curves are interpolated.
+    measured first. Where utility is constrained the most private value is taken, where only privacy is, the one with
+    the largest gain over the pilot's map; between measured values the curves are interpolated. Where no map is better
+    than the pilot's alone, the answer is "do not collect".
 
     \b
     Examples:
@@ -245,6 +258,8 @@ def choose(
     from mapveil.evaluation.signal_tradeoff import (
         Constraint,
         choose_parameters,
+        kept_by_any,
+        plain_numbers,
         read_points_table,
         tradeoff,
     )
@@ -262,10 +277,19 @@ def choose(
             points = tradeoff(measurements, **parameters, progress=progress).points
     choices = choose_parameters(points, constraints)
     words = ", ".join(each.words for each in constraints)
-    if not any(choice.value is not None for choice in choices):
-        raise PromiseError(f"no privatizer keeps {words} at any value tried; looser constraints may")
+    collect = any(choice.value is not None for choice in choices)
+    if not collect and not kept_by_any(points, constraints):
+        raise PromiseError(f"nothing keeps {words} at any value tried; looser constraints may")
     record = {
         "constraints": [each._asdict() for each in constraints],
-        "choices": [choice.to_dict() for choice in choices],
+        "collect": collect,
+        "choices": plain_numbers([choice.to_dict() for choice in choices]),
     }
+    if not collect:
+        console.result(
+            f"do not collect: under {words} no map is better than the pilot's alone, "
+            "at held-out places and on later days",
+            record,
+        )
+        return
     console.result(f"Under {words} (the best first)\n{text_table(*choices_rows(choices))}", record)

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ SUMS_EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
 _BLOCKS: Final = 600  # of the model that every map is made by: a fit takes seconds
 _LABELLED: Final = 0.7  # of the users of the reporting period, whose reports adversaries are given
 _MANY_USERS: Final = 50  # from here on the unit of sums is a user
-_DEPTH: Final = 7  # of the tiling of sums
+_DEPTH: Final = 5  # of the tiling of sums: that of its finest nodes
 _MARGIN: Final = 0.02  # of the sides of the pilot's box
 
 
@@ -89,7 +90,7 @@ def _silent(task: CollectionTask, rng: Randomness) -> SignalTrial:
         level = float(roles.pilot.rows[:, RSS].mean())
         places, later = (_rmse(np.full(len(part), level), part) for part in (roles.places, roles.later))
     else:
-        prior = _model(roles.pilot, rng)
+        prior = _pilot_map(roles.pilot, task.seed)
         change = None
         if task.name == SUMS:
             change, epsilon = _corrected(task, prior, rng), task.value
@@ -206,6 +207,12 @@ def _model(measurements: Measurements, rng: Randomness) -> FittedKriging:
     return Kriging(blocks=_BLOCKS).fit(measurements, rng=rng.child("map"))
 
 
+@lru_cache(maxsize=2)
+def _pilot_map(pilot: Measurements, seed: int) -> FittedKriging:
+    """The pilot's map, which several lines of a trial start from; tables are told apart by identity."""
+    return _model(pilot, Randomness(seed).child("pilot"))
+
+
 def _corrected(task: CollectionTask, prior: FittedKriging, rng: Randomness) -> Change:
     """The change of the pilot's map by sums, as a function of rows."""
     from mapveil.analysis.coverage_sums import release_correction
@@ -214,6 +221,8 @@ def _corrected(task: CollectionTask, prior: FittedKriging, rng: Randomness) -> C
     pilot, reports = task.roles.pilot, task.roles.held_out
     tiling = Quadtree(_box(pilot.rows), depth=_DEPTH)
     sums = SignalSums(epsilon=task.value, unit=sums_unit(reports), accept_large_epsilon=True)
+    if not (tiling.locate(reports.rows[:, LON], reports.rows[:, LAT]) >= 0).any():
+        return lambda rows: np.zeros(len(rows))
     correction = release_correction(reports, prior, tiling, sums, account=None, rng=rng.child("sums"))
 
     def change(rows: FloatArray) -> FloatArray:

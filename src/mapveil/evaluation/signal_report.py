@@ -39,6 +39,11 @@ class Plane(NamedTuple):
     y_label: str
 
 
+GAIN: Final = Plane(
+    "p2_m", "gain_db", "error of the strongest adversary's location, m", "gain over the pilot's map, dB"
+)
+"""The plane of a map's gain: held-out places and later days against the strongest adversary."""
+
 PLANES: Final[Mapping[str, Plane]] = {
     "P-U": Plane("p", "u", "privacy P against the strongest", "utility U"),
     "P1-U1": Plane("p1", "u1", "privacy of the user P1", "utility U1 (minus distortion)"),
@@ -48,7 +53,10 @@ PLANES: Final[Mapping[str, Plane]] = {
 }
 """Planes of the paper's Figures 10 and 11."""
 
-_HEADER: Final = ("U", "distortion", "map error", "RMSE dBm", "P", "P1", "P2", "P2 m")
+_HEADER: Final = (
+    *("gain dB", "places dB", "later dB", "P2 m", "P1", "worst ε"),
+    *("U", "distortion", "map error", "RMSE dBm", "P", "P2"),
+)
 _LOWEST_UTILITY: Final = -6.0  # of a plane's frame, as in the paper's figures: a utility has no lower end
 
 
@@ -61,6 +69,7 @@ def plane_figure(panels: Sequence[tuple[str, Plane, Sequence[TradeoffPoint]]]) -
             own = sorted((point for point in points if point.privatizer == name), key=lambda one: one.value)
             if not own:
                 continue
+            own = [point for point in own if math.isfinite(point.means[plane.x] + point.means[plane.y])]
             x, y = ([point.means[each] for point in own] for each in (plane.x, plane.y))
             xerr, yerr = (_finite_spread(own, each) for each in (plane.x, plane.y))
             axes.errorbar(
@@ -69,8 +78,8 @@ def plane_figure(panels: Sequence[tuple[str, Plane, Sequence[TradeoffPoint]]]) -
             )  # fmt: skip
         drawn = [point.means[plane.y] for point in points if point.means[plane.y] >= _LOWEST_UTILITY]
         if drawn:
-            low = min(drawn)
-            axes.set_ylim(low - 0.06 * (0.1 - low), max(0.1, -0.03 * low))
+            low, high = min(drawn), max(*drawn, 0.0)
+            axes.set_ylim(low - 0.06 * (0.1 + high - low), max(0.1, high + 0.05 * (high - low)))
         axes.set_title(title, fontsize=10)
         axes.set_xlabel(plane.x_label)
         axes.set_ylabel(plane.y_label)
@@ -111,9 +120,17 @@ def parameter_figure(
 
 
 def _numbers(means: Mapping[str, float]) -> list[str]:
-    """The columns of :data:`_HEADER`; costs are minus utilities."""
-    values = [means["u"], -means["u1"], -means["u2"], *(means[key] for key in ("rmse_dbm", "p", "p1", "p2"))]
-    return [*(f"{value:.3g}" for value in values), f"{means['p2_m']:.0f}"]
+    """The columns of :data:`_HEADER`; costs are minus utilities, and what is not defined is empty."""
+    metres, values = means["p2_m"], [means[key] for key in ("p1", "epsilon")]
+    first = [means[key] for key in ("gain_db", "places_db", "later_db")]
+    paper = [means["u"], -means["u1"], -means["u2"], *(means[key] for key in ("rmse_dbm", "p", "p2"))]
+    return [*map(_figure, first), f"{metres:.0f}", *map(_figure, (*values, *paper))]
+
+
+def _figure(value: float) -> str:
+    if math.isnan(value):
+        return ""
+    return "none" if value == math.inf else f"{value:.3g}"
 
 
 def points_rows(points: Sequence[TradeoffPoint]) -> tuple[list[str], list[list[str]]]:
@@ -139,11 +156,11 @@ def choices_rows(choices: Sequence[Choice]) -> tuple[list[str], list[list[str]]]
 
 def write_tradeoff(measured: Tradeoff, folder: Path) -> list[Path]:
     """Write ``points.csv``, ``trials.csv``, ``tradeoff.png``, ``parameters.png`` and ``index.html``; the paths."""
-    plane = not_private_png(
-        plane_figure([(name, PLANES[name], measured.points) for name in ("P-U", "P2-U1")])
-    )
+    shown = {"gain": GAIN, **{name: PLANES[name] for name in ("P-U", "P2-U1")}}
+    plane = not_private_png(plane_figure([(name, each, measured.points) for name, each in shown.items()]))
+    tuned = [point for point in measured.points if point.privatizer in KNOBS]
     measures = {"distortion": lambda means: -means["u1"], "P against the strongest": lambda means: means["p"]}
-    knobs = not_private_png(parameter_figure(measured.points, measures))
+    knobs = not_private_png(parameter_figure(tuned, measures))
     body = [
         settings_list(measured.settings),
         html_picture(plane, "Top right is best. Bars are 95 % intervals of the mean over the trials."),

@@ -13,11 +13,20 @@ import numpy as np
 
 from mapveil.attacks.signal_adversary import SignalAdversary
 from mapveil.attacks.signal_attack import signal_adversaries
+from mapveil.evaluation.collection_trials import (
+    REFERENCES,
+    SUMS,
+    SUMS_EPSILONS,
+    CollectionTask,
+    run_collection_task,
+    with_gains,
+)
 from mapveil.evaluation.comparison import interval_of_mean
-from mapveil.evaluation.signal_trials import SignalTask, SignalTrial, run_signal_task
+from mapveil.evaluation.signal_trials import SignalTrial
 from mapveil.evaluation.trials import Progress, in_processes
+from mapveil.geo.collection_roles import collection_roles
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.privatizers.privatizer import find_privatizer
+from mapveil.obfuscation.privatizers.privatizer import Privatizer, find_privatizer
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError, check
 from mapveil_client.randomness.random import Randomness
@@ -41,8 +50,9 @@ KNOBS: Final[Mapping[str, Knob]] = {
 }
 """Parameter by which each privatizer is tuned."""
 
-_MEASURES: Final = ("u1", "u2", "u", "rmse_dbm", "p1", "p2", "p2_m", "p", "floor")
-_UTILITIES: Final = ("u1", "u2", "u", "rmse_dbm")
+_OF_PAPER: Final = ("u1", "u2", "u", "rmse_dbm", "p1", "p2", "p2_m", "p", "floor")
+_MEASURES: Final = (*_OF_PAPER, "gain_db", "places_db", "later_db", "epsilon")
+_UTILITIES: Final = ("u1", "u2", "u", "rmse_dbm", "gain_db")
 _FINE: Final = 400
 _QUICK_STEPS: Final = 500  # of training GAP, chosen for speed: privacy looks higher than it is
 
@@ -55,7 +65,7 @@ class TradeoffPoint(NamedTuple):
     knob: str
     value: float
     trials: int
-    means: Mapping[str, float]  # by measure: u1, u2, u, rmse_dbm, p1, p2, p2_m, p, floor
+    means: Mapping[str, float]  # by measure; epsilon, of the worst case, is the largest of the trials
     lows: Mapping[str, float]
     highs: Mapping[str, float]
 
@@ -93,6 +103,8 @@ CONSTRAINTS: Final[Mapping[str, tuple[str, int]]] = {
     "rmse_at_most": ("rmse_dbm", 1),
     "user_error_at_least": ("p1", 1),
     "location_error_at_least": ("p2_m", 1),
+    "gain_at_least": ("gain_db", 1),
+    "epsilon_at_most": ("epsilon", 1),
 }
 """Measure behind each named bound, and its sign: a utility is minus a cost."""
 
@@ -131,8 +143,8 @@ def tradeoff(
     options: Mapping[str, Mapping[str, Any]] | None = None,
     trials: int = 3,
     rows: int | None = 30_000,
-    pilot: float = 0.7,
-    split: str = "random",
+    pilot: float = 0.3,
+    later: float = 0.3,
     length: int = 1,
     quick: bool = False,
     adversaries: Sequence[SignalAdversary] | None = None,
@@ -140,10 +152,14 @@ def tradeoff(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Tradeoff:
-    """Measure privacy against utility for privatizers over their parameters. Run by: the evaluator; NOT private.
+    """Measure privacy against a map's gain for every way to collect. Run by: the evaluator; NOT private.
 
-    For every value a privatizer is fitted on a pilot, adversaries are trained on the privatized pilot, and the
-    strongest is judged on the privatized rest.
+    Rows have roles by days, users and places (:func:`mapveil.geo.collection_roles.collection_roles`). Every map is made
+    by one model of the place alone, of the pilot and of what was reported; its gain is the smaller of what it is better
+    than the pilot's map by at held-out places and on later days. Adversaries are given a part of the reports of the
+    reporting period with their users and locations, and are judged on those of other users and of later days. Beside
+    the privatizers stand the pilot alone ("pilot only, collect nothing"), its mean everywhere ("public model only"),
+    raw reports, and coverage by sums. The paper's measures are those of the pilot and the reports.
 
     Parameters
     ----------
@@ -157,8 +173,8 @@ def tradeoff(
         Splits, fits and attacks of each value, each with its own sample of the rows; at least 1.
     rows : int, optional
         Rows of a trial; all for None.
-    pilot, split : float, str
-        See :meth:`mapveil.Measurements.split`.
+    pilot, later : float
+        Fractions of the rows: of the first days, of which half of the users are the pilot, and of the last days.
     length : int
         Number of measurements of a user that adversaries see together; whole runs of so many are sampled.
     quick : bool
@@ -190,21 +206,27 @@ def tradeoff(
         ]
     chosen = signal_adversaries(quick=quick) if adversaries is None else tuple(adversaries)
     source, tasks = measurements.source, []
+    notes: tuple[str, ...] = ()
     for trial in range(trials):
         rng = Randomness(seed).child(f"{source} trial {trial}")
         sample = measurements.sample(rows, rng.child("rows"), length=length)
-        parts = sample.take(np.argsort(sample.positions)).split(split, rng.child("split"), pilot=pilot)
-        tasks += [
-            SignalTask(source, parts, privatizer, knob, value, trial, seed, chosen, length)
-            for knob, value, privatizer in wanted
-        ]
-    found = tuple(in_processes(run_signal_task, tasks, workers=workers, progress=progress, step="trials"))
+        sample = sample.take(np.argsort(sample.positions))
+        roles = collection_roles(sample, rng.child("roles"), pilot=pilot, later=later)
+        ways: list[tuple[str, Privatizer | None, str, float]] = [(name, None, "", 0.0) for name in REFERENCES]
+        ways += [(SUMS, None, "epsilon", epsilon) for epsilon in SUMS_EPSILONS]
+        ways += [(privatizer.name, privatizer, knob, value) for knob, value, privatizer in wanted]
+        tasks += [CollectionTask(source, roles, *way, trial, seed, chosen, length) for way in ways]
+        notes = roles.notes
+    found = with_gains(
+        tuple(in_processes(run_collection_task, tasks, workers=workers, progress=progress, step="trials"))
+    )
     settings: dict[str, object] = {
         "source": source,
         "features": ", ".join(measurements.names),
         "rows of a trial": min(rows or len(measurements), len(measurements)),
         "trials": trials,
-        "pilot": f"{pilot:g}, {split}",
+        "roles": f"by days and users: pilot {pilot:g}, later {later:g}",
+        **({"notes": "; ".join(notes)} if notes else {}),
         "sequence": length,
         "adversaries": "quick" if quick else "full",
         "seed": seed,
@@ -220,6 +242,8 @@ def points_of(trials: Iterable[SignalTrial]) -> tuple[TradeoffPoint, ...]:
     points = []
     for key, found in grouped.items():
         spans = {each: interval_of_mean([getattr(one, each) for one in found]) for each in _MEASURES}
+        worst = max(one.epsilon for one in found)
+        spans["epsilon"] = (worst, worst, worst)
         mean, low, high = ({each: span[at] for each, span in spans.items()} for at in range(3))
         points.append(TradeoffPoint(*key, len(found), mean, low, high))
     return tuple(points)
@@ -230,21 +254,24 @@ def choose_parameters(
 ) -> tuple[Choice, ...]:
     """Choose the value of each privatizer's parameter that keeps the constraints and gives the most of the rest.
 
-    Between two measured values the measures are interpolated. Among the values that keep every constraint, the
-    one with the most privacy P is taken where utility is constrained, and the one with the most utility U where
-    only privacy is. The best choice comes first; privatizers without a value come last.
+    Between two measured values the measures are interpolated. Among the values that keep every constraint and whose map
+    is better than the pilot's alone, the one with the most privacy P is taken where utility is constrained, and the
+    one with the largest gain where only privacy is. The best choice comes first; those without a value come last. Where
+    none has one, the answer is not to collect. Lines at which nothing is collected, or nothing is private, are no
+    choices.
 
     Source: Section 6.4 and Figure 12 of Zhang et al. 2022.
     """
     if not constraints:
         raise ParameterError("constraints must hold at least one, such as a largest distortion")
-    goal = "p" if any(each.measure in _UTILITIES for each in constraints) else "u"
+    goal = "p" if any(each.measure in _UTILITIES for each in constraints) else "gain_db"
     choices = []
-    for name in dict.fromkeys(point.privatizer for point in points):
+    for name in dict.fromkeys(point.privatizer for point in points if point.privatizer not in REFERENCES):
         own = sorted((point for point in points if point.privatizer == name), key=lambda point: point.value)
-        values, measured = _fine(own, KNOBS[name].log if name in KNOBS else False)
+        values, measured = _fine(own, KNOBS[name].log if name in KNOBS else name == SUMS)
         kept = np.flatnonzero(
             np.all([each.margin(measured[each.measure]) >= 0 for each in constraints], axis=0)
+            & (measured["gain_db"] > 0)
         )
         if not kept.size:
             choices.append((-math.inf, Choice(name, own[0].knob, None, {})))
@@ -253,6 +280,24 @@ def choose_parameters(
         expected = {measure: float(column[at]) for measure, column in measured.items()}
         choices.append((expected[goal], Choice(name, own[0].knob, float(values[at]), expected)))
     return tuple(choice for _, choice in sorted(choices, key=lambda pair: -pair[0]))
+
+
+def kept_by_any(points: Sequence[TradeoffPoint], constraints: Sequence[Constraint]) -> bool:
+    """Whether any way to collect keeps the constraints at a measured value, whatever its map gains."""
+    return any(
+        all(each.margin(np.array(point.means[each.measure])) >= 0 for each in constraints)
+        for point in points
+        if point.privatizer not in REFERENCES
+    )
+
+
+def plain_numbers(record: Any) -> Any:
+    """A record for JSON, which knows neither infinity nor undefined numbers: those are null."""
+    if isinstance(record, Mapping):
+        return {key: plain_numbers(value) for key, value in record.items()}
+    if isinstance(record, list | tuple):
+        return [plain_numbers(value) for value in record]
+    return None if isinstance(record, float) and not math.isfinite(record) else record
 
 
 def _fine(own: Sequence[TradeoffPoint], log: bool) -> tuple[FloatArray, dict[str, FloatArray]]:
