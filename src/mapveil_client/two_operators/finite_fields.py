@@ -62,7 +62,7 @@ class Field:
         return 8 * self.words
 
     def zeros(self, *shape: int) -> Elements:
-        """Zeros, shape (*shape, words)."""
+        """Zeros, shape ``(*shape, words)``."""
         return np.zeros((*shape, self.words), dtype=np.uint64)
 
     def of(self, values: int | Iterable[Any]) -> Elements:
@@ -73,7 +73,7 @@ class Field:
         return np.frombuffer(written, dtype="<u8").reshape(-1, self.words)
 
     def small(self, values: npt.NDArray[np.integer]) -> Elements:
-        """Elements of an int64 array of numbers of either sign, shape (*shape, words)."""
+        """Elements of an int64 array of numbers of either sign, shape ``(*shape, words)``."""
         magnitude = self.zeros(*values.shape)
         magnitude[..., 0] = np.abs(values)
         negated = self.subtract(self.zeros(1), magnitude)

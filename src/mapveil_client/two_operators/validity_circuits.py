@@ -39,7 +39,7 @@ def weights_of(most: int) -> list[int]:
 
 
 def bits_of(values: IntArray, most: int) -> IntArray:
-    """The bits of numbers from 0 to ``most`` for :func:`weights_of`, shape (*values, bits).
+    """The bits of numbers from 0 to ``most`` for :func:`weights_of`, shape ``(*values, bits)``.
 
     Raises
     ------
