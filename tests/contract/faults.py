@@ -25,6 +25,7 @@ from mapveil.trust import curator
 from mapveil.trust.curator import CuratorAnswerer
 from mapveil.trust.queries import Estimate, Query, Raster
 from mapveil.trust.secure_aggregation.simulation import Simulation
+from mapveil.trust.two_operators import OperatorsAnswerer
 from mapveil_client import contribution
 from mapveil_client.arrays import IntArray
 from mapveil_client.local.local_hashing import HashedReports
@@ -51,10 +52,10 @@ def noise(factor: Fraction, copies_less: int = 0) -> Callable[[Patch], None]:
 
 
 def noise_of(purpose: str, factor: Fraction) -> Callable[[Patch], None]:
-    """The noise of one query as for ``factor`` times its epsilon, a curator's or the clients'."""
+    """The noise of one query as for ``factor`` times its epsilon, a curator's, the clients' or the operators'."""
 
     def plant(patch: Patch) -> None:
-        answer, draw = CuratorAnswerer._noisy, contribution.client_noise
+        answer, draw, told = CuratorAnswerer._noisy, contribution.client_noise, OperatorsAnswerer._noisy
 
         def weak(self: CuratorAnswerer, query: Query) -> Any:
             with Patch.context() as inner:
@@ -66,8 +67,13 @@ def noise_of(purpose: str, factor: Fraction) -> Callable[[Patch], None]:
             epsilon = query.epsilon * (factor if query.purpose == purpose else 1)
             return draw(clients, dataclasses.replace(query, epsilon=epsilon), *given)
 
+        def weak_operators(self: OperatorsAnswerer, query: Query, moves: int) -> Any:
+            epsilon = query.epsilon * (factor if query.purpose == purpose else 1)
+            return told(self, dataclasses.replace(query, epsilon=epsilon), moves)
+
         patch.setattr(CuratorAnswerer, "_noisy", weak)
         patch.setattr(contribution, "client_noise", weak_client)
+        patch.setattr(OperatorsAnswerer, "_noisy", weak_operators)
 
     return plant
 
