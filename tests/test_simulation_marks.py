@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.formats.csv import CSV_METADATA_SUFFIX
 from mapveil.maps.released import ReleasedMap
 from mapveil.mechanisms.methods import METHODS, Method
 from mapveil.mechanisms.release import release
 from mapveil.pictures.page import page_html
 from mapveil.pictures.picture import notebook_html, plot
 from mapveil.privacy.account import OWN
+from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
 
 CITY = mv.synthetic.city(users=120, seed=1)
 GRID = mv.Grid(CITY.region, rows=4, columns=4)

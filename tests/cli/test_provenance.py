@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.formats.csv import CSV_METADATA_SUFFIX
 from mapveil.maps.provenance import Provenance
 from mapveil.privacy.claim import AccountReference
+from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 GRID = mv.Grid(REGION, rows=3, columns=3)

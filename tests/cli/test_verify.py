@@ -29,6 +29,11 @@ def signed(mapveil: Callable, table: Path, tmp_path: Path) -> Path:
     return path
 
 
+def key_of(path: Path) -> str:
+    """The public key that signed."""
+    return str(json.loads(Path(f"{path}.sig").read_text())["head"]["public_key"])
+
+
 def states(path: Path, **given: str | Path) -> dict[str, str]:
     return {each.what: each.state for each in verify_release(path, **given).findings}
 
@@ -46,29 +51,47 @@ def test_a_signed_release_is_verified(mapveil: Callable, signed: Path, tmp_path:
     assert mapveil("verify", signed, "--key", "abc").code == 2
 
 
+def test_a_signature_by_an_unknown_key_vouches_for_nobody(mapveil: Callable, signed: Path) -> None:
+    done = mapveil("verify", signed)
+    assert done.code == 3
+    assert f"SIGNED BY AN UNKNOWN KEY ({key_of(signed)})" in done.out
+    assert not verify_release(signed).failed
+    Path(f"{signed}.sig").unlink()
+    assert mapveil("verify", signed, "--key", "0" * 64).code == 3
+
+
+def test_a_ledger_signs_no_other_bytes_than_it_wrote(mapveil: Callable, signed: Path) -> None:
+    heat = read_map(signed)
+    heat.values[:] += 1
+    heat.save(signed)
+    refused = mapveil("ledger", "sign", signed)
+    assert refused.code == 2
+    assert "its bytes are not those that the release wrote" in refused.err
+
+
 def test_no_altered_file_is_accepted(signed: Path) -> None:
-    whole, draw = signed.read_bytes(), np.random.default_rng(3)
+    whole, draw, key = signed.read_bytes(), np.random.default_rng(3), key_of(signed)
     for _ in range(150):
         data = bytearray(whole)
         data[draw.integers(len(data))] ^= 1 << int(draw.integers(8))
         signed.write_bytes(data[: draw.choice((len(data), draw.integers(len(data))))])
         try:
-            accepted = verify_release(signed).ok
+            accepted = verify_release(signed, key=key).ok
         except InputError:
             continue
         assert not accepted
     signed.write_bytes(whole)
-    assert verify_release(signed).ok
+    assert verify_release(signed, key=key).ok
 
 
 def test_no_altered_signature_is_accepted(signed: Path) -> None:
     beside = Path(f"{signed}.sig")
-    whole, draw = beside.read_bytes(), np.random.default_rng(4)
+    whole, draw, key = beside.read_bytes(), np.random.default_rng(4), key_of(signed)
     for _ in range(150):
         data = bytearray(whole)
         data[draw.integers(len(data))] ^= 1 << int(draw.integers(8))
         beside.write_bytes(data)
-        assert not verify_release(signed).ok
+        assert not verify_release(signed, key=key).ok
     beside.unlink()
     assert states(signed)["signature"] == "unknown"
     assert not verify_release(signed).ok
@@ -114,7 +137,7 @@ def test_a_file_beside_a_signed_one_changes_nothing(
     done = mapveil("release", table, "--region", BOX, "--epsilon", "1", "-o", path)
     assert done.code == 0, done.err
     assert mapveil("ledger", "sign", path).code == 0
-    assert states(path)["signature"] == "ok"
+    assert states(path, key=key_of(path))["signature"] == "ok"
     text = json.dumps({**read_record(path), "notes": ["forged"]})
     if suffix == ".csv":
         (tmp_path / "map.csv-metadata.json").write_text(text)

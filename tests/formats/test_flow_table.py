@@ -12,13 +12,14 @@ import pytest
 import shapely
 from pyarrow import csv
 
-from mapveil.formats.csv import CSV_METADATA_SUFFIX, write_csv
+from mapveil.formats.csv import write_csv
 from mapveil.formats.table import line_columns
 from mapveil.geo.grid import Grid
 from mapveil.geo.places import Places
 from mapveil.geo.region import Region
 from mapveil.maps.flow_map import FlowMap
 from mapveil.privacy.claim import Adversary, TrustModel
+from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError
 

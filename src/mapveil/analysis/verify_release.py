@@ -39,9 +39,13 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed and a signature was checked."""
-        states = {each.what: each.state for each in self.findings}
-        return "failed" not in states.values() and states["signature"] == "ok"
+        """Whether no check failed and the signature is by a key that was given."""
+        return not self.failed and any(each[:2] == ("signature", "ok") for each in self.findings)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a check failed."""
+        return any(each.state == "failed" for each in self.findings)
 
 
 def verify_release(
@@ -62,8 +66,8 @@ def verify_release(
     signature : path-like, optional
         The file of the signature, by default the path with ``.sig`` at its end.
     key : str, optional
-        The curator's public key, 64 hexadecimal digits. Without it the key of the signature is shown, and its owner
-        must be asked.
+        The curator's public key, 64 hexadecimal digits. Without it, or a head that the curator published, a good
+        signature is by an unknown key: anybody can make one.
     ledger_head : path-like, optional
         A head of the ledger that the curator published.
 
@@ -121,11 +125,15 @@ def _signature(
         "the epsilon that was charged is not the file's": signed.epsilon != sheet.guarantee.epsilon,
     }
     wrong = [text for text, is_so in faults.items() if is_so]
-    asked = "" if key is not None else "; ask its owner whether the key is theirs"
-    detail = "; ".join(wrong) or f"by the key {owner}{asked}"
-    yield Finding("signature", "failed" if wrong else "ok", detail)
+    published = later is not None and later.public_key == signed.head.public_key
     if wrong:
+        yield Finding("signature", "failed", "; ".join(wrong))
         return
+    if key is None and not published:
+        said = f"good, but SIGNED BY AN UNKNOWN KEY ({owner}), as anybody can; give the key that the curator published"
+        yield Finding("signature", "unknown", said)
+    else:
+        yield Finding("signature", "ok", f"by the key {owner}{'' if key else ', that of the published head'}")
     charged = f"{plain(signed.epsilon)} charged as {', '.join(signed.entries)}"
     if later is None:
         yield Finding("ledger", "unknown", f"{charged}; give a published head to compare with")

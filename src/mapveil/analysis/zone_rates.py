@@ -43,7 +43,7 @@ def denominators(zones: Zones, source: str | PathLike[str]) -> FloatArray:
     else:
         found = zones.column(str(source))
     if not (np.isfinite(found) & (found >= 0)).all():
-        raise InputError(f"--per {source}: a denominator must be a number of at least 0")
+        raise InputError(f"per {source} (--per): a denominator must be a number of at least 0")
     return found
 
 

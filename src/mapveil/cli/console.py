@@ -71,7 +71,7 @@ class Console:
 
     def result(self, text: str, record: Any, outputs: Sequence[Path] = ()) -> None:
         """The result and the files written: text for a person, or the record as JSON."""
-        from mapveil.formats.csv import files_written
+        from mapveil.privacy.file_hash import files_written
 
         streamed = _streamed()
         kept = [output for output in outputs if output != streamed]

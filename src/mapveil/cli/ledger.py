@@ -16,7 +16,7 @@ from mapveil.pictures.release_sheet import inspect
 from mapveil.privacy.chain_head import ChainHead
 from mapveil.privacy.charges import unwritten
 from mapveil.privacy.ledger import DEFAULT_BUDGET, Ledger, default_ledger_path
-from mapveil.privacy.ledger_accounts import Balance, Default, Entry
+from mapveil.privacy.ledger_accounts import Balance, Default, Entry, SpendId
 from mapveil.privacy.ledger_chain import value_at, verify
 from mapveil.privacy.ledger_file import transaction
 from mapveil.privacy.signed_release import SIGNATURE_SUFFIX, SignedRelease
@@ -153,13 +153,13 @@ def head(ledger: Path | None, _: bool) -> None:
 def sign(ledger: Path | None, console: Console, paths: tuple[Path, ...]) -> None:
     """Sign released files whose entries this ledger has: FILE.sig, for 'mapveil verify'.
 
-    Sign what you released yourself. The ledger knows the name of a file and its entries, not its values.
+    A file whose bytes are not those that were written is refused. Of releases by older versions the ledger knows the
+    name alone, so sign what you released yourself.
     """
     opened = _existing(ledger)
-    charged: dict[str, Fraction] = {
-        entry.id: entry.epsilon for entry in opened.entries() if entry.status != "annulled"
-    }
-    named = {name for entry in opened.entries() if entry.status == "written" for name in entry.outputs}
+    lines = {entry.id: entry for entry in opened.entries() if entry.status != "annulled"}
+    charged: dict[str, Fraction] = {name: entry.epsilon for name, entry in lines.items()}
+    named = {name for entry in lines.values() if entry.status == "written" for name in entry.outputs}
     sheets = []
     for path in paths:
         if path.name not in named:
@@ -169,6 +169,11 @@ def sign(ledger: Path | None, console: Console, paths: tuple[Path, ...]) -> None
         if account is None or not charged.keys() >= set(account.entries):
             raise InputError(
                 f"{path}: {opened.path} was not charged for this release; sign it by its own ledger"
+            )
+        hashes = {each for entry in account.entries for each in lines[SpendId(entry)].hashes}
+        if hashes and sheet.sha256 not in hashes:
+            raise InputError(
+                f"{path}: its bytes are not those that the release wrote; sign a file as it was written"
             )
         sheets.append((Path(f"{path}{SIGNATURE_SUFFIX}"), sheet, account.entries))
     key, signed = _signed_head(opened.path)

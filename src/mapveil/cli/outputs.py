@@ -17,7 +17,7 @@ from mapveil.cli.options import READ, Decorator, ledger_option
 from mapveil.cli.rehearsal import rehearsable, rehearsal_account
 from mapveil.cli.run_file import save_run_file
 from mapveil.formats.atomic import check_writable
-from mapveil.formats.csv import files_written
+from mapveil.privacy.file_hash import files_written
 from mapveil_client.errors import InputError, ParameterError
 
 _TEXTS: Final = (".csv", ".geojson", ".json", ".html")  # formats that a terminal can show

@@ -9,12 +9,15 @@ import click
 from mapveil.cli.console import Console, console_options
 
 _FILE = click.Path(path_type=Path)
+_UNKNOWN_SIGNER = 3  # exit code
 
 
 @click.command("verify")
 @click.argument("path", metavar="FILE", type=_FILE)
 @click.option("--signature", type=_FILE, help="The file of the signature. [default: FILE.sig]")
-@click.option("--key", help="The curator's public key, 64 hexadecimal digits. [default: any; it is shown]")
+@click.option(
+    "--key", help="The curator's public key, 64 hexadecimal digits. [default: that of --ledger-head]"
+)
 @click.option("--ledger-head", type=_FILE, help="A head of the ledger that the curator published.")
 @console_options
 def command(
@@ -22,16 +25,17 @@ def command(
 ) -> int:
     """Check a released file: its signature, its text, the parts of epsilon, and its noise by redundant sums.
 
-    Exit code 0 where the signature is good and nothing failed, else 1. The checks show that the arithmetic is as
-    stated and that the noise is as large as stated. They cannot show that the data were true.
+    Exit code 0 where the signature is by the curator's key and nothing failed; 1 where a check failed; 3 where none
+    failed but nobody is known to have signed: no signature, or one by an unknown key. The checks show that the
+    arithmetic is as stated and that the noise is as large as stated. They cannot show that the data were true.
 
     \b
     Examples:
-      mapveil verify map.parquet
+      mapveil verify map.parquet --key 5f0c...
       mapveil verify map.parquet --key 5f0c... --ledger-head head.json
     """
     from mapveil.analysis.verify_release import verify_release
 
     found = verify_release(path, signature=signature, key=key, ledger_head=ledger_head)
     console.findings(found.findings)
-    return int(not found.ok)
+    return 0 if found.ok else 1 if found.failed else _UNKNOWN_SIGNER

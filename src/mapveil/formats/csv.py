@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_text
 from mapveil.formats.table import DECIMALS, cell_columns, columns_of, line_columns
+from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
 
 if TYPE_CHECKING:
     import pyarrow
 
     from mapveil.maps.released import ReleasedMap
-
-CSV_METADATA_SUFFIX: Final = "-metadata.json"
-"""Suffix of the file beside a CSV that holds its metadata, as "CSV on the Web" has it."""
-
-
-def files_written(path: Path) -> tuple[Path, ...]:
-    """The files that an output writes: of a CSV its metadata too."""
-    return (path, Path(f"{path}{CSV_METADATA_SUFFIX}")) if path.suffix.lower() == ".csv" else (path,)
 
 
 def write_csv(released: ReleasedMap, path: str | PathLike[str]) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mapveil.formats.csv import CSV_METADATA_SUFFIX
 from mapveil.formats.geopackage import read_geopackage
 from mapveil.formats.geoparquet import METADATA_KEY
 from mapveil.formats.geotiff import METADATA_TAG, open_geotiff
@@ -24,6 +23,7 @@ from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.maps.provenance import Provenance
 from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.series_map import SeriesMap
+from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, require

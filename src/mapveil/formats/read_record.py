@@ -12,12 +12,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from mapveil.formats.csv import CSV_METADATA_SUFFIX
 from mapveil.formats.geopackage import read_geopackage
 from mapveil.formats.geoparquet import METADATA_KEY
 from mapveil.formats.geotiff import METADATA_TAG, open_geotiff
 from mapveil.formats.measurement_record import MEASUREMENTS_KEY
 from mapveil.formats.read_map import NotAMap
+from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
 from mapveil_client.errors import InputError, require
 
 _PNG_HEAD: Final = b"\x89PNG\r\n\x1a\n"

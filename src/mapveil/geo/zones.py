@@ -87,7 +87,7 @@ class Zones:
             stated = crs
         if stated is None:
             raise InputError(
-                f"{where}: no CRS is stated, so nothing is known of where it lies; give --crs, such as EPSG:25832"
+                f"{where}: no CRS is stated, so nobody knows where it lies; give crs (--zones-crs), such as EPSG:25832"
             )
         if not len(shapes):
             raise InputError(f"{where}: no zones in it; expected at least one polygon")

@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.formats.csv import CSV_METADATA_SUFFIX, write_csv_table
+from mapveil.formats.csv import write_csv_table
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.read_measurements import STRONGEST_DBM, WEAKEST_DBM, read_measurements
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import FrameTable, quote_name, reading
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, Privatizer, find_privatizer
 from mapveil.privacy.claim import Assumes
+from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness, as_randomness

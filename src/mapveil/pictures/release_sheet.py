@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.formats.csv import files_written
 from mapveil.formats.read_record import read_record
 from mapveil.maps.provenance import Provenance
 from mapveil.pictures.report_page import html_page
+from mapveil.privacy.file_hash import file_hash
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.epsilon import readable
 from mapveil_client.errors import InputError
@@ -162,14 +161,10 @@ def inspect(path: str | PathLike[str]) -> ReleaseSheet:
     """
     file, record = Path(path), read_record(path)
     try:
-        # A CSV's promise lies beside it: the hash is of both, each after its length.
-        parts = [each.read_bytes() for each in files_written(file)]
-        data = parts[0]
-        whole = data if len(parts) == 1 else b"".join(len(part).to_bytes(8, "big") + part for part in parts)
         sheet = ReleaseSheet(
             file=file.name,
-            size=len(data),
-            sha256=hashlib.sha256(whole).hexdigest(),
+            size=file.stat().st_size,
+            sha256=file_hash(file),
             guarantee=Guarantee.from_dict(record["guarantee"]),
             record=record,
         )

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from mapveil.privacy.answers import Answers, answers_files, delete_answers
 from mapveil.privacy.claim import AccountReference, Assumes, Share
+from mapveil.privacy.file_hash import hashes_of
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import Entry, SpendId
@@ -217,9 +218,10 @@ def written(ledger: Ledger, spends: Sequence[str], outputs: Sequence[str | PathL
             raise PromiseError(
                 f"{ledger.path}: spend {spend} was annulled, so nothing may be released for it"
             )
+    hashes = hashes_of(outputs)
     for spend in reversed(spends):
         if status[spend] == "spent":
-            ledger.written(spend, outputs)
+            ledger.written(spend, hashes)
     _charged_here.set("")
     delete_answers(ledger.path, spends[0])
 

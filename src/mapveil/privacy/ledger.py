@@ -32,6 +32,7 @@ from typing import Any, Final
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
+from mapveil.privacy.file_hash import hashes_of
 from mapveil.privacy.ledger_accounts import (
     Balance,
     Default,
@@ -254,14 +255,22 @@ class Ledger:
         with transaction(self.path) as connection:
             self._refuse(connection, dataset, asked)
 
-    def written(self, spend: SpendId | str, outputs: Sequence[str | os.PathLike[str]] | None = None) -> None:
+    def written(
+        self,
+        spend: SpendId | str,
+        outputs: Sequence[str | os.PathLike[str]] | Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         """Note that every output of a spend was written: these files, by default those recorded with it.
+
+        Of files that are there their hashes are recorded too; a mapping is of names to hashes.
 
         Raises
         ------
         InputError
             No such spend, or it was marked before.
         """
+        if outputs is not None and not isinstance(outputs, Mapping):
+            outputs = hashes_of(outputs)
         self._mark(spend, "written", "", outputs)
 
     def annul(self, spend: SpendId | str, *, reason: str) -> None:
@@ -358,7 +367,7 @@ class Ledger:
         return ()
 
     def _mark(
-        self, spend: str, kind: str, reason: str, outputs: Sequence[str | os.PathLike[str]] | None = None
+        self, spend: str, kind: str, reason: str, outputs: Mapping[str, Sequence[str]] | None = None
     ) -> None:
         with transaction(self.path, write=True) as connection:
             found = connection.execute("SELECT answers FROM spends WHERE id = ?", (spend,)).fetchone()
@@ -373,7 +382,7 @@ class Ledger:
                     f"{self.path}: spend {spend} is a release's, which has a kept answer or is being released now, and "
                     "cannot be annulled; repeat its command with --resume instead"
                 )
-            row = (spend, kind, now(), reason, None if outputs is None else _names(outputs))
+            row = (spend, kind, now(), reason, None if outputs is None else json.dumps(outputs))
             connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)
 
     def _refuse(self, connection: sqlite3.Connection, dataset: str | Recognition, asked: Fraction) -> None:

@@ -38,6 +38,7 @@ class Entry(NamedTuple):
     outputs: tuple[str, ...]  # names of the files: those written, or else those that were to be
     status: str  # "spent"; "written" once every output was; "annulled"
     reason: str  # why it was annulled
+    hashes: tuple[str, ...] = ()  # SHA-256 of the files that were written, where they were recorded
 
 
 class Balance(NamedTuple):
@@ -270,12 +271,15 @@ def find_entries(
 
 def _entry(row: tuple[Any, ...]) -> Entry:
     read = Entry(*row)  # the columns are the fields, as SQLite holds them
+    outputs = json.loads(row[9])  # a list of names, or once they were written their hashes by name
+    hashes = [each for held in outputs.values() for each in held] if isinstance(outputs, dict) else []
     return read._replace(
         time=datetime.fromisoformat(row[1]),
         dataset=read.dataset[:_SHOWN],
         epsilon=as_epsilon(read.epsilon),
         parameters=json.loads(row[6]),
-        outputs=tuple(json.loads(row[9])),
+        outputs=tuple(outputs),
+        hashes=tuple(hashes),
     )
 
 
