@@ -11,7 +11,7 @@ WORKERS ?= 3
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-collector reproduce heldout simulate-traffic test tests lint types layers wheel docs coverage nightly pythons faults bench lock clean
+.PHONY: help demo demo-collector reproduce heldout simulate-traffic simulate-coverage test tests lint types layers wheel docs coverage nightly pythons faults bench lock clean
 
 help:
 	@echo "make demo            release a private heatmap of the example check-ins into demo/"
@@ -19,6 +19,7 @@ help:
 	@echo "make reproduce       run the experiments of a paper: PAPER=ghazi ARGS=--quick"
 	@echo "make heldout         compare every method on the tables and rasters of a folder: DATA=folder ARGS=--quick"
 	@echo "make simulate-traffic  run the rush hour under private traffic: ARGS='-o routes.html'"
+	@echo "make simulate-coverage  find from how many phones on coverage by sums beats a pilot alone (a minute)"
 	@echo "make test            lint, types, layering, tests, the wheel in an empty environment, the documentation"
 	@echo "make coverage        run the tests and measure the lines they reach (quick from Python 3.12 on)"
 	@echo "make nightly         random Hypothesis seeds, coverage, faults, the README in a fresh clone, and every Python from 3.11 to 3.13 found here (hours)"
@@ -69,6 +70,9 @@ heldout: $(STAMP)
 
 simulate-traffic: $(STAMP)
 	$(BIN)/python -m simulations.traffic $(ARGS)
+
+simulate-coverage: $(STAMP)
+	$(BIN)/python -m simulations.coverage $(ARGS)
 
 # The quick checks first, then what takes minutes.
 test:
