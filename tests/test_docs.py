@@ -62,6 +62,12 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     assert pages - listed == {docs / "index"}
 
 
+def test_no_module_is_described_twice() -> None:
+    pages = sorted((ROOT / "docs" / "reference" / "python").glob("*.md"))
+    modules = re.findall(r"automodule:: (\S+)", "".join(page.read_text(encoding="utf-8") for page in pages))
+    assert [name for name in set(modules) if modules.count(name) > 1] == []
+
+
 def _commands(page: Path) -> list[list[str]]:
     """The words of each call of the program in a page: in blocks of a console, and in cells of a cheat sheet."""
     text = page.read_text(encoding="utf-8")
