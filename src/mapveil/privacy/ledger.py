@@ -300,10 +300,8 @@ class Ledger:
     def accounts(self) -> tuple[Balance, ...]:
         """Every budget the ledger keeps, in the order in which they were opened."""
         with transaction(self.path) as connection:
-            firsts = connection.execute(
-                "SELECT MIN(dataset) FROM datasets GROUP BY account ORDER BY account"
-            ).fetchall()
-            return tuple(find_account(connection, dataset) for (dataset,) in firsts)
+            firsts = connection.execute("SELECT MIN(dataset) FROM datasets GROUP BY account ORDER BY account")
+            return tuple(find_account(connection, dataset) for (dataset,) in firsts.fetchall())
 
     def account(self, account: str, *, before: SpendId | None = None) -> Balance:
         """An account, its budget and what is spent of it, or was before a spend."""
@@ -344,8 +342,7 @@ class Ledger:
         """Name an account; a name that is taken joins the account to that one for good.
 
         Join accounts of the same people. The spend of both counts against the smaller budget of the two, which keeps
-        its owner and its reason. An account may have several names; none is ever freed, for a freed name would lead to
-        a fresh budget.
+        its owner and its reason. An account may have several names; none is ever freed: that would be a fresh budget.
 
         Returns
         -------
