@@ -188,3 +188,9 @@ def test_bad_rows_are_refused_under_every_trust(trust: str, accounted: bool, tmp
         )
     if accounted:
         assert mv.Ledger(tmp_path / "ledger.sqlite").accounts() == ()
+
+
+def test_a_table_of_nobody_is_said_to_its_curator() -> None:
+    points = mv.read_points(TABLE.slice(0, 0))
+    with pytest.warns(CuratorWarning, match="has no rows, so that anything made of it is about nobody"):
+        points.check()

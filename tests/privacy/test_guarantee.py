@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import mapveil
 import mapveil_client
 from mapveil.mechanisms.methods import METHODS
-from mapveil.privacy import promise
+from mapveil.privacy import promise, promise_words
 from mapveil.privacy.claim import (
     AccountReference,
     Adversary,
@@ -101,10 +101,10 @@ def test_an_epsilon_needs_a_neighbouring_relation_and_delta_a_range() -> None:
 
 
 def test_every_term_has_words() -> None:
-    assert set(promise.MODELS) == set(TrustModel)
-    assert set(promise._ADVERSARIES) == set(Adversary)
-    assert set(promise._ASSUMPTIONS) == set(Assumes)
-    assert set(promise._NEIGHBOURS) == set(Neighbouring)
+    assert set(promise_words.MODELS) == set(TrustModel)
+    assert set(promise_words.ADVERSARIES) == set(Adversary)
+    assert set(promise_words.ASSUMPTIONS) == set(Assumes)
+    assert set(promise_words.NEIGHBOURS) == set(Neighbouring)
 
 
 @pytest.mark.parametrize("say", [repr, Guarantee.in_words, lambda made: json.dumps(made.to_dict())])
