@@ -74,10 +74,25 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         np.savez(folder / f"{name}.npz", values=draw.poisson(3.0, (16, 16)), **edges)
     run = "input: checkins.parquet\nregion: -74.03,40.69,-73.90,40.83\nepsilon: 1\noutput: map.html\n"
     (folder / "release.yaml").write_text(run)
+    series(folder, visits)
     zones(folder, points, tiling)
     roads(folder)
     measurements(folder, draw)
     return folder
+
+
+def series(folder: Path, visits: pd.DataFrame) -> None:
+    """Visits of January, a released series, and a live one with its first window."""
+    day = np.datetime64("2026-01-05") + np.arange(len(visits)) % 28
+    visits.assign(day=day.astype(str)).to_parquet(folder / "visits.parquet", index=False)
+    points, cells = mv.read_points(folder / "visits.parquet"), mv.Quadtree(NEW_YORK, depth=4)
+    weeks = mv.Windows(every="1w", start="2026-08-10", until="2026-08-24")
+    august = visits.assign(day=(day + np.timedelta64(217, "D")).astype(str))
+    mv.release_series(mv.read_points(august), weeks, cells, epsilon=1, account=None).save(
+        folder / "year.parquet"
+    )
+    year = mv.Windows(every="1w", start="2026-01-05", until="2027-01-04")
+    mv.LiveSeries.start(folder / "city.series", "city", year, cells, epsilon=2).add(points)
 
 
 def zones(folder: Path, points: mv.Points, tiling: mv.Quadtree) -> None:

@@ -124,7 +124,7 @@ def command(
       mapveil release trips.csv --user rider --region city.geojson --tiling h3:8 --epsilon 0.5 -o map.geojson
       mapveil release checkins.parquet --region -74.03,40.69,-73.90,40.83 --tiling quadtree:8 \\
           --method emd --option width=40 --epsilon 1 -o map.tif -o map.png
-      mapveil release trips.parquet --region city.geojson --every 1w --from 2026-01-05 \\
+      mapveil release visits.parquet --region city.geojson --every 1w --from 2026-01-05 \\
           --until 2026-03-30 --epsilon 2 -o weeks.parquet
       mapveil release population.npz --epsilon 1 -o population.tif
     """

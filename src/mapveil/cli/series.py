@@ -30,9 +30,9 @@ def command() -> None:
 
     \b
     Examples:
-      mapveil series start city.series --name city --region -74.03,40.69,-73.90,40.83 --tiling quadtree:6 \\
-          --every 1w --from 2026-01-05 --until 2027-01-04 --windows-per-user 8 --epsilon 2
-      mapveil series add city.series week2.parquet -o 2026-W02.parquet
+      mapveil series start city-2027.series --name city --region city.geojson --tiling quadtree:6 \\
+          --every 1w --from 2027-01-04 --until 2028-01-03 --windows-per-user 8 --epsilon 2
+      mapveil series add city.series visits.parquet --no-ledger -o 2026-W03.parquet
       mapveil series status city.series
       mapveil series map city.series 2026-W02 -o 2026-W02.html
     """
@@ -108,6 +108,9 @@ def start_series(
 @click.option("--window", help="Name of the window, such as 2026-W34. [default: the one after the last]")
 @table_source("user", "lon", "lat", "time", "weight")
 @ledger_option
+@click.option(
+    "--no-ledger", is_flag=True, help="Of a series that was started without: let no account be joined."
+)
 @outputs(SUFFIXES, _maps)
 @console_options
 def add_window(
@@ -117,6 +120,7 @@ def add_window(
     window: str | None,
     columns: dict[str, Any],
     ledger: Path | None,
+    no_ledger: bool,
     outputs: tuple[Path, ...],
 ) -> None:
     """Release the map of the next window; it costs nothing beyond what the start was charged."""
@@ -127,7 +131,7 @@ def add_window(
     points = read_points(source, **columns)
     console.note_columns(points)
     with console.progress() as progress:
-        heat = LiveSeries(file).add(points, window, ledger=Ledger(ledger))
+        heat = LiveSeries(file).add(points, window, ledger=None if no_ledger else Ledger(ledger))
         save_all(outputs, heat.save, progress)
     console.answer(outputs, heat, None, seed=None)
 
