@@ -58,3 +58,15 @@ def test_relative_links_point_to_files(notebook: Path) -> None:
     assert links
     for target in links:
         assert (notebook.parent / target).exists(), target
+
+
+def test_the_page_on_asking_shows_the_totals_of_the_notebook() -> None:
+    page = (DOCS / "how-to" / "ask-a-map.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^([A-Z][\w ]+?) {2,}([\d,.]+) +([\d,.]+) +([\d,.]+) ", page, flags=re.MULTILINE)
+    assert len(shown) == 8
+    text = (DOCS / "tutorial" / "analyst.ipynb").read_text(encoding="utf-8")
+    for zone, *numbers in shown:
+        row = re.search(rf"{zone}\w* +([\d.]+) +([\d.]+) +([\d.]+) ", text)
+        assert row, zone
+        for number, rounded in zip(numbers, row.groups(), strict=True):
+            assert abs(float(number.replace(",", "")) - float(rounded)) < 0.56, zone
