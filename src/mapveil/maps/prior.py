@@ -118,9 +118,7 @@ class Prior:
             if covered >= 1
             else f"; it covers {100 * covered:.3g} % of the cells' area, and is even elsewhere"
         )
-        return (
-            f"the estimate leans on the prior {self.name} ({basis}) as far as the answers agree with it{part}"
-        )
+        return f"the estimate leans on the prior {self.name} ({basis}) as far as the noisy sums agree with it{part}"
 
     def check_covers(self, tiling: Tiling) -> None:
         """Refuse a prior that says nothing of a tiling, before any budget is charged."""
