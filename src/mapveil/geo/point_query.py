@@ -125,12 +125,6 @@ class PointQuery:
     def treat(self, bad: int, rows: int) -> None:
         """Refuse so many bad rows, naming the first few, or warn that they are dropped; see :meth:`check`."""
         self._treated.append(bad)
-        if not rows:
-            text = (
-                f"{self.source}: has no rows, so that anything made of it is about nobody; a release of it is charged "
-                "as any other, for a refusal would tell that nobody is there; keep this private"
-            )
-            warnings.warn(text, CuratorWarning, stacklevel=2)
         if bad and self.on_bad_rows == "fail":
             changed = f"{self.source}: changed while it was read; expected a table that stays as it is"
             raise InputError(first_failures(self.copy_of or self, bad, rows) or changed)

@@ -28,6 +28,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -39,6 +40,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import ROUNDED_ID, Points, id_text
 from mapveil.geo.tables import connection, quote_text, reading
+from mapveil_client.errors import CuratorWarning
 
 if TYPE_CHECKING:
     import duckdb
@@ -174,6 +176,12 @@ def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
             key=keys[0].hex(), text=text, exact=_ROUNDED_SQL, written=id_text("id", kind)
         )
         people = opened.execute(_WHOLE_SQL if _WHOLE.fullmatch(kind) else text).fetchall()[0][0]
+        if not people:
+            text = (
+                f"{data.source}: has no rows, so a map of it is about nobody; it is charged as any other, for a "
+                "refusal would tell that nobody is there; keep this private"
+            )
+            warnings.warn(text, CuratorWarning, stacklevel=2)
         sketch = _smallest(opened, people)
         digest = hmac.digest(key, b"people" + sketch.tobytes(), "sha256").hex()
         yield Seen(digest, sketch, people, data.counted() != "TRUE", opened)
