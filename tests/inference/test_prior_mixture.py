@@ -51,6 +51,15 @@ def test_without_a_signal_the_weights_stay_near_even() -> None:
     assert towards(found, truth) < 0.2
 
 
+def test_a_prior_has_a_fifth_of_the_probability_before_anything_is_measured() -> None:
+    one = Leaves(np.zeros((1, 1), dtype=np.int64), np.array([4]))
+    total = Round(np.array([100.0]), 2.0, np.array([1]), np.array([0]))
+    prior = np.array([[0.4, 0.4], [0.1, 0.1]])
+    found = mixed_weights([total], one, np.ones((2, 2), dtype=np.int64), prior)
+    # 0.2 of the probability on lambda above 0, whose mean there is 0.59: the upper half gets 0.5 + 0.3 * 0.118.
+    assert found[0].sum() / 4 == pytest.approx(0.5354)
+
+
 def test_what_is_believed_goes_on_below_what_was_measured() -> None:
     fine = uneven(3, 4 * SIDE)
     coarse = fine.reshape(SIDE, 4, SIDE, 4).sum(axis=(1, 3))

@@ -11,9 +11,10 @@ weigh the values of :math:`\lambda`,
 
 where: :math:`p(z_l \mid \lambda)` is the likelihood of the measured halves under the mixture of beta laws around
 :math:`r_\lambda` (:mod:`mapveil.inference.split_prior`), c = 0.8 keeps what coarser boxes told, and :math:`\pi_0` puts
-0.9 on :math:`\lambda = 0`. A box gives its halves the mean of :math:`r_\lambda`, from the whole raster down to
-single sites; below what was measured the last :math:`\pi_l` stays. So a prior that is right where it can be seen is
-believed where it cannot, and one that is wrong is not. Post-processing: costs no privacy.
+0.8 on :math:`\lambda = 0` and the rest on 0.2, 0.4, 0.6, 0.8 and 0.95 alike. A box gives its halves the mean of
+:math:`r_\lambda`, from the whole raster down to single sites; below what was measured the last :math:`\pi_l` stays. So
+a prior that is right where it can be seen is believed where it cannot, and one that is wrong is not. Post-processing:
+costs no privacy.
 
 Source: power priors and their mixtures (Ibrahim and Chen 2000; Schmidli et al. 2014), here on multiscale splits.
 """

@@ -65,7 +65,7 @@ _MAX_EXTRAPOLATION: Final = 1000.0  # alpha of SQUAREM
 _PRIOR_DIVISIONS: Final = 4.0  # nu
 _MIN_UNEVENNESS: Final = 0.02  # of kappa
 _FREEDOM: Final = 0.8  # phi
-_PRIOR_GAIN: Final = 6.0  # of log-likelihood, from which a prior is used; one of chance: once in exp(6) = 403
+_PRIOR_GAIN: Final = 6.0  # of log-likelihood, from which a prior is used: docs/explanation/choosing-local.md
 _BISECTIONS: Final = 12  # of the weight of a mixture
 _MAX_UNEVENNESS: Final = 10.0
 _STIFF_UNEVENNESS: Final = 0.1  # kappa of the map that peaks stand out from
