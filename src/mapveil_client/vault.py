@@ -25,6 +25,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from mapveil_client.errors import InputError, MapveilError, Secret
+from mapveil_client.private_file import create_private, sync_folder
 
 KEY_BYTES: Final = 32
 _MAGIC: Final = b"mapveil vault 2\n"
@@ -189,13 +190,14 @@ class Vault(Secret):
         sealed = _MAGIC + nonce + AESGCM(self._key).encrypt(nonce, plain, _MAGIC)
         place = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.partial")
         try:
-            with os.fdopen(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+            create_private(place)
+            with place.open("wb") as file:
                 file.write(sealed)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(place, self.path)
             self._generation = generation
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
         except OSError as error:
             raise MapveilError(
                 f"{self.path}: could not be written ({error.strerror or error}); nothing is sent"
@@ -208,16 +210,6 @@ class Vault(Secret):
 
     def __repr__(self) -> str:
         return f"Vault({self.path})"
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a renaming last; not every platform can open a folder."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def read_key(path: str | os.PathLike[str]) -> bytes:

@@ -46,6 +46,9 @@ def test_a_series_is_released_asked_and_compared(mapveil: Callable, folder: Path
     asked = mapveil("ask", out, "--window", "2026-W03", *zones, "--json")
     assert asked.code == 0, asked.err
     assert sum(row["estimate"] for row in json.loads(asked.out)["answers"]) == pytest.approx(333, rel=0.2)
+    together = "all 3 windows together; --window NAME asks one"
+    assert together in mapveil("ask", out, *zones).out
+    assert together not in mapveil("ask", out, "--window", "2026-W03", *zones).out
     whole = json.loads(mapveil("ask", out, *zones, "--json").out)["answers"]
     assert sum(row["estimate"] for row in whole) == pytest.approx(1000, rel=0.1)
     found = mapveil("change", out, "--window", "2026-W04", "--against", "2026-W02", *zones)
@@ -134,3 +137,13 @@ def test_a_live_series_from_its_start_to_a_late_window(
     assert told["next"] is None
     assert mapveil("series", "start", city, *given).code == 2
     assert "2 of 3" in mapveil("ledger").out
+
+
+def test_a_live_series_without_a_ledger_makes_none(mapveil: Callable, folder: Path, tmp_path: Path) -> None:
+    city, table, out = tmp_path / "city.series", folder / "visits.parquet", tmp_path / "map.parquet"
+    given = ("--name", "city", *WHERE, *WEEKS, "--epsilon", 2)
+    assert mapveil("series", "start", city, *given, "--no-ledger").code == 0
+    refused = mapveil("series", "add", city, table, "--ledger", tmp_path / "other.sqlite", "-o", out)
+    assert (refused.code, "--ledger must be left out" in refused.errors[-1]) == (2, True)
+    assert mapveil("series", "add", city, table, "-o", out).code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"city.series", "map.parquet"}

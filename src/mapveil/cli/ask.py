@@ -65,6 +65,7 @@ def command(
     from mapveil.analysis.zone_totals import totals_of
     from mapveil.formats.zone_table import write_zones
     from mapveil.inference.zone_overlay import ZoneOverlay
+    from mapveil.maps.series_map import SeriesMap
 
     if top is not None and above is not None:
         raise ParameterError("--top and --above are two questions: ask one at a time")
@@ -106,6 +107,8 @@ def command(
     lines = [
         f"{counted(len(asked.zones), 'zone')}, {confidence:g} % intervals of the noise; asking costs no privacy"
     ]
+    if isinstance(heat, SeriesMap):
+        lines.append(f"all {counted(len(heat), 'window')} together; --window NAME asks one")
     if ranked is not None:
         lines += _ranks(ranked.rows())
     elif compared is not None:

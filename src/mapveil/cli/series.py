@@ -13,6 +13,7 @@ from mapveil.cli.options import epsilon_option, ledger_option, region_option, ta
 from mapveil.cli.outputs import outputs
 from mapveil.maps.released import SUFFIXES
 from mapveil_client.epsilon import readable
+from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
@@ -25,14 +26,14 @@ _maps = ".tif .parquet .geojson .gpkg .csv .png .html"
 def command() -> None:
     """Release the map of each window as its table arrives, with one promise over all of them.
 
-    FILE is private: it holds how many windows each user counted in, by a keyed hash. Epsilon is charged once, at the
-    start, to the account of the series.
+    FILE is private: it holds how many windows each user counted in, by a keyed hash, and the key. Epsilon is charged
+    once, at the start, to the account of the series.
 
     \b
     Examples:
       mapveil series start city-2027.series --name city --region city.geojson --tiling quadtree:6 \\
           --every 1w --from 2027-01-04 --until 2028-01-03 --windows-per-user 8 --epsilon 2
-      mapveil series add city.series visits.parquet --no-ledger -o 2026-W03.parquet
+      mapveil series add city.series visits.parquet -o 2026-W03.parquet
       mapveil series status city.series
       mapveil series map city.series 2026-W02 -o 2026-W02.html
     """
@@ -108,9 +109,6 @@ def start_series(
 @click.option("--window", help="Name of the window, such as 2026-W34. [default: the one after the last]")
 @table_source("user", "lon", "lat", "time", "weight")
 @ledger_option
-@click.option(
-    "--no-ledger", is_flag=True, help="Of a series that was started without: let no account be joined."
-)
 @outputs(SUFFIXES, _maps)
 @console_options
 def add_window(
@@ -120,7 +118,6 @@ def add_window(
     window: str | None,
     columns: dict[str, Any],
     ledger: Path | None,
-    no_ledger: bool,
     outputs: tuple[Path, ...],
 ) -> None:
     """Release the map of the next window; it costs nothing beyond what the start was charged."""
@@ -128,10 +125,14 @@ def add_window(
     from mapveil.mechanisms.live_series import LiveSeries
     from mapveil.privacy.ledger import Ledger
 
+    series = LiveSeries(file)
+    charged = series.status().charged
+    if ledger is not None and not charged:
+        raise ParameterError(f"--ledger must be left out: {file} was started without a ledger")
     points = read_points(source, **columns)
     console.note_columns(points)
     with console.progress() as progress:
-        heat = LiveSeries(file).add(points, window, ledger=None if no_ledger else Ledger(ledger))
+        heat = series.add(points, window, ledger=Ledger(ledger) if charged else None)
         save_all(outputs, heat.save, progress)
     console.answer(outputs, heat, None, seed=None)
 

@@ -1,6 +1,7 @@
 """Live series: a map of each window as its table arrives, with one promise over a future that is not known yet.
 
-A private file holds how many windows each user counted in, by a keyed hash of the id. A user counts 1 in each of the
+A private file holds how many windows each user counted in, by a keyed hash of the id (MD5), and the key, so whoever has
+the file can test whether an id is in it. A user counts 1 in each of the
 first k windows that they were in, and in no later one; each window's map costs epsilon / k. So one user costs at most
 epsilon over all windows, whatever comes. Epsilon is charged once, when the series starts.
 
@@ -41,6 +42,7 @@ from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import SpendId
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, readable
 from mapveil_client.errors import InputError, ParameterError, PromiseError, check, is_whole
+from mapveil_client.private_file import new_private_file
 
 _WAIT_S = 30.0
 _SCHEMA = """
@@ -54,6 +56,7 @@ class SeriesStatus(NamedTuple):
     """A live series, for its curator."""
 
     name: str
+    charged: bool  # to an account of a ledger
     epsilon: Fraction  # of all windows
     each: Fraction  # of one window
     windows_per_user: int
@@ -116,7 +119,7 @@ class LiveSeries:
         """
         exact = as_epsilon(epsilon)
         check(windows.every is not None, "windows", "periods (--every)", str(windows))
-        most = windows_per_user or windows.count
+        most = windows.count if windows_per_user is None else windows_per_user
         held = is_whole(most, 1, windows.count)
         check(held, "windows_per_user", f"a whole number from 1 to {windows.count}", windows_per_user)
         check_tiling(tiling)
@@ -131,12 +134,17 @@ class LiveSeries:
         record = json.dumps({**about, "most": most, "ledger": ledger is not None}, sort_keys=True)
         made = cls(path)
         if not Path(path).exists():
-            with closing(sqlite3.connect(path, isolation_level=None)) as opened:
-                opened.executescript(f"PRAGMA synchronous = EXTRA; BEGIN; {_SCHEMA}")
-                row = (record, secrets.token_hex(16), secrets.token_hex(8))
-                opened.execute("INSERT INTO series VALUES (?, ?, ?, 0)", row)
-                opened.execute("COMMIT")
-            Path(path).chmod(0o600)
+            try:
+                with (
+                    new_private_file(Path(path)) as draft,
+                    closing(sqlite3.connect(draft, isolation_level=None)) as opened,
+                ):
+                    opened.executescript(f"PRAGMA synchronous = EXTRA; BEGIN; {_SCHEMA}")
+                    row = (record, secrets.token_hex(16), secrets.token_hex(8))
+                    opened.execute("INSERT INTO series VALUES (?, ?, ?, 0)", row)
+                    opened.execute("COMMIT")
+            except (OSError, sqlite3.Error) as error:
+                raise InputError(f"{path}: no series can be kept here ({error})") from error
         with made._transaction() as opened:
             found, spend, started = opened.execute("SELECT record, spend, started FROM series").fetchone()
             if found != record or started:
@@ -170,18 +178,23 @@ class LiveSeries:
         window : str, optional
             Name of the window, later than those released; the one after the last by default.
         ledger : Ledger, optional
-            The ledger that the series was charged to, in which the table's people join the account.
+            The ledger that the series was charged to, in which the table's people join the account; of a series that
+            was started without one, left out.
 
         Raises
         ------
         InputError
             The window was released, or is earlier than one that was, or there is none; the table cannot be used, or its
             people belong to another account.
+        ParameterError
+            A ledger is missing, or given for a series that was started without one.
         """
         with self._transaction() as opened:
             facts, number = self._facts(opened), self._next(opened, window)
             if facts.charged and ledger is None:
                 raise ParameterError(f"ledger is required: series {facts.name} was charged to an account")
+            if ledger is not None and not facts.charged:
+                raise ParameterError(f"ledger must be left out: series {facts.name} was started without one")
             numbered = windowed(points, facts.windows)
             check_times(numbered, points)
             if ledger is not None:
@@ -227,7 +240,13 @@ class LiveSeries:
         each = facts.epsilon / facts.most
         later = names[after] if after < len(names) else None
         return SeriesStatus(
-            facts.name, facts.epsilon, each, facts.most, tuple(names[at] for at in released), later
+            facts.name,
+            facts.charged,
+            facts.epsilon,
+            each,
+            facts.most,
+            tuple(names[at] for at in released),
+            later,
         )
 
     def _next(self, opened: sqlite3.Connection, window: str | None) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,6 +21,7 @@ from typing import Any, Final, TypeVar, get_type_hints
 import numpy as np
 
 from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.private_file import create_private
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class Answers:
         path = answers_path(ledger, spend)
         made = False
         try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            create_private(path)
             made = True
             return cls(path, request)
         except (OSError, InputError) as error:

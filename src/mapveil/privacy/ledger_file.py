@@ -7,7 +7,6 @@ triggers enforce even against somebody who opens the file with another program.
 """
 
 import contextlib
-import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Final
 
 from mapveil.privacy import ledger_chain
 from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.private_file import new_private_file
 
 SCHEMA_VERSION: Final = 6
 _APPLICATION_ID: Final = 0x4D56_4C47  # "MVLG"
@@ -98,27 +98,22 @@ def create_ledger(path: Path, default_budget: str) -> None:
     """
     if path.exists():
         return
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+        with (
+            new_private_file(path) as draft,
+            contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection,
+        ):
             connection.executescript(f"PRAGMA synchronous = EXTRA; BEGIN; {_SCHEMA}")
             row = (secrets.token_bytes(32), default_budget)
             connection.execute("INSERT INTO ledger VALUES (?, ?, '', '')", row)
             ledger_chain.seal(connection, 0)
             connection.execute("COMMIT")
-        with contextlib.suppress(FileExistsError):  # another process was first: its ledger counts
-            os.link(draft, path)
-        _sync_folder(path.parent)
     except (OSError, sqlite3.Error) as error:
         raise InputError(
             f"{path}: no ledger can be made here ({error}); expected a path in a folder that can be "
             "written, see MAPVEIL_LEDGER"
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -195,12 +190,3 @@ def _not_a_ledger(path: Path, reason: str) -> InputError:
         f"{path}: not a usable Mapveil ledger ({reason}); "
         "restore it from a copy, or name another file in MAPVEIL_LEDGER"
     )
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -1,11 +1,11 @@
 """The file of an Ed25519 key that signs the heads of chains, or an enrolment authority's certificates."""
 
-import contextlib
 import os
 import secrets
 from pathlib import Path
 
 from mapveil_client.errors import InputError
+from mapveil_client.private_file import new_private_file
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.vault import KEY_BYTES, read_key
 
@@ -22,16 +22,10 @@ def signing_key(path: Path, *, make: bool = False) -> Identity | None:
     """
     try:
         if make and not path.exists():
-            draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-            try:
-                with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-                    file.write(secrets.token_hex(KEY_BYTES) + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                with contextlib.suppress(FileExistsError):  # another process was first: its key counts
-                    os.link(draft, path)
-            finally:
-                draft.unlink(missing_ok=True)
+            with new_private_file(path) as draft, draft.open("w") as file:
+                file.write(secrets.token_hex(KEY_BYTES) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
         if not path.exists():
             return None
         if os.name == "posix" and path.stat().st_mode & 0o077:

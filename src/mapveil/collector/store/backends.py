@@ -29,6 +29,7 @@ from sqlalchemy.pool import QueuePool
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil_client.errors import InputError
+from mapveil_client.private_file import create_private
 
 APPLICATION_ID: Final = 0x4D56_434C  # "MVCL"
 CLOCK: Final = "mapveil_clock"  # the execution option of a connection that holds its store's clock
@@ -251,7 +252,7 @@ def _create_file(path: Path) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            create_private(path)
         with contextlib.closing(sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)) as file:
             application = file.execute("PRAGMA application_id").fetchone()[0]
             tables = file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
