@@ -6,11 +6,25 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
+
+from mapveil.cli.console import save_all
 
 BOX = "-74.03,40.69,-73.90,40.83"
 TILING = ("--tiling", "quadtree:3")
+WEEKS = ("--every", "1w", "--from", "2026-01-05", "--until", "2026-01-19")
 RELEASE = ("--region", BOX, *TILING, "--epsilon", "1")
+
+
+def measurements(path: Path, users: int) -> Path:
+    """Measurements of signal strength, 20 of each user."""
+    rows = [
+        f"{at % users},{40.70 + at % 37 / 400},{-74.02 + at % 41 / 400},{-80 - at % 31},2026-01-06 10:00:00"
+        for at in range(20 * users)
+    ]
+    path.write_text("\n".join(["user_id,lat,lon,rss_dbm,time", *rows]))
+    return path
 
 
 @pytest.mark.parametrize(
@@ -25,6 +39,10 @@ RELEASE = ("--region", BOX, *TILING, "--epsilon", "1")
         ("neighbours", *RELEASE),
         ("flows", *RELEASE),
         ("flows", *RELEASE, "--unit", "trip"),
+        *(("signal sums", *RELEASE, "--unit", unit) for unit in ("user", "user's day", "trace")),
+        ("signal sums", *RELEASE, "--unit", "trace", "--trust", "distributed"),
+        ("release", *RELEASE, *WEEKS),
+        ("release", *RELEASE, *WEEKS, "--per", "user-week"),
     ],
     ids=" ".join,
 )
@@ -36,16 +54,24 @@ def test_nothing_is_charged_or_written(
         rows = [f"u{at},-74.0,40.7,-73.95,40.8" for at in range(60)]
         table = tmp_path / "trips.csv"
         table.write_text("\n".join(["user_id,lon,lat,dest_lon,dest_lat", *rows]))
+    if flags[0] == "signal sums":
+        flags = (*flags, "--pilot", str(measurements(tmp_path / "pilot.csv", 4)))
+        table = measurements(tmp_path / "phones.csv", 60)
+    if "--every" in flags:
+        rows = [f"u{at},-74.0,40.7,2026-01-{6 + at % 12:02}" for at in range(60)]
+        table = tmp_path / "visits.csv"
+        table.write_text("\n".join(["user_id,lon,lat,time", *rows]))
     before = sorted(tmp_path.iterdir())
-    done = mapveil(flags[0], table, *flags[1:], "-o", "map.parquet", "--dry-run", "--json")
+    done = mapveil(*flags[0].split(), table, *flags[1:], "-o", "map.parquet", "--dry-run", "--json")
     assert done.code == 0, done.err
     record = json.loads(done.out)
     assert record["dry_run"]
     assert record["outputs"] == ["map.parquet"]
-    if "random-features" in flags or "trip" in flags or "--seed" in flags:
+    if {"random-features", "trip", "trace", "user's day", "--seed"} & set(flags):
         assert record["charge"] is None
     else:
-        assert record["charge"] == {"account": None, "spent": "0", "spent_after": "1", "budget": "3"}
+        after = "2" if "user-week" in flags else "1"
+        assert record["charge"] == {"account": None, "spent": "0", "spent_after": after, "budget": "3"}
     assert ("300" in record.get("predicted", {})) == ("users=300" in flags)
     assert sorted(tmp_path.iterdir()) == before
 
@@ -88,3 +114,11 @@ def test_what_a_release_refuses_a_rehearsal_refuses(mapveil: Callable, table: Pa
     assert list(tmp_path.iterdir()) == []
     done = mapveil("neighbours", tmp_path / "map.tif", "--dry-run")
     assert "--dry-run is for a table with --epsilon" in done.err
+
+
+def test_a_rehearsal_that_is_not_ended_writes_nothing(tmp_path: Path) -> None:
+    context = click.Context(click.Command("release"))
+    context.params["dry_run"] = True
+    with context, pytest.raises(AssertionError, match="a rehearsal writes nothing"):
+        save_all([tmp_path / "map.csv"], lambda path: path.write_text("noise"), lambda step, done: None)
+    assert list(tmp_path.iterdir()) == []

@@ -20,7 +20,7 @@ from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.claim import Unit
 from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError, ParameterError, check
+from mapveil_client.errors import InputError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
@@ -165,12 +165,7 @@ def release_correction(
     clip = default_clip_db(public.deviation_db) if clip_db is None else clip_db
     unit = Unit(sums.unit)
     if unit is not Unit.USER and account is not None:
-        if account.name or account.resume or account.other_people:
-            raise ParameterError(
-                f"unit {unit} is charged to no account, which adds up epsilon per user: leave out the account's "
-                "name (--dataset), resume (--resume) and other_people (--other-people)"
-            )
-        account = None
+        account = account.unaccounted(unit)
     contributions = coverage_contributions(reports, tiling, public.mean_dbm, clip, unit=unit)
     made: dict[str, Any] = {"account": account, "rng": rng, "progress": progress, "secure_sum": secure_sum}
     return correct(sums.release(contributions, tiling, **made), prior, clip)

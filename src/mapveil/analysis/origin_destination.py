@@ -289,12 +289,7 @@ class OriginDestination:
         allowed = None if candidates is None else _candidates(domain, *candidates)
         check_outputs(account, tiling)
         if self.unit == "trip" and account is not None:
-            if account.name or account.resume or account.other_people:
-                raise ParameterError(
-                    "unit trip is charged to no account, which adds up epsilon per user: leave out the account's name "
-                    "(--dataset), resume (--resume) and other_people (--other-people)"
-                )
-            account = account.unaccounted()
+            account = account.unaccounted(self.unit)
         budget, accepted = self.mechanism.budget, self.mechanism.accept_large_epsilon
         about = (self.method, self.parameters(), tiling)
         charges = charges_of(

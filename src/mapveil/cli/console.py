@@ -203,6 +203,9 @@ def counted(number: int, noun: str) -> str:
 
 def save_all(outputs: Sequence[Path], save: Callable[[Path], object], progress: Progress) -> None:
     """Save every output or, if one cannot be written, none; and say how far that is. One may be standard output."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.params.get("dry_run"):
+        raise AssertionError("a rehearsal writes nothing")
     streamed = _streamed()
     with ExitStack() as held:
         if streamed is not None and streamed in outputs:

@@ -164,8 +164,19 @@ class Account:
             )
         return self.kind(opened, found, about, request, self.outputs, resume=self.resume)
 
-    def unaccounted(self) -> Account | None:
-        """The account of a release that no account adds up: None."""
+    def unaccounted(self, unit: str) -> Account | None:
+        """The account of a release about a unit smaller than a user, which no account adds up: None.
+
+        Raises
+        ------
+        ParameterError
+            The account says more than the user's own, so that its release would be taken for charged.
+        """
+        if self.name or self.resume or self.other_people:
+            raise ParameterError(
+                f"unit {unit} is charged to no account, which adds up epsilon per user: leave out the account's name "
+                "(--dataset), resume (--resume) and other_people (--other-people)"
+            )
         return None
 
     def balance(self, guarantee: Guarantee) -> Balance | None:

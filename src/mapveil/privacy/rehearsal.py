@@ -71,6 +71,7 @@ class RehearsalAccount(Account):
         """See :meth:`Account.charges`."""
         return super().charges(data, about, request) if self.accounted else RehearsedCharges(about=about)
 
-    def unaccounted(self) -> Account | None:
-        """See :meth:`Account.unaccounted`."""
+    def unaccounted(self, unit: str) -> Account | None:
+        """See :meth:`Account.unaccounted`; a rehearsal stays one."""
+        super().unaccounted(unit)
         return replace(self, accounted=False)
