@@ -18,7 +18,9 @@ from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil.privacy.claim import Adversary, Assumes, Neighbouring, TrustModel
 from mapveil.secure_sum.protocol_sum import ProtocolSum
 from mapveil.trust import two_operators
+from mapveil.trust.queries import Execution
 from mapveil.trust.two_operators import TwoOperators
+from mapveil.two_operators import sum_schemes
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.two_operators import field_arithmetic, turbo_shake
@@ -73,6 +75,7 @@ def test_the_promise_names_both_operators_the_neighbours_and_a_malicious_one() -
         "replaced by zero",
         "deviates from the protocol",
         "do not collude",
+        "learn noisy sums, who takes part and which reports pass",
     ):
         assert said in words
 
@@ -167,6 +170,25 @@ def test_the_view_of_either_operator_keeps_the_claim_and_half_the_noise_is_caugh
 
     monkeypatch.setattr(two_operators, "discrete_laplace", halved)
     assert not audit_epsilon(mechanism, pairs, trials=1_500, rng=3).holds
+
+
+def test_the_view_of_one_operator_is_not_audited_through_the_protocol() -> None:
+    """Operators of the protocol both add noise: such an audit would be of the noise of both."""
+    raster = plain().raster(SMALL)
+    audited = Execution(Randomness(1), secure_sum=ProtocolSum())
+    with pytest.raises(ParameterError, match="least_noise must be False"):
+        TwoOperators().answerer(some_counts(), SMALL, raster, audited, least_noise=True)
+    TwoOperators().answerer(some_counts(), SMALL, raster, Execution(Randomness(1)), least_noise=True)
+
+
+def test_the_deepest_raster_of_a_path_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    (path,) = plain().release(some_counts(), rng=1).rounds
+    monkeypatch.setattr(sum_schemes, "DEEPEST", 1)
+    with pytest.raises(ParameterError, match="from 0 to 1"):
+        sum_schemes.PathScheme(2, b"test")
+    (vector,) = plain().release(some_counts(), rng=1).rounds
+    assert (vector.length, path.length) == (16, 16)
+    assert vector.bytes_up["report"] != path.bytes_up["report"]
 
 
 def test_what_two_operators_cannot_do_is_refused() -> None:

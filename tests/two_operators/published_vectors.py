@@ -18,6 +18,8 @@ from mapveil_client.two_operators.finite_fields import FIELD64, Elements, Field,
 from mapveil_client.two_operators.poplar1 import Poplar1
 from mapveil_client.two_operators.prio3 import Prio3
 
+from . import vector_circuits as others
+
 FOLDER = Path(os.environ.get("MAPVEIL_VDAF_VECTORS", Path(__file__).parents[1] / "vectors" / "vdaf"))
 TESTING = 0xFFFFFFFF  # the codepoint of instances that are in vectors only
 
@@ -71,19 +73,19 @@ def _prio3(name: str, vector: Any) -> Prio3:
     kind, proofs = name.split("_")[0].removeprefix("Prio3"), 1
     circuit: circuits.Circuit
     if kind == "Count":
-        circuit, number = circuits.Count(), 1
+        circuit, number = others.Count(), 1
     elif kind == "Sum":
-        circuit, number = circuits.Sum(most=vector["max_measurement"]), 2
+        circuit, number = others.Sum(most=vector["max_measurement"]), 2
     elif kind == "SumVec":
-        circuit, number = circuits.SumVec(most=vector["max_measurement"], **_chunks(vector)), 3
+        circuit, number = others.SumVec(most=vector["max_measurement"], **_chunks(vector)), 3
     elif kind == "Histogram":
-        circuit, number = circuits.Histogram(**_chunks(vector)), 4
+        circuit, number = others.Histogram(**_chunks(vector)), 4
     elif kind == "MultihotCountVec":
-        circuit, number = circuits.MultihotCountVec(most=vector["max_weight"], **_chunks(vector)), 5
+        circuit, number = others.MultihotCountVec(most=vector["max_weight"], **_chunks(vector)), 5
     elif kind == "L1BoundSum":
         circuit, number = circuits.L1BoundSum(most=vector["max_value"], **_chunks(vector)), 7
     elif kind == "SumVecWithMultiproof":
-        circuit = circuits.SumVec(most=vector["max_measurement"], over=FIELD64, **_chunks(vector))
+        circuit = others.SumVec(most=vector["max_measurement"], over=FIELD64, **_chunks(vector))
         number, proofs = TESTING, int(vector.get("proofs", 3))
     elif kind == "HigherDegree":
         circuit, number = ThirdDegree(), TESTING

@@ -254,8 +254,8 @@ def test_a_malicious_leader_asks_a_helper_within_the_helpers_budget_only() -> No
     helper.answer("second", TOTAL, Fraction(1, 4), Randomness(1))
 
 
-def test_a_malicious_leader_cannot_single_out_a_report() -> None:
-    """It verifies its victim alone, and asks: the helper's batch is too small, and nothing is charged or told."""
+def test_a_batch_below_the_minimum_is_not_answered() -> None:
+    """The leader verifies its victim alone, and asks: the batch is too small, and nothing is charged or told."""
     scheme = SCHEMES[0]
     sent = reports(scheme, one_hot([0, 1, 2]))
     leader, helper = operators(scheme, minimum=3)

@@ -14,17 +14,9 @@ from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.two_operators.finite_fields import FIELD64, Elements, Octets
 from mapveil_client.two_operators.prio3 import Prio3, Sharded
-from mapveil_client.two_operators.validity_circuits import (
-    Circuit,
-    Count,
-    Histogram,
-    L1BoundSum,
-    MultihotCountVec,
-    Sum,
-    SumVec,
-    bits_of,
-    weights_of,
-)
+from mapveil_client.two_operators.validity_circuits import Circuit, L1BoundSum, bits_of, weights_of
+
+from .vector_circuits import Count, Histogram, MultihotCountVec, Sum, SumVec
 
 KEY = bytes(range(32))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
-from mapveil_client.two_operators import field_arithmetic, turbo_shake
+from mapveil_client.two_operators import field_arithmetic, turbo_shake, validity_circuits
 from mapveil_client.two_operators.finite_fields import FIELD64, FIELD128, FIELD255
 from mapveil_client.two_operators.idpf import Tree, read_corrections, write_corrections
 from mapveil_client.two_operators.xofs import TurboShakeXof, fixed_key_stream, fixed_keys
@@ -35,6 +37,16 @@ def test_every_kind_and_negative_vectors_are_there() -> None:
         pytest.skip(f"{FOLDER} holds no vectors")
     known = ("Prio3", "Poplar1", "Xof", "Idpf")
     assert [name for name in NAMES if not name.startswith(known)] == []
+
+
+def test_devices_carry_the_circuit_of_their_reports_and_no_other() -> None:
+    """Circuits that only vectors use are in :mod:`.vector_circuits`: code that no release runs is not shipped."""
+    shipped = [
+        name
+        for name, each in inspect.getmembers(validity_circuits, inspect.isclass)
+        if issubclass(each, validity_circuits.Circuit) and not inspect.isabstract(each)
+    ]
+    assert shipped == ["L1BoundSum"]
 
 
 def _of(name: str) -> None:

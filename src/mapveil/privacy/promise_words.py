@@ -9,7 +9,8 @@ MODELS: Final[Mapping[TrustModel, str]] = {
     TrustModel.CURATOR: "one trusted curator reads the raw locations",
     TrustModel.SECURE_AGGREGATION: "secure aggregation: the server learns noisy sums over many clients",
     TrustModel.TWO_OPERATORS: (
-        "two operators, the leader and the helper, each learn noisy sums and nothing else, unless they collude"
+        "two operators, the leader and the helper, each learn noisy sums, who takes part and which reports pass, "
+        "unless they collude"
     ),
     TrustModel.LOCAL: "local: each report is randomized on the client",
     TrustModel.RANDOM_FEATURES: "each client reports for itself, without a privacy budget",
@@ -25,7 +26,7 @@ ADVERSARIES: Final[Mapping[Adversary, str]] = {
     ),
     Adversary.EITHER_OPERATOR: (
         "either of two operators, the leader or the helper, even one that deviates from the protocol, who sees its "
-        "shares, noisy sums and who takes part, whatever else it knows"
+        "shares, noisy sums, who takes part and which reports pass, whatever else it knows"
     ),
     Adversary.REPORTS: "whoever sees the reports, the server included, whatever else they know",
 }

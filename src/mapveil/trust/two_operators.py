@@ -32,7 +32,7 @@ from mapveil.secure_sum.drivers import IdealSum
 from mapveil.trust.curator import grouped_sums
 from mapveil.trust.queries import Execution, NoisySums, Query, Raster, Setting
 from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, Report, noisy_sums_of, verify_together
-from mapveil.two_operators.sum_schemes import PathScheme, Scheme, VectorScheme
+from mapveil.two_operators.sum_schemes import Scheme, VectorScheme, scheme_of
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices, encode_places
 from mapveil_client.encodings import Encoding
@@ -41,7 +41,6 @@ from mapveil_client.method_parameters import TABLE_SCALE
 from mapveil_client.secure_sum.vectors import SparseVectors
 
 _MOST_SAMPLES: Final = int(RELEASE / SAMPLE)  # of each operator
-_DEEPEST: Final = 10  # of a path
 _LONGEST: Final = 1 << 14  # of a vector: 2.9 MB from every client at 1024 units
 _TOGETHER: Final = 1 << 20  # numbers of the reports that are made together
 _CONTEXT: Final = b"mapveil two operators 1"
@@ -94,12 +93,15 @@ class TwoOperators(Checked):
         tiling, raster, execution
             See :meth:`mapveil.trust.curator.Curator.answerer`.
         least_noise : bool
-            Whether one operator alone adds noise, for audits: the view of the other.
+            Whether one operator alone adds noise, for audits: the view of the other. The sums are then added in the
+            clear: the protocol has no operator without noise.
 
         Raises
         ------
         InputError
             The table cannot be used, or holds a curator's sums.
+        ParameterError
+            The least noise is to be audited through the protocol.
         PromiseError
             There are fewer clients than the minimum batch.
         """
@@ -108,6 +110,11 @@ class TwoOperators(Checked):
         if isinstance(points, UserSums):
             raise InputError(
                 "a curator's sums have no clients: TwoOperators needs a table, counts or devices"
+            )
+        if least_noise and not isinstance(execution.secure_sum, IdealSum | None):
+            raise ParameterError(
+                "least_noise must be False where clients and operators run the protocol: both add noise; audit with "
+                "an ideal sum"
             )
         devices = devices_of(points, tiling, execution.progress)
         scale = self.scale or (1 if devices.starts is None else TABLE_SCALE)
@@ -225,10 +232,7 @@ class OperatorsAnswerer:
 
     @property
     def _scheme(self) -> Scheme:
-        """A path for one location of each client where the raster allows, else a vector."""
-        if self.setting.scale == 1 and self.setting.depth <= _DEEPEST:
-            return PathScheme(self.setting.depth, _CONTEXT)
-        return VectorScheme(self.setting.members.size, self.setting.scale, _CONTEXT)
+        return scheme_of(self.setting.depth, self.setting.scale, _CONTEXT)
 
     def _reporting(self, devices: Devices) -> Devices:
         """The clients whose message arrives."""

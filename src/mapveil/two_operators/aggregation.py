@@ -3,9 +3,9 @@ r"""The two operators of a collection, without I/O: reports in, a verification b
 .. math:: \tilde{s} = (S_0 + \nu_0) + (S_1 + \nu_1), \qquad \nu_0, \nu_1 \sim \mathrm{DLap}(\epsilon / \Delta)
 
 where: :math:`S_j` is operator j's share of the exact sums of a query, :math:`\nu_j` its own noise, drawn afresh for
-every query, and :math:`\Delta` the most that one client moves the sums by. What operator 0 sees of operator 1 is
-:math:`S_1 + \nu_1` and nothing else, so that the sums are :math:`\epsilon`-DP against each operator alone, and against
-everybody else.
+every query, and :math:`\Delta` the most that one client moves the sums by. Of operator 1's sums operator 0
+sees :math:`S_1 + \nu_1` only, so that the sums are :math:`(\epsilon, \delta)`-DP against each operator alone, where
+:math:`\delta` is that of the other's sampler, and against everybody else.
 
 A report counts once, however often it is sent: operators know it by its nonce. Each operator verifies a report once,
 holds its own budget, and refuses queries of batches that are too small.
@@ -27,6 +27,7 @@ from mapveil.privacy.claim import Share
 from mapveil.privacy.discrete_laplace import check_noise, discrete_laplace
 from mapveil.two_operators.sum_schemes import Batch, Scheme, Step
 from mapveil_client.arrays import BoolArray, IntArray
+from mapveil_client.contribution import sensitivity
 from mapveil_client.encodings import Encoding
 from mapveil_client.epsilon import plain
 from mapveil_client.errors import BudgetExceeded, PromiseError
@@ -243,7 +244,7 @@ class Operator:
             raise PromiseError(
                 f"{self.accepted} reports were accepted and {self._minimum} are needed, so nothing is answered"
             )
-        moves = self._scheme.most * encoding.copies
+        moves = sensitivity(encoding, self._scheme.most, "largest-remainder")
         check_noise(epsilon, moves)
         spent = sum((share.epsilon for share in self.answered), Fraction(0))
         if epsilon <= 0 or spent + epsilon > self._budget:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from mapveil_client.two_operators.finite_fields import FIELD64, Elements, Field,
 from mapveil_client.two_operators.poplar1 import Poplar1
 from mapveil_client.two_operators.prio3 import L1_BOUND_SUM, Prio3, Sharded
 from mapveil_client.two_operators.validity_circuits import L1BoundSum
+
+DEEPEST: Final = 10
+"""Depth of the finest raster of a path: every site, a million of them, is evaluated for every report."""
 
 
 class Batch(NamedTuple):
@@ -168,7 +171,7 @@ class PathScheme:
     Parameters
     ----------
     depth : int
-        The raster has 4**depth sites; at most 10.
+        The raster has 4**depth sites; at most ``DEEPEST``.
     context : bytes
         The collection.
     """
@@ -177,12 +180,8 @@ class PathScheme:
     context: bytes
 
     def __post_init__(self) -> None:
-        check(
-            0 <= self.depth <= 10,
-            "depth",
-            "from 0 to 10: every site is evaluated for every report",
-            self.depth,
-        )
+        needed = f"from 0 to {DEEPEST}: every site is evaluated for every report"
+        check(0 <= self.depth <= DEEPEST, "depth", needed, self.depth)
 
     most = 1
 
@@ -252,3 +251,10 @@ class PathScheme:
         """See :class:`Scheme`."""
         made: Elements = state.outputs
         return made
+
+
+def scheme_of(depth: int, most: int, context: bytes) -> Scheme:
+    """A path where each client is at one site of a raster of ``4**depth`` sites that is not too fine, else a vector."""
+    if most == 1 and depth <= DEEPEST:
+        return PathScheme(depth, context)
+    return VectorScheme(1 << (2 * depth), most, context)
