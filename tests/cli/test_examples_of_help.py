@@ -92,7 +92,7 @@ def series(folder: Path, visits: pd.DataFrame) -> None:
         folder / "year.parquet"
     )
     year = mv.Windows(every="1w", start="2026-01-05", until="2027-01-04")
-    mv.LiveSeries.start(folder / "city.series", "city", year, cells, epsilon=2).add(points)
+    mv.LiveSeries.start(folder / "city.series", "city", year, cells, epsilon=2).add(points, "2026-W02")
 
 
 def zones(folder: Path, points: mv.Points, tiling: mv.Quadtree) -> None:

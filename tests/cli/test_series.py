@@ -126,8 +126,16 @@ def test_a_live_series_from_its_start_to_a_late_window(
     assert begun.code == 0, begun.err
     assert "next: 2026-W02" in begun.out
     out = [tmp_path / name for name in ("first.parquet", "again.csv", "third.parquet")]
-    assert mapveil("series", "add", city, table, "-o", out[0]).code == 0
-    assert mapveil("series", "map", city, "2026-W02", "-o", out[1]).code == 0
+    several = mapveil("series", "add", city, table, "-o", out[0])
+    assert (several.code, "lie in 2026-W02, 2026-W03, 2026-W04" in several.errors[-1]) == (2, True)
+    added = mapveil("series", "add", city, table, "--window", "2026-W02", "-o", out[0])
+    again = mapveil("series", "map", city, "2026-W02", "-o", out[1])
+    for done in (added, again):
+        assert (done.code, "not entered" in done.err, "on each client" in done.out) == (0, False, False), (
+            done.err
+        )
+        assert "of account city; 0 spent before, 2 after, of 3" in " ".join(done.out.split())
+    assert "2 of 3 spent" in added.out
     assert mapveil("series", "add", city, table, "--window", "2026-W04", "-o", out[2]).code == 0
     late = mapveil("series", "add", city, table, "--window", "2026-W03", "-o", tmp_path / "late.parquet")
     assert (late.code, "is late" in late.errors[-1]) == (2, True)
@@ -145,5 +153,6 @@ def test_a_live_series_without_a_ledger_makes_none(mapveil: Callable, folder: Pa
     assert mapveil("series", "start", city, *given, "--no-ledger").code == 0
     refused = mapveil("series", "add", city, table, "--ledger", tmp_path / "other.sqlite", "-o", out)
     assert (refused.code, "--ledger must be left out" in refused.errors[-1]) == (2, True)
-    assert mapveil("series", "add", city, table, "-o", out).code == 0
+    done = mapveil("series", "add", city, table, "--window", "2026-W02", "-o", out)
+    assert (done.code, "not entered in a ledger" in done.err) == (0, True)
     assert {path.name for path in tmp_path.iterdir()} == {"city.series", "map.parquet"}

@@ -20,7 +20,7 @@ import mapveil as mv
 from mapveil.engines import UNIT, user_sums
 from mapveil.mechanisms.live_series import LiveSeries
 from mapveil.mechanisms.multiscale import Multiscale
-from mapveil_client.errors import BudgetExceeded, InputError, ParameterError
+from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 
 # A window whose users have all run out has no rows, of which the curator is told.
 pytestmark = pytest.mark.filterwarnings("ignore::mapveil_client.errors.CuratorWarning")
@@ -116,6 +116,34 @@ def test_repeated_late_and_unknown_windows_are_refused_with_the_reason(tmp_path:
         series.window(NAMES[0])
 
 
+def test_without_a_name_a_window_is_released_only_where_every_row_lies_in_the_next(tmp_path: Path) -> None:
+    series = started(tmp_path / "city.series")
+    first = visits(np.arange(30), 0)
+    series.add(first)
+    several = mv.Points.from_arrays(
+        np.arange(2),
+        [-74.0, -74.0],
+        [40.7, 40.7],
+        time=np.array(["2026-01-12", "2026-01-20"], "datetime64[D]"),
+    )
+    outside = visits(np.arange(30), 9)
+    for points, message in (
+        (
+            first,
+            "lie in 2026-W02 .released already., but the next window is 2026-W03; .*keep this message private",
+        ),
+        (several, "lie in 2026-W03, 2026-W04, but the next window is 2026-W03"),
+        (visits(np.arange(30), 2), "lie in 2026-W04, but the next"),
+        (outside, "lie in no window of the series"),
+    ):
+        with pytest.raises(InputError, match=message):
+            series.add(points)
+    assert series.status().released == NAMES[:1]
+    series.add(several, NAMES[1])
+    series.add(outside, NAMES[2])
+    assert series.status().released == NAMES[:3]
+
+
 def test_the_account_is_charged_once_for_all_windows(tmp_path: Path) -> None:
     ledger = mv.Ledger(tmp_path / "ledger.sqlite")
     series = started(tmp_path / "city.series", ledger=ledger)
@@ -124,11 +152,30 @@ def test_the_account_is_charged_once_for_all_windows(tmp_path: Path) -> None:
     assert ledger.account("city").spent == 2
     assert heat.guarantee.account is not None
     assert heat.guarantee.account.name == "city"
+    assert heat.guarantee.account[2:] == (0, 2, 3)  # before, after and budget
+    assert series.window(NAMES[2]).guarantee == heat.guarantee
     with pytest.raises(BudgetExceeded):
         started(tmp_path / "other.series", ledger=ledger)
     assert not (tmp_path / "other.series").exists()
     with pytest.raises(ParameterError, match="ledger is required"):
         LiveSeries(tmp_path / "city.series").add(visits(np.arange(30), 3))
+
+
+def test_a_window_needs_the_charge_of_its_series_which_is_annulled_only_while_unused(tmp_path: Path) -> None:
+    ledger, other = mv.Ledger(tmp_path / "ledger.sqlite"), mv.Ledger(tmp_path / "other.sqlite")
+    series = started(tmp_path / "city.series", ledger=ledger)
+    with pytest.raises(InputError, match="was not charged to this ledger"):
+        series.add(visits(np.arange(30), 0), ledger=other)
+    assert other.accounts() == ()
+    series.add(visits(np.arange(30), 0), ledger=ledger)
+    (entry,) = ledger.entries()
+    with pytest.raises(InputError, match="cannot be annulled"):
+        ledger.annul(entry.id, reason="its noise was drawn")
+    unused = started(tmp_path / "unused.series", ledger=other)
+    other.annul(other.entries()[0].id, reason="started by mistake")
+    with pytest.raises(PromiseError, match="was annulled"):
+        unused.add(visits(np.arange(30), 0), ledger=other)
+    assert (series.status().released, unused.status().released) == (NAMES[:1], ())
 
 
 def test_a_start_that_was_cut_short_is_continued_and_charged_once(

@@ -33,7 +33,7 @@ def command() -> None:
     Examples:
       mapveil series start city-2027.series --name city --region city.geojson --tiling quadtree:6 \\
           --every 1w --from 2027-01-04 --until 2028-01-03 --windows-per-user 8 --epsilon 2
-      mapveil series add city.series visits.parquet -o 2026-W03.parquet
+      mapveil series add city.series visits.parquet --window 2026-W03 -o 2026-W03.parquet
       mapveil series status city.series
       mapveil series map city.series 2026-W02 -o 2026-W02.html
     """
@@ -106,7 +106,10 @@ def start_series(
 @command.command("add")
 @_file
 @click.argument("source", metavar="INPUT")
-@click.option("--window", help="Name of the window, such as 2026-W34. [default: the one after the last]")
+@click.option(
+    "--window",
+    help="Name of the window, such as 2026-W34. [default: the one after the last, if every row lies in it]",
+)
 @table_source("user", "lon", "lat", "time", "weight")
 @ledger_option
 @outputs(SUFFIXES, _maps)
@@ -123,6 +126,7 @@ def add_window(
     """Release the map of the next window; it costs nothing beyond what the start was charged."""
     from mapveil.geo.read_points import read_points
     from mapveil.mechanisms.live_series import LiveSeries
+    from mapveil.privacy.account import Account
     from mapveil.privacy.ledger import Ledger
 
     series = LiveSeries(file)
@@ -131,10 +135,11 @@ def add_window(
         raise ParameterError(f"--ledger must be left out: {file} was started without a ledger")
     points = read_points(source, **columns)
     console.note_columns(points)
+    opened = Ledger(ledger) if charged else None
     with console.progress() as progress:
-        heat = series.add(points, window, ledger=Ledger(ledger) if charged else None)
+        heat = series.add(points, window, ledger=opened)
         save_all(outputs, heat.save, progress)
-    console.answer(outputs, heat, None, seed=None)
+    console.answer(outputs, heat, None if opened is None else Account(ledger=opened))
 
 
 @command.command("map")
@@ -149,7 +154,7 @@ def write_window(console: Console, file: Path, window: str, outputs: tuple[Path,
     heat = LiveSeries(file).window(window)
     with console.progress() as progress:
         save_all(outputs, heat.save, progress)
-    console.answer(outputs, heat, None, seed=None)
+    console.answer(outputs, heat, None, free=heat.guarantee.account is not None)
 
 
 @command.command("status")

@@ -31,13 +31,14 @@ from mapveil.geo.points import Points, id_text
 from mapveil.geo.read_points import read_points
 from mapveil.geo.tables import connection, quote_text, reading
 from mapveil.geo.tiling import Tiling
-from mapveil.geo.windowed_points import check_times, windowed
+from mapveil.geo.windowed_points import WindowedPoints, check_times, windowed, windows_of_rows
 from mapveil.geo.windows import Windows
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.provenance import Provenance
 from mapveil.mechanisms.mechanism import check_tiling
 from mapveil.mechanisms.multiscale import Multiscale
-from mapveil.privacy.claim import AccountReference, ContributionBound, Norm, check_large_epsilon
+from mapveil.privacy.charges import with_account
+from mapveil.privacy.claim import ContributionBound, Norm, check_large_epsilon
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import SpendId
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, readable
@@ -45,6 +46,7 @@ from mapveil_client.errors import InputError, ParameterError, PromiseError, chec
 from mapveil_client.private_file import new_private_file
 
 _WAIT_S = 30.0
+_SHOWN = 3  # names of windows in a message
 _SCHEMA = """
 CREATE TABLE series (record TEXT NOT NULL, key TEXT NOT NULL, spend TEXT NOT NULL, started INTEGER NOT NULL);
 CREATE TABLE windows (number INTEGER PRIMARY KEY, map BLOB NOT NULL);
@@ -176,7 +178,8 @@ class LiveSeries:
         points : Points
             A table; rows of other windows are left out.
         window : str, optional
-            Name of the window, later than those released; the one after the last by default.
+            Name of the window, later than those released; by default the one after the last, which every row must
+            then lie in.
         ledger : Ledger, optional
             The ledger that the series was charged to, in which the table's people join the account; of a series that
             was started without one, left out.
@@ -184,8 +187,10 @@ class LiveSeries:
         Raises
         ------
         InputError
-            The window was released, or is earlier than one that was, or there is none; the table cannot be used, or its
-            people belong to another account.
+            The window was released, or is earlier than one that was, or there is none; no window is named and rows lie
+            in others than the next, or none in that; the table cannot be used, or its people belong to another account.
+        PromiseError
+            The charge of the series was annulled.
         ParameterError
             A ledger is missing, or given for a series that was started without one.
         """
@@ -197,15 +202,20 @@ class LiveSeries:
                 raise ParameterError(f"ledger must be left out: series {facts.name} was started without one")
             numbered = windowed(points, facts.windows)
             check_times(numbered, points)
+            if window is None:
+                self._check_rows(opened, numbered, number)
             if ledger is not None:
+                unused = _unused_charge(ledger, facts)
                 ledger.recognise(points, dataset=facts.name)
+                if unused:  # noise is drawn for it from here on, so that nobody may annul it
+                    ledger.written(SpendId(facts.spend), {})
             with tempfile.TemporaryDirectory(prefix="mapveil-") as folder, numbered.held_once() as table:
                 week = self._week(opened, facts, table, number, Path(folder) / "window.parquet")
                 present = _present(week, facts)
                 heat = Multiscale(epsilon=facts.epsilon / facts.most).release(
                     week, facts.tiling, account=None
                 )
-                heat = _promised(heat, facts, number, Provenance.of("series add", points))
+                heat = _promised(heat, facts, number, Provenance.of("series add", points), ledger)
                 heat.save(Path(folder) / "map.parquet")
                 stored = (Path(folder) / "map.parquet").read_bytes()
             opened.execute("INSERT INTO windows VALUES (?, ?)", (number, stored))
@@ -270,6 +280,21 @@ class LiveSeries:
                 "in the order of the windows"
             )
         return int(number)
+
+    def _check_rows(self, opened: sqlite3.Connection, table: WindowedPoints, number: int) -> None:
+        """Refuse a table with rows in other windows than the next, which a repeated command would use up."""
+        found = windows_of_rows(table)
+        if found == (number,):
+            return
+        names = table.windows.names
+        released = {row[0] for row in opened.execute("SELECT number FROM windows")}
+        said = [names[at] + " (released already)" * (at in released) for at in found[:_SHOWN]]
+        said += [f"{len(found) - _SHOWN} more"] * (len(found) > _SHOWN)
+        raise InputError(
+            f"{table.source}: its rows lie in {', '.join(said) or 'no window of the series'}, but the next window is "
+            f"{names[number]}; name the one to release: --window NAME (in Python window=...). Nothing was released and "
+            "no window used up; keep this message private, it tells of the data"
+        )
 
     def _week(
         self, opened: sqlite3.Connection, facts: _Facts, table: Points, number: int, path: Path
@@ -342,14 +367,28 @@ def _present(week: Points, facts: _Facts) -> list[tuple[str]]:
     return [(str(row[0]),) for row in found]
 
 
-def _promised(heat: DensityMap, facts: _Facts, number: int, provenance: Provenance) -> DensityMap:
+def _unused_charge(ledger: Ledger, facts: _Facts) -> bool:
+    """Whether no window was released for the charge of the series; a ledger without the charge is refused."""
+    spend = SpendId(facts.spend)
+    entry = next(iter(ledger.release(spend)), None)
+    if entry is None:
+        raise InputError(
+            f"{ledger.path}: series {facts.name} was not charged to this ledger; name its own (--ledger)"
+        )
+    if entry.status == "annulled":
+        raise PromiseError(f"{ledger.path}: the charge {spend} of series {facts.name} was annulled")
+    return entry.status == "spent"
+
+
+def _promised(
+    heat: DensityMap, facts: _Facts, number: int, provenance: Provenance, ledger: Ledger | None
+) -> DensityMap:
     """The map with the promise of the whole series, which holds for all its windows together."""
     alone = heat.guarantee
     bound = alone.bound and ContributionBound(Norm.L1, facts.most * alone.bound.value, alone.bound.step)
-    account = AccountReference((facts.spend,), facts.name) if facts.charged else None
-    guarantee = replace(
-        alone, epsilon=facts.epsilon, delta=facts.windows.count * alone.delta, bound=bound, account=account
-    )
+    guarantee = replace(alone, epsilon=facts.epsilon, delta=facts.windows.count * alone.delta, bound=bound)
+    if ledger is not None:
+        guarantee = with_account(guarantee, ledger, (SpendId(facts.spend),))
     name = facts.windows.names[number]
     note = (
         f"window {name} of a live series: epsilon is for all its windows together, of which a user counts in at most "

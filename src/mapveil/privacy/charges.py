@@ -122,19 +122,10 @@ class Charges:
         return draw() if self._ledger is None else self._kept().keep(purpose, kind, draw)
 
     def with_account(self, guarantee: Guarantee) -> Guarantee:
-        """The guarantee with the ledger's entries, by their random names, the budget as it stands, and what it assumes.
-
-        A dataset's id would tell whether two releases are of one table, which no noise covers.
-        """
+        """The guarantee with the account that was charged; see :func:`with_account`."""
         if self._ledger is None or not self._spends:
             return guarantee
-        dataset = self._ledger.release(self._spends[0])[0].dataset
-        balance = self._ledger.account(dataset)
-        before = self._ledger.account(dataset, before=self._spends[0]).spent  # later rows are others'
-        after = before + _charged(self._ledger, self._spends[0])
-        reference = AccountReference(tuple(self._spends), balance.name, before, after, balance.budget)
-        others = (Assumes.OTHER_PEOPLE(),) if balance.other_people else ()
-        return replace(guarantee, account=reference, assumptions=(*guarantee.assumptions, *others))
+        return with_account(guarantee, self._ledger, self._spends)
 
     def answered(self, error: BaseException) -> None:
         """Note that an error is what the charge bought: it follows from the replies, and would come again."""
@@ -173,6 +164,20 @@ class Charges:
                     )  # at the caller of spend or keep
             self._answers = Answers.create(self._ledger.path, secrets.token_hex(8), self._request)
         return self._answers
+
+
+def with_account(guarantee: Guarantee, ledger: Ledger, spends: Sequence[SpendId]) -> Guarantee:
+    """The guarantee with the ledger's entries, by their random names, the budget as it stands, and what it assumes.
+
+    A dataset's id would tell whether two releases are of one table, which no noise covers.
+    """
+    dataset = ledger.release(spends[0])[0].dataset
+    balance = ledger.account(dataset)
+    before = ledger.account(dataset, before=spends[0]).spent  # later rows are others'
+    after = before + _charged(ledger, spends[0])
+    reference = AccountReference(tuple(spends), balance.name, before, after, balance.budget)
+    others = (Assumes.OTHER_PEOPLE(),) if balance.other_people else ()
+    return replace(guarantee, account=reference, assumptions=(*guarantee.assumptions, *others))
 
 
 @contextmanager
