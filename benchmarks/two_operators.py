@@ -68,7 +68,9 @@ def messages(scheme: Scheme, reports: int) -> tuple[list[Report], list[Report]]:
 def verification_seconds(scheme: Scheme, reports: int) -> float:
     """Processor seconds of one operator for a report: half of both operators' work."""
     sent = messages(scheme, reports)
-    pair = [Operator(scheme, number, bytes(32), Fraction(1), 1) for number in (LEADER, HELPER)]
+    pair = [
+        Operator(scheme, number, scheme.collection, bytes(32), Fraction(1), 1) for number in (LEADER, HELPER)
+    ]
     for operator, part in zip(pair, sent, strict=True):
         operator.receive(part)
     taken = cpu(lambda: verify_together(pair[LEADER], pair[HELPER]))
@@ -78,7 +80,7 @@ def verification_seconds(scheme: Scheme, reports: int) -> float:
 
 def single_server(devices: int) -> tuple[float, int, int]:
     """Processor seconds of a whole secure sum for each device, server and device together; bytes up and down."""
-    scheme = VectorScheme(LENGTH, MOST, b"benchmark")
+    scheme = VectorScheme(LENGTH, MOST, bytes(16))
     client, position = np.nonzero(contributions(scheme, devices))
     value = contributions(scheme, devices)[client, position]
     vectors = SparseVectors(devices, LENGTH, client, position, value)
@@ -105,9 +107,9 @@ def run(context: Context) -> list[Result]:
     """Measure."""
     devices = 20 if context.quick else SHARD
     reports = 16 if context.quick else 512
-    vector: Scheme = VectorScheme(LENGTH, MOST, b"benchmark")
-    path: Scheme = PathScheme(5, b"benchmark")
-    deep: Scheme = PathScheme(10, b"benchmark")
+    vector: Scheme = VectorScheme(LENGTH, MOST, bytes(16))
+    path: Scheme = PathScheme(5, bytes(16))
+    deep: Scheme = PathScheme(10, bytes(16))
     seconds, up, down = single_server(devices)
     peer = f"a secure sum of {devices} devices"
     results: list[Result] = []

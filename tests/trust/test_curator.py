@@ -197,7 +197,7 @@ def test_a_query_with_too_many_samples_is_refused_before_it_is_charged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The delta of a release counts on a limit of samples: one query at the limit is answered, the next is not.
-    monkeypatch.setattr("mapveil.trust.curator._MOST_SAMPLES", TILING.size)
+    monkeypatch.setattr("mapveil.trust.curator.MOST_SAMPLES", TILING.size)
     charged = []
     answerer = Curator(users=10).answerer(
         UserSums(counts().values, TILING),

@@ -185,10 +185,25 @@ def test_the_deepest_raster_of_a_path_is_written_once(monkeypatch: pytest.Monkey
     (path,) = plain().release(some_counts(), rng=1).rounds
     monkeypatch.setattr(sum_schemes, "DEEPEST", 1)
     with pytest.raises(ParameterError, match="from 0 to 1"):
-        sum_schemes.PathScheme(2, b"test")
+        sum_schemes.PathScheme(2, bytes(16))
     (vector,) = plain().release(some_counts(), rng=1).rounds
     assert (vector.length, path.length) == (16, 16)
     assert vector.bytes_up["report"] != path.bytes_up["report"]
+
+
+def test_each_collection_has_an_id_of_its_own_from_the_releases_randomness() -> None:
+    """Also of one seeded stream; the scheme of clients and operators is of this id."""
+    rng = Randomness(1)
+    ids = [
+        TwoOperators()
+        .answerer(some_counts(), SMALL, plain().raster(SMALL), Execution(rng))
+        ._scheme.collection
+        for _ in range(2)
+    ]
+    again = TwoOperators().answerer(some_counts(), SMALL, plain().raster(SMALL), Execution(Randomness(1)))
+    assert ids[0] != ids[1]
+    assert again._scheme.collection == ids[0]
+    assert {len(each) for each in ids} == {sum_schemes.COLLECTION_BYTES}
 
 
 def test_what_two_operators_cannot_do_is_refused() -> None:

@@ -22,8 +22,9 @@ from mapveil_client.two_operators.poplar1 import Poplar1Usage
 from mapveil_client.two_operators.prio3 import Prio3, Prio3Usage, Sharded
 
 KEY = bytes(range(32))
+COLLECTION = b"test collection."
 PLACES = [0, 1, 2, 3, -1] * 3  # sites of the clients; -1 contributes nothing
-VECTORS, PATHS = VectorScheme(4, 3, b"test"), PathScheme(1, b"test")
+VECTORS, PATHS = VectorScheme(4, 3, COLLECTION), PathScheme(1, COLLECTION)
 OF_SCHEME = pytest.mark.parametrize("scheme", [VECTORS, PATHS], ids=["vectors", "paths"])
 
 
@@ -96,7 +97,9 @@ def passed(scheme: Scheme, guess: int, other: int, *, known: bool) -> list[bool]
         for size in (16, scheme.randomness_bytes)
     )
     sent = scheme.shard(one_hot(PLACES), nonces, randomness)
-    leader, helper = (Operator(scheme, number, KEY, Fraction(1), 1) for number in (LEADER, HELPER))
+    leader, helper = (
+        Operator(scheme, number, COLLECTION, KEY, Fraction(1), 1) for number in (LEADER, HELPER)
+    )
     for operator, inputs in zip((leader, helper), sent.inputs, strict=True):
         rows = zip(nonces, sent.public, inputs, strict=True)
         operator.receive(Report(*(part.tobytes() for part in row)) for row in rows)

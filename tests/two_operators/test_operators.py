@@ -30,16 +30,19 @@ from mapveil_client.two_operators.finite_fields import Elements
 from mapveil_client.two_operators.validity_circuits import L1BoundSum
 
 KEY = bytes(range(32))
+COLLECTION = b"test collection."
 SITES = NodeEncoding(PrefixTree.uniform(1, 1))  # four sites, each for itself
 TOTAL = NodeEncoding(PrefixTree.uniform(1, 0))
 SURE = Fraction(1000)  # an epsilon at which noise is zero but once in e^250
-SCHEMES: list[Scheme] = [VectorScheme(4, 3, b"test"), PathScheme(1, b"test")]
+SCHEMES: list[Scheme] = [VectorScheme(4, 3, COLLECTION), PathScheme(1, COLLECTION)]
 OF_SCHEME = pytest.mark.parametrize("scheme", SCHEMES, ids=["vectors", "paths"])
 Sent = list[tuple[Report, Report]]
 
 
 def operators(scheme: Scheme, budget: Fraction = 3 * SURE, minimum: int = 1) -> tuple[Operator, Operator]:
-    leader, helper = (Operator(scheme, number, KEY, budget, minimum) for number in (LEADER, HELPER))
+    leader, helper = (
+        Operator(scheme, number, COLLECTION, KEY, budget, minimum) for number in (LEADER, HELPER)
+    )
     return leader, helper
 
 
@@ -110,7 +113,7 @@ class _LyingCircuit(L1BoundSum):
 
 def _lying() -> VectorScheme:
     """Clients that send elements that are no bits, and claim a sum of none."""
-    scheme = VectorScheme(4, 3, b"test")
+    scheme = VectorScheme(4, 3, COLLECTION)
     honest = scheme.vdaf
     assert isinstance(honest.circuit, L1BoundSum)
     circuit = _LyingCircuit(count=4, most=3, chunk=honest.circuit.chunk)

@@ -49,8 +49,8 @@ ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     ),
     Assumes.SECURE_SUM: "secure aggregation reveals the sum only (a computational assumption)",
     Assumes.OPERATORS_APART: (
-        "the two operators do not collude, and one of them follows the protocol: a malicious one can change the sums "
-        "or leave its noise out, and the other's whole noise remains"
+        "the two operators do not collude, and one of them follows the protocol, which includes that it verifies each "
+        "report once: a malicious one can change the sums or leave its noise out, and the other's whole noise remains"
     ),
     Assumes.SECRET_SHARES: (
         "shares and proofs reveal that a contribution is well-formed and nothing else (a computational assumption)"

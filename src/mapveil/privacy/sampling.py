@@ -12,6 +12,7 @@ is no public constant: D is fixed beforehand as :data:`RELEASE`, and no release 
 
 - A curator's samples are within :math:`2^{-60}` each, and there are at most :math:`2^{28}`: a dense map has at most
   :math:`2^{26}` sites, no mechanism draws more than four samples per site, and the curator refuses more.
+  So does each of two operators.
 - Over secure aggregation a round is within :func:`mapveil_client.randomness.noise_shares.shares_distance`, which
   server and clients keep below :math:`2^{-36}`, and a collection has at most 16 rounds (``check_round`` there).
 """
@@ -28,6 +29,9 @@ SAMPLE: Final = Fraction(1, 1 << 60)
 
 RELEASE: Final = MOST_ROUNDS * ROUND
 """Total variation between all samples of one release and their laws, at most: 2^-32."""
+
+MOST_SAMPLES: Final = int(RELEASE / SAMPLE)
+"""Samples of noise that whoever adds the noise of one release draws, at most: 2^28."""
 
 _LARGEST: Final = Decimal(10_000)
 """An epsilon from which on delta is 1 for every distance above 2^-10000."""

@@ -26,15 +26,13 @@ from mapveil.privacy.claim import (
 )
 from mapveil.privacy.discrete_laplace import check_noise, discrete_laplace
 from mapveil.privacy.guarantee import Guarantee
-from mapveil.privacy.sampling import RELEASE, SAMPLE, sampling_delta
+from mapveil.privacy.sampling import MOST_SAMPLES, sampling_delta
 from mapveil.trust.queries import CuratorQuery, Execution, NoisySums, Query, Raster, Setting
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import Devices
 from mapveil_client.encodings import Encoding
 from mapveil_client.errors import Checked, InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
-
-_MOST_SAMPLES = int(RELEASE / SAMPLE)
 
 
 def noisy_sums(sums: IntArray, epsilon: Fraction, rng: Randomness, copies: int = 1) -> FloatArray:
@@ -182,9 +180,9 @@ class CuratorAnswerer:
         purpose = query.share.purpose
         if isinstance(query, Query):
             self._drawn += query.encoding.length
-            if self._drawn > _MOST_SAMPLES:
+            if self._drawn > MOST_SAMPLES:
                 raise ParameterError(
-                    f"a release must draw at most {_MOST_SAMPLES} samples of noise, got {self._drawn}"
+                    f"a release must draw at most {MOST_SAMPLES} samples of noise, got {self._drawn}"
                 )
             check_noise(query.epsilon, UNIT * query.encoding.copies * query.contribution)
         else:

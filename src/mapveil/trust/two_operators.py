@@ -27,12 +27,12 @@ from mapveil.privacy.claim import (
 )
 from mapveil.privacy.discrete_laplace import check_noise, discrete_laplace
 from mapveil.privacy.guarantee import Guarantee
-from mapveil.privacy.sampling import RELEASE, SAMPLE, sampling_delta
+from mapveil.privacy.sampling import MOST_SAMPLES, sampling_delta
 from mapveil.secure_sum.drivers import IdealSum
 from mapveil.trust.curator import grouped_sums
 from mapveil.trust.queries import Execution, NoisySums, Query, Raster, Setting
 from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, Report, noisy_sums_of, verify_together
-from mapveil.two_operators.sum_schemes import Scheme, VectorScheme, scheme_of
+from mapveil.two_operators.sum_schemes import COLLECTION_BYTES, Scheme, VectorScheme, scheme_of
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices, encode_places
 from mapveil_client.encodings import Encoding
@@ -40,10 +40,8 @@ from mapveil_client.errors import Checked, InputError, ParameterError, PromiseEr
 from mapveil_client.method_parameters import TABLE_SCALE
 from mapveil_client.secure_sum.vectors import SparseVectors
 
-_MOST_SAMPLES: Final = int(RELEASE / SAMPLE)  # of each operator
 _LONGEST: Final = 1 << 14  # of a vector: 2.9 MB from every client at 1024 units
 _TOGETHER: Final = 1 << 20  # numbers of the reports that are made together
-_CONTEXT: Final = b"mapveil two operators 1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +164,8 @@ class OperatorsAnswerer:
         self._model, self._execution, self._least_noise = model, execution, least_noise
         self._raster, self._drawn = raster, 0
         # A stream of its own, so that a second collection from one seeded stream does not repeat the first.
-        words = execution.rng.words(16, np.uint8).tobytes()
-        self._rng = execution.rng.child("collection " + words.hex())
+        self._collection = execution.rng.words(COLLECTION_BYTES, np.uint8).tobytes()
+        self._rng = execution.rng.child("collection " + self._collection.hex())
         asked, self._devices = devices.count, self._reporting(devices)
         if self._devices.count < model.minimum_batch:
             raise PromiseError(
@@ -192,9 +190,9 @@ class OperatorsAnswerer:
         """Charge the query's share, then have both operators answer it; one that cannot be answered costs nothing."""
         length = query.encoding.length
         self._drawn += length
-        if self._drawn > _MOST_SAMPLES:
+        if self._drawn > MOST_SAMPLES:
             raise ParameterError(
-                f"an operator must draw at most {_MOST_SAMPLES} samples of noise, got {self._drawn}"
+                f"an operator must draw at most {MOST_SAMPLES} samples of noise, got {self._drawn}"
             )
         moves = self.setting.sensitivity(query.encoding)
         check_noise(query.epsilon, moves)
@@ -232,7 +230,7 @@ class OperatorsAnswerer:
 
     @property
     def _scheme(self) -> Scheme:
-        return scheme_of(self.setting.depth, self.setting.scale, _CONTEXT)
+        return scheme_of(self.setting.depth, self.setting.scale, self._collection)
 
     def _reporting(self, devices: Devices) -> Devices:
         """The clients whose message arrives."""
@@ -269,7 +267,8 @@ class OperatorsAnswerer:
         key = self._rng.words(32, np.uint8).tobytes()
         budget = Fraction(1 << 40)  # the release's account refuses before an operator's would
         leader, helper = (
-            Operator(scheme, number, key, budget, self._model.minimum_batch) for number in (LEADER, HELPER)
+            Operator(scheme, number, self._collection, key, budget, self._model.minimum_batch)
+            for number in (LEADER, HELPER)
         )
         step = max(1, _TOGETHER // (scheme.sites * 8))
         for first in range(0, self._devices.count, step):

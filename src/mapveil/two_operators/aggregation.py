@@ -7,8 +7,12 @@ every query, and :math:`\Delta` the most that one client moves the sums by. Of o
 sees :math:`S_1 + \nu_1` only, so that the sums are :math:`(\epsilon, \delta)`-DP against each operator alone, where
 :math:`\delta` is that of the other's sampler, and against everybody else.
 
-A report counts once, however often it is sent: operators know it by its nonce. Each operator verifies a report once,
-holds its own budget, and refuses queries of batches that are too small.
+A report counts once in its collection, however often it is sent: operators know it by its nonce. Each operator verifies
+a report once, holds its own budget, counts its samples of noise, and refuses queries of batches that are too small.
+A report of another collection is refused: the id of the collection is in the context of its shares and of their check.
+
+Verifying one report twice under one id tells the location exactly. An :class:`Operator` keeps nonces in memory only:
+whoever runs an operator makes no second one for the same id, unless the nonces are durable before any share is sent.
 
 Verification takes three messages: :class:`Opening` of the leader, :class:`Response` of the helper, :class:`Closing` of
 the leader. A message that is malformed as a whole is a :class:`~mapveil_client.secure_sum.states.PeerFault` and changes
@@ -25,12 +29,13 @@ import numpy as np
 
 from mapveil.privacy.claim import Share
 from mapveil.privacy.discrete_laplace import check_noise, discrete_laplace
+from mapveil.privacy.sampling import MOST_SAMPLES
 from mapveil.two_operators.sum_schemes import Batch, Scheme, Step
 from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.contribution import sensitivity
 from mapveil_client.encodings import Encoding
 from mapveil_client.epsilon import plain
-from mapveil_client.errors import BudgetExceeded, PromiseError
+from mapveil_client.errors import BudgetExceeded, PromiseError, check
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import OwnFault, PeerFault
 from mapveil_client.two_operators.finite_fields import Elements, Octets
@@ -84,22 +89,42 @@ class Operator:
         What clients send.
     number : int
         ``LEADER`` or ``HELPER``.
+    collection : bytes
+        The id that this operator agreed on with the other one and never verified reports of before; the scheme's.
     verify_key : bytes
         32 random bytes that both operators know and no client.
     budget : Fraction
         Epsilon of all answers together.
     minimum_batch : int
         Least number of accepted reports of an answer.
+
+    Raises
+    ------
+    ParameterError
+        The scheme is of another collection.
     """
 
     def __init__(
-        self, scheme: Scheme, number: int, verify_key: bytes, budget: Fraction, minimum_batch: int
+        self,
+        scheme: Scheme,
+        number: int,
+        collection: bytes,
+        verify_key: bytes,
+        budget: Fraction,
+        minimum_batch: int,
     ) -> None:
+        check(
+            collection == scheme.collection,
+            "collection",
+            f"the scheme's id {scheme.collection.hex()}",
+            collection.hex(),
+        )
         self._scheme, self._number, self._key = scheme, number, verify_key
         self._budget, self._minimum = budget, minimum_batch
         self._waiting: dict[bytes, Report] = {}
         self._seen: set[bytes] = set()
         self._pending: _Pending | None = None
+        self._drawn = 0
         self._share: Elements = scheme.field.zeros(scheme.sites)
         self.accepted = 0
         """Number of reports in the sum."""
@@ -169,8 +194,9 @@ class Operator:
         _check_shape(opening.shares, count, own.share.shape[1])
         message, formed = self._scheme.combine((opening.shares[held], own.share))
         second = self._scheme.answer(own.state, message)
-        accepted = own.accepted & formed & second.accepted
-        self._take(known, second._replace(accepted=accepted), held)
+        second = _told(second._replace(accepted=own.accepted & formed & second.accepted))
+        accepted = second.accepted
+        self._take(known, second, held)
         decided = np.zeros(count, dtype=np.bool_)
         decided[held] = accepted
         return Response(_spread(message, held), _spread(second.share, held), decided)
@@ -194,7 +220,7 @@ class Operator:
         passed = self._scheme.decide((second.share, response.shares))
         accepted = pending.step.accepted & second.accepted & response.accepted & passed
         self._add(second.state, accepted)
-        return Closing(second.share, accepted)
+        return Closing(_told(second._replace(accepted=accepted)).share, accepted)
 
     def settle(self, closing: Closing) -> None:
         """Add what both accept. Run by: the helper.
@@ -234,7 +260,8 @@ class Operator:
         BudgetExceeded
             The answers would cost more than the budget.
         PromiseError
-            Fewer reports than the minimum batch were accepted.
+            Fewer reports than the minimum batch were accepted, or all answers would draw more than
+            :data:`~mapveil.privacy.sampling.MOST_SAMPLES` samples of noise.
         OwnFault
             A verification is under way.
         """
@@ -252,6 +279,13 @@ class Operator:
                 f"operator {self._number}: {purpose} costs epsilon {plain(epsilon)}, and {plain(self._budget - spent)} "
                 "is left, so nothing is answered"
             )
+        drawn = self._drawn + encoding.length
+        if drawn > MOST_SAMPLES:
+            raise PromiseError(
+                f"operator {self._number}: {purpose} would be its sample {drawn} of noise, and its delta allows "
+                f"{MOST_SAMPLES}, so nothing is answered"
+            )
+        self._drawn = drawn
         self.answered.append(Share(purpose, epsilon))
         field = self._scheme.field
         total = field.zeros(encoding.length)
@@ -275,7 +309,7 @@ class Operator:
     def _begun(self, nonces: list[bytes]) -> Step:
         reports = [self._waiting[nonce] for nonce in nonces]
         batch = Batch(*(_rows([report[part] for report in reports]) for part in range(3)))
-        return self._scheme.start(self._key, self._number, batch)
+        return _told(self._scheme.start(self._key, self._number, batch))
 
     def _take(self, nonces: list[bytes], step: Step, held: BoolArray) -> None:
         for nonce in nonces:
@@ -302,6 +336,11 @@ def _rows(strings: list[bytes]) -> Octets:
 def _check_shape(octets: Octets, count: int, size: int) -> None:
     if octets.dtype != np.uint8 or octets.shape != (count, size):
         raise PeerFault(f"shares of shape {octets.shape}; expected {count} rows of {size} bytes")
+
+
+def _told(step: Step) -> Step:
+    """A step whose share is zero for the reports that are refused: nothing is told of them."""
+    return step._replace(share=step.share * step.accepted[:, None])
 
 
 def _spread(rows: Octets, held: BoolArray) -> Octets:

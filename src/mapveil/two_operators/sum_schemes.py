@@ -24,9 +24,13 @@ from mapveil_client.two_operators.finite_fields import FIELD64, Elements, Field,
 from mapveil_client.two_operators.poplar1 import Poplar1
 from mapveil_client.two_operators.prio3 import L1_BOUND_SUM, Prio3, Sharded
 from mapveil_client.two_operators.validity_circuits import L1BoundSum
+from mapveil_client.two_operators.xofs import SEED_BYTES
 
 DEEPEST: Final = 10
 """Depth of the finest raster of a path: every site, a million of them, is evaluated for every report."""
+
+COLLECTION_BYTES: Final = 16
+"""Least size of a collection's id: of random ids so long, two are equal once in 2^128 pairs."""
 
 
 class Batch(NamedTuple):
@@ -51,6 +55,10 @@ class Step(NamedTuple):
 
 class Scheme(Protocol):
     """A VDAF as both operators run it: shares, a message of both, shares again, and a decision."""
+
+    @property
+    def collection(self) -> bytes:
+        """The id of the collection that the reports are for, at least 16 bytes."""
 
     @property
     def field(self) -> Field:
@@ -90,6 +98,16 @@ class Scheme(Protocol):
         """Shares of the sites' numbers, shape (reports, sites, words)."""
 
 
+def _check_collection(collection: bytes) -> None:
+    size = len(collection)
+    check(size >= COLLECTION_BYTES, "collection", f"an id of at least {COLLECTION_BYTES} random bytes", size)
+
+
+def _context(collection: bytes) -> bytes:
+    """The application context of draft-irtf-cfrg-vdaf, which enters every hash, those of the verify key among them."""
+    return b"mapveil two operators 2" + collection
+
+
 @dataclass(frozen=True)
 class VectorScheme:
     """Vectors of whole numbers, by Prio3L1BoundSum.
@@ -100,13 +118,16 @@ class VectorScheme:
         Length of the vector.
     most : int
         Largest sum of its numbers.
-    context : bytes
-        The collection.
+    collection : bytes
+        The collection's id, at least 16 random bytes. Shares, proofs and checks of another collection do not fit.
     """
 
     sites: int
     most: int
-    context: bytes
+    collection: bytes
+
+    def __post_init__(self) -> None:
+        _check_collection(self.collection)
 
     @cached_property
     def vdaf(self) -> Prio3:
@@ -114,7 +135,9 @@ class VectorScheme:
         length = (self.sites + 1) * self.most.bit_length()
         calls = [(1 << bits) - 1 for bits in range(1, length.bit_length() + 1)]
         best = min((-(-length // each) for each in calls), key=lambda chunk: _proof_length(length, chunk))
-        return Prio3(L1BoundSum(count=self.sites, most=self.most, chunk=best), L1_BOUND_SUM, self.context)
+        return Prio3(
+            L1BoundSum(count=self.sites, most=self.most, chunk=best), L1_BOUND_SUM, _context(self.collection)
+        )
 
     @property
     def field(self) -> Field:
@@ -135,9 +158,15 @@ class VectorScheme:
         return self.vdaf.shard(contributions, nonces, randomness)
 
     def start(self, verify_key: bytes, operator: int, batch: Batch) -> Step:
-        """See :class:`Scheme`."""
+        """See :class:`Scheme`.
+
+        A report whose public share does not fit is refused here, before the other operator would refuse it: the
+        leader's share is the same in every context, so that verifier shares of two collections would give it away.
+        """
         made = prio.verify_init(self.vdaf, verify_key, operator, *batch)
-        return Step(made.state, made.verifier, made.state.accepted)
+        part = slice(operator * SEED_BYTES, (operator + 1) * SEED_BYTES)
+        fits = (made.verifier[:, -SEED_BYTES:] == batch.public[:, part]).all(axis=1)
+        return Step(made.state, made.verifier, made.state.accepted & fits)
 
     def combine(self, shares: tuple[Octets, Octets]) -> tuple[Octets, BoolArray]:
         """See :class:`Scheme`."""
@@ -172,16 +201,17 @@ class PathScheme:
     ----------
     depth : int
         The raster has 4**depth sites; at most ``DEEPEST``.
-    context : bytes
-        The collection.
+    collection : bytes
+        The collection's id, at least 16 random bytes. Shares, proofs and checks of another collection do not fit.
     """
 
     depth: int
-    context: bytes
+    collection: bytes
 
     def __post_init__(self) -> None:
         needed = f"from 0 to {DEEPEST}: every site is evaluated for every report"
         check(0 <= self.depth <= DEEPEST, "depth", needed, self.depth)
+        _check_collection(self.collection)
 
     most = 1
 
@@ -198,7 +228,7 @@ class PathScheme:
     @cached_property
     def vdaf(self) -> Poplar1:
         """The instance."""
-        return Poplar1(2 * self.depth + 2, self.context)
+        return Poplar1(2 * self.depth + 2, _context(self.collection))
 
     @cached_property
     def prefixes(self) -> BoolArray:
@@ -253,8 +283,8 @@ class PathScheme:
         return made
 
 
-def scheme_of(depth: int, most: int, context: bytes) -> Scheme:
+def scheme_of(depth: int, most: int, collection: bytes) -> Scheme:
     """A path where each client is at one site of a raster of ``4**depth`` sites that is not too fine, else a vector."""
     if most == 1 and depth <= DEEPEST:
-        return PathScheme(depth, context)
-    return VectorScheme(1 << (2 * depth), most, context)
+        return PathScheme(depth, collection)
+    return VectorScheme(1 << (2 * depth), most, collection)
