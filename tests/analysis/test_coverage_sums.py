@@ -126,6 +126,16 @@ def test_only_users_are_charged(prior: FittedKriging, tmp_path) -> None:
         coverage_by_sums(reports, prior, TILING, day, account=account)
 
 
+def test_a_pilot_is_others_than_those_who_report(prior: FittedKriging) -> None:
+    reports = measure(20, 6, 2)
+    with pytest.raises(InputError, match="the pilot must be measurements of people who opted in"):
+        coverage_by_sums(
+            reports, reports.with_rows(reports.rows.copy()), TILING, SignalSums(epsilon=1), rng=1
+        )
+    made = coverage_by_sums(reports, prior, TILING, SignalSums(epsilon=1), account=None, rng=1)
+    assert "the pilot's users are not protected" in made.guarantee.in_words()
+
+
 def test_other_maps_correct_nothing(prior: FittedKriging) -> None:
     from mapveil.geo.points import Points
 

@@ -94,6 +94,7 @@ def test_texts_of_days_and_clocks_are_read() -> None:
         (["2026-01-05 10:00:00"], None, "state no time zone"),
         (np.array(["2026-01-05T10"], "M8[us]"), None, "state no time zone"),
         (["2026-01-05 10:00:00", "2026-01-05T10:00:00Z"], "UTC", "some do not"),
+        (["2026-01-05", "2026-01-05T10:00:00Z"], "UTC", "some do not"),
         ([1767607200], None, "expected dates or times"),
         (["2026-01-05", "yesterday"], None, "holds no time in 1 of 2 rows"),
     ],

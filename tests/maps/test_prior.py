@@ -13,6 +13,7 @@ import mapveil as mv
 from mapveil.formats.read_prior import read_prior
 from mapveil.maps.prior import Prior
 from mapveil.mechanisms.multiscale import Multiscale
+from mapveil.privacy.claim import Assumes
 from mapveil_client.errors import InputError, MapveilError, ParameterError
 
 BOX = (-74.1, 40.6, -73.9, 40.8)
@@ -171,6 +172,22 @@ def test_a_seeded_map_is_no_prior_of_a_release(tmp_path: Path) -> None:
     city = mv.synthetic.city(users=50, seed=3, region=CITY)
     seeded = mv.release(city, mv.Quadtree(CITY, depth=3), epsilon=1, account=None, rng=1)
     refused_before_the_charge(tmp_path, "a release without a seed", ParameterError, prior=seeded)
+
+
+def test_a_map_without_differential_privacy_is_no_prior(tmp_path: Path) -> None:
+    city = mv.synthetic.city(users=50, seed=3, region=CITY)
+    features = mv.release(city, mv.Quadtree(CITY, depth=3), trust="random-features", rng=1)
+    features.save(tmp_path / "features.parquet")
+    for prior in (features, tmp_path / "features.parquet"):
+        refused_before_the_charge(tmp_path, "not differentially private", InputError, prior=prior)
+
+
+def test_the_guarantee_assumes_that_the_prior_is_public() -> None:
+    city = mv.synthetic.city(users=50, seed=3, region=CITY)
+    for given in (None, on_degrees(np.eye(3))):
+        made = mv.release(city, mv.Quadtree(CITY, depth=3), epsilon=1, prior=given, account=None, rng=1)
+        assert (Assumes.PRIOR_PUBLIC() in made.guarantee.assumptions) == (given is not None)
+        assert ("the prior is public" in made.guarantee.in_words()) == (given is not None)
 
 
 def test_methods_without_a_prior_name_those_with_one(tmp_path: Path) -> None:

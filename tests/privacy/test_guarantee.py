@@ -278,3 +278,8 @@ def test_no_code_judges_rendered_text() -> None:
         if JUDGED.search(line) and " for " not in line
     ]
     assert not found, "branch on the fields of a guarantee, never on its text"
+
+
+def test_participation_tells_of_a_listed_window_or_category() -> None:
+    text = guarantee(assumptions=(Assumes.PARTICIPATION_PUBLIC(),)).in_words()
+    assert "in a listed window or category, abstain" in text

@@ -11,12 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import mapveil as mv
+from mapveil.geo.points import id_text
 from mapveil.privacy import population
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.population import see
@@ -201,3 +203,19 @@ def test_values_are_keyed_sha256_of_the_ids() -> None:
     expected = sorted(int.from_bytes(digest[:8], "big") for digest in digests)
     with see(table(ids), key) as seen:
         assert seen.sketch.tolist() == expected
+
+
+@pytest.mark.parametrize("kind", ["INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "DECIMAL(9, 2)", "DECIMAL(9, 0)"])
+def test_a_whole_number_is_one_id_of_every_type(kind: str) -> None:
+    for number in (7, 100, 0, -20):
+        ((found,),) = duckdb.sql(
+            f"SELECT {id_text('id', kind.replace(' ', ''))} FROM (SELECT CAST({number} AS {kind}) AS id)"
+        ).fetchall()
+        assert found == str(number)
+
+
+def test_a_fraction_is_one_id_of_every_type() -> None:
+    for kind in ("DOUBLE", "DECIMAL(9,3)"):
+        assert duckdb.sql(
+            f"SELECT {id_text('id', kind)} FROM (SELECT CAST(7.5 AS {kind}) AS id)"
+        ).fetchall() == [("7.5",)]

@@ -98,11 +98,16 @@ def coverage_by_sums(
     Raises
     ------
     InputError
-        The pilot is too small for a map.
+        The pilot is too small for a map, or is the reports themselves.
     BudgetExceeded
         The account does not allow the epsilon.
     """
     check_tiling(tiling)
+    if isinstance(pilot, Measurements) and np.array_equal(pilot.rows, reports.rows):
+        raise InputError(
+            f"{pilot.source}: the pilot must be measurements of people who opted in, got the rows of those who report: "
+            "nothing protects the pilot's users"
+        )
     stream = as_randomness(rng)
     prior = pilot if isinstance(pilot, FittedKriging) else Kriging().fit(pilot, rng=stream.child("pilot"))
     made = release_correction(reports, prior, tiling, sums, rng=stream, **collection)

@@ -177,6 +177,10 @@ def id_text(id: str, kind: str) -> str:
             f"CASE WHEN isfinite({id}) AND abs({id}) > {_EXACT_BELOW[kind]} THEN error({quote_text(ROUNDED_ID)}) "
             f"WHEN isfinite({id}) AND {id} = trunc({id}) THEN CAST(CAST({id} AS BIGINT) AS VARCHAR) ELSE {text} END"
         )
+    if kind.startswith("DECIMAL") and not kind.endswith(
+        ",0)"
+    ):  # one without a fraction is written as an integer
+        return f"rtrim(rtrim({text}, '0'), '.')"
     return text
 
 

@@ -95,10 +95,12 @@ def _wall_of_text(points: Points, zone: str | None, time: str) -> str:
     zoned = f"regexp_matches({time}, '{_ZONED}')"
     with connection() as opened, reading(points.source):
         relation = points.table.relation(opened)
-        ((stated, clocks),) = opened.execute(
-            f"SELECT COUNT(*) FILTER ({zoned}), COUNT(*) FILTER (NOT {zoned} AND contains({time}, ':')) FROM {relation}"
+        ((stated, clocks, days),) = opened.execute(
+            f"SELECT COUNT(*) FILTER ({zoned}), COUNT(*) FILTER (NOT {zoned} AND contains({time}, ':')), "
+            # DuckDB would read a day beside zoned times in the machine's zone.
+            f"COUNT(*) FILTER (NOT {zoned} AND TRY_CAST({time} AS TIMESTAMP) IS NOT NULL) FROM {relation}"
         ).fetchall()
-    if stated and clocks:
+    if stated and (clocks or days):
         raise InputError(
             f"{points.source}: some times in column {points.columns.time!r} state a time zone and some do not; "
             "expected all or none"

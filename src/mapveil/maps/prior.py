@@ -82,13 +82,18 @@ class Prior:
 
     @classmethod
     def of_map(cls, heat: DensityMap, *, name: str = "", digest: str = "") -> Self:
-        """An earlier release as a prior; a map without differential privacy counts as stated to be public."""
+        """An earlier release as a prior; an :class:`InputError` for a map without differential privacy."""
         guarantee = heat.guarantee
+        if guarantee.epsilon is None:
+            raise InputError(
+                f"{name or 'the map'}: a prior must be a public raster or a map with an epsilon, got a map of "
+                f"method {heat.method} without one, which is not differentially private"
+            )
         text = heat.metadata_json().encode() + np.ascontiguousarray(heat.values, dtype="<f8").tobytes()
         return cls(
             name=name or heat.title or f"map of {heat.provenance.date}",
             digest=digest or hashlib.sha256(text).hexdigest(),
-            released=guarantee.epsilon is not None,
+            released=True,
             account=guarantee.account,
             seeded=guarantee.seeded,
             values=np.maximum(heat.values, 0.0),

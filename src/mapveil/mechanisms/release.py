@@ -177,7 +177,11 @@ def release(
         made = mechanism.release(points, found, account=account, **how)
         made = replace(made, notes=(*made.notes, cells.reason)) if cells else made
     provenance = Provenance.of("release", points, secure_sum=secure_sum, dropout=dropout)
-    assumptions = (Assumes.PLACES_PUBLIC(),) if column_of_places(spec) else ()
+    stated = {
+        Assumes.PLACES_PUBLIC: column_of_places(spec) is not None,
+        Assumes.PRIOR_PUBLIC: getattr(mechanism, "prior", None) is not None,
+    }
+    assumptions = tuple(kind() for kind, holds in stated.items() if holds)
     guarantee = replace(made.guarantee, assumptions=(*made.guarantee.assumptions, *assumptions))
     return replace(made, guarantee=guarantee, provenance=provenance)
 

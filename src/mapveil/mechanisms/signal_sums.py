@@ -137,6 +137,7 @@ class SignalSums(GridMechanism):
     def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
         """The promise of one release, about one ``unit``."""
         made = super().guarantee(shares, seeded=seeded)
+        made = dataclasses.replace(made, assumptions=(*made.assumptions, Assumes.PILOT_PUBLIC()))
         unit = Unit(self.unit)
         if unit is Unit.USER:
             return made

@@ -131,6 +131,7 @@ class Assumes(_Kind):
     DISTINCT_USERS = "distinct users"
     OTHER_PEOPLE = "other people"
     PLACES_PUBLIC = "places public"
+    PRIOR_PUBLIC = "prior public"
     ONE_CLIENT = "one client per user"
     ONE_CONTRIBUTION = "one contribution"
     ONE_TRIP = "one trip per user"

@@ -39,6 +39,9 @@ ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     Assumes.PLACES_PUBLIC: (
         "not protected: which places are on the map and where they lie, taken from the users' own table as public"
     ),
+    Assumes.PRIOR_PUBLIC: (
+        "the prior is public, or paid for by its own release: the prior tells nothing about the users beyond that"
+    ),
     Assumes.ONE_CLIENT: "each user has one client",
     Assumes.ONE_CONTRIBUTION: "each user takes part once: the epsilons of several contributions add up",
     Assumes.ONE_TRIP: "each user makes one trip: the epsilons of several trips add up",
@@ -65,7 +68,8 @@ ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     Assumes.CLIENT_RANDOMNESS: "the client draws its randomness as the code does, from the operating system's source",
     Assumes.CLIENT_ALONE: "each report carries the whole noise: neither a secure sum nor another client is trusted",
     Assumes.PARTICIPATION_PUBLIC: (
-        "not protected: that a client takes part, and, where clients outside the region abstain, that it is inside"
+        "not protected: that a client takes part, and, where clients without a row in the region, or in a listed "
+        "window or category, abstain, that it has one"
     ),
     Assumes.TIMING_PUBLIC: "not protected: that a location is sent, and when; a late client sends one",
     Assumes.TRIPS_PUBLIC: (
