@@ -157,6 +157,9 @@ def test_the_account_is_charged_once_for_all_windows(tmp_path: Path) -> None:
     with pytest.raises(BudgetExceeded):
         started(tmp_path / "other.series", ledger=ledger)
     assert not (tmp_path / "other.series").exists()
+    (spend,) = ledger.entries()
+    with pytest.raises(InputError, match="cannot be annulled"):
+        ledger.annul(spend.id, reason="windows were released")
     with pytest.raises(ParameterError, match="ledger is required"):
         LiveSeries(tmp_path / "city.series").add(visits(np.arange(30), 3))
 
@@ -213,6 +216,10 @@ if where == "before the noise":
     live_series.Multiscale.release = die
 elif where == "after the noise":
     live_series._promised = die
+elif where == "after the map":
+    from pyarrow.parquet import ParquetWriter
+    close = ParquetWriter.close
+    ParquetWriter.close = lambda self: (close(self), die())
 series = live_series.LiveSeries(path)
 heat = series.add(mv.read_points(table))
 np.save(path + ".npy", heat.values)
@@ -220,7 +227,7 @@ die()
 """
 
 
-@pytest.mark.parametrize("where", ["before the noise", "after the noise", "after the commit"])
+@pytest.mark.parametrize("where", ["before the noise", "after the noise", "after the map", "after the commit"])
 def test_a_process_killed_at_any_moment_spends_nothing_twice(where: str, tmp_path: Path, sums: list) -> None:
     path, table = tmp_path / "city.series", tmp_path / "week.parquet"
     series = started(path, windows_per_user=1)
@@ -230,9 +237,14 @@ def test_a_process_killed_at_any_moment_spends_nothing_twice(where: str, tmp_pat
     columns["time"] = np.full(30, np.datetime64("2026-01-06"))
     pyarrow.parquet.write_table(pa.table(columns), table)
     done = subprocess.run(
-        [sys.executable, "-c", _KILLED, where, path, table], check=False, env=dict(os.environ)
+        [sys.executable, "-c", _KILLED, where, path, table],
+        check=False,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert done.returncode == -signal.SIGKILL
+    for left in tmp_path.rglob("*.parquet"):
+        found = pyarrow.parquet.read_schema(left).metadata or {}
+        assert b"mapveil" not in found, f"a map that was not released lies in {left}"
     if where == "after the commit":
         np.testing.assert_array_equal(series.window(NAMES[0]).values, np.load(f"{path}.npy"))
         with pytest.raises(InputError, match="released already"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -31,15 +33,24 @@ def write_geoparquet(released: ReleasedMap, path: str | PathLike[str]) -> None:
     one cell has no length. The measurements lie in the schema's metadata. Memory is bounded by the map and a chunk of
     geometries.
     """
+    with atomic_path(path) as place:
+        _write(released, place)
+
+
+def geoparquet_bytes(released: ReleasedMap) -> bytes:
+    """The file of :func:`write_geoparquet`, in memory: a map that nobody may see yet lies in no temporary file."""
+    held = io.BytesIO()
+    _write(released, held)
+    return held.getvalue()
+
+
+def _write(released: ReleasedMap, place: Path | io.BytesIO) -> None:
     from pyarrow import parquet
 
     metadata = _schema_metadata(released)
     walk = (_table(chunk, metadata) for chunk in chunks(released))
     first = next(walk)
-    with (
-        atomic_path(path) as place,
-        parquet.ParquetWriter(place, first.schema, compression="zstd", version="2.6") as file,
-    ):
+    with parquet.ParquetWriter(place, first.schema, compression="zstd", version="2.6") as file:
         file.write_table(first)
         for table in walk:
             file.write_table(table)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mapveil.engines.contributions import located_rows
+from mapveil.formats.geoparquet import geoparquet_bytes
 from mapveil.formats.read_map import read_map
 from mapveil.geo.files import parquet_files
 from mapveil.geo.parse_tiling import tiling_from_dict
@@ -163,6 +164,7 @@ class LiveSeries:
                         tiling=tiling.spec,
                         region=str(tiling.region),
                         spend=SpendId(spend),
+                        answers=True,  # windows are drawn for it: it is never annulled
                     )
                 except PromiseError:
                     Path(path).unlink()  # nothing was spent
@@ -216,8 +218,7 @@ class LiveSeries:
                     week, facts.tiling, account=None
                 )
                 heat = _promised(heat, facts, number, Provenance.of("series add", points), ledger)
-                heat.save(Path(folder) / "map.parquet")
-                stored = (Path(folder) / "map.parquet").read_bytes()
+            stored = geoparquet_bytes(heat)
             opened.execute("INSERT INTO windows VALUES (?, ?)", (number, stored))
             counted = "INSERT INTO users VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET used = used + 1"
             opened.executemany(counted, present)
