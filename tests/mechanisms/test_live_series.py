@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,10 @@ import pytest
 
 import mapveil as mv
 from mapveil.engines import UNIT, user_sums
+from mapveil.mechanisms import live_series
 from mapveil.mechanisms.live_series import LiveSeries
 from mapveil.mechanisms.multiscale import Multiscale
+from mapveil.privacy import ledger_chain
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 
 # A window whose users have all run out has no rows, of which the curator is told.
@@ -227,7 +231,9 @@ die()
 """
 
 
-@pytest.mark.parametrize("where", ["before the noise", "after the noise", "after the map", "after the commit"])
+@pytest.mark.parametrize(
+    "where", ["before the noise", "after the noise", "after the map", "after the commit"]
+)
 def test_a_process_killed_at_any_moment_spends_nothing_twice(where: str, tmp_path: Path, sums: list) -> None:
     path, table = tmp_path / "city.series", tmp_path / "week.parquet"
     series = started(path, windows_per_user=1)
@@ -304,3 +310,57 @@ def test_a_ledger_is_refused_by_a_series_that_was_started_without(tmp_path: Path
 def test_epsilon_is_divided_exactly(tmp_path: Path) -> None:
     series = started(tmp_path / "city.series", epsilon=Fraction(1, 3), windows_per_user=None)
     assert series.status().each == Fraction(1, 12)
+
+
+def test_a_copied_or_restored_file_releases_nothing(tmp_path: Path, sums: list) -> None:
+    ledger = mv.Ledger(tmp_path / "ledger.sqlite")
+    series = started(tmp_path / "city.series", ledger=ledger)
+    series.add(visits(np.arange(30), 0), ledger=ledger)
+    copy = LiveSeries(shutil.copy(tmp_path / "city.series", tmp_path / "copy.series"))
+    series.add(visits(np.arange(30), 1), ledger=ledger)
+    for week in (1, 2):  # fresh noise for a window; then users who count once too often
+        with pytest.raises(InputError, match="is a copy, or was put back"):
+            copy.add(visits(np.arange(30), week), NAMES[week], ledger=ledger)
+    assert len(sums) == 2, "noise was drawn"
+    series.add(visits(np.arange(30), 2), ledger=ledger)
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as opened:
+        assert ledger_chain.verify(opened).problems == []
+
+
+def test_a_map_that_the_ledger_does_not_know_yet_is_not_seen_and_not_drawn_again(
+    tmp_path: Path, sums: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = mv.Ledger(tmp_path / "ledger.sqlite")
+    series = started(tmp_path / "city.series", ledger=ledger)
+    record, calls = live_series.record_draws, list[int]()
+
+    def killed(*given: object) -> None:
+        calls.append(0)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        record(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live_series, "record_draws", killed)
+        with pytest.raises(KeyboardInterrupt):
+            series.add(visits(np.arange(30), 0), ledger=ledger)
+    assert (series.status().released, series.status().next) == ((), NAMES[0])
+    with pytest.raises(InputError, match="was not released"):
+        series.window(NAMES[0])
+    heat = series.add(visits(np.arange(30), 0), ledger=ledger)
+    np.testing.assert_array_equal(heat.values, series.window(NAMES[0]).values)
+    assert len(sums) == 1
+    series.add(visits(np.arange(30), 1), ledger=ledger)
+
+
+def test_an_account_over_its_budget_releases_no_window(tmp_path: Path, sums: list) -> None:
+    ledger = mv.Ledger(tmp_path / "ledger.sqlite")
+    series = started(tmp_path / "city.series", ledger=ledger)
+    stream = ledger.identify(None, dataset="stream")
+    ledger.spend(stream, 2, method="laplace")
+    ledger.name("city", "stream")
+    with pytest.raises(BudgetExceeded, match="4 of 3 spent"):
+        series.add(visits(np.arange(30), 0), ledger=ledger)
+    assert sums == []
+    ledger.set_budget("city", 4)
+    series.add(visits(np.arange(30), 0), ledger=ledger)

@@ -1,12 +1,13 @@
 """Live series: a map of each window as its table arrives, with one promise over a future that is not known yet.
 
 A private file holds how many windows each user counted in, by a keyed hash of the id (MD5), and the key, so whoever has
-the file can test whether an id is in it. A user counts 1 in each of the
-first k windows that they were in, and in no later one; each window's map costs epsilon / k. So one user costs at most
-epsilon over all windows, whatever comes. Epsilon is charged once, when the series starts.
+the file can test whether an id is in it. A user counts 1 in each of the first k windows that they were in, and in no
+later one; each window's map costs epsilon / k. So one user costs at most epsilon over all windows, whatever comes.
+Epsilon is charged once, when the series starts.
 
-A window's map, and what its users have left, are stored in one transaction before anybody sees the map. A process that
-is killed before has revealed nothing; after it the stored map is written again, and no noise is drawn twice.
+A window's map, and what its users have left, are stored in one transaction; then the ledger records the map, and only
+then may anybody see it. A process that is killed before has revealed nothing; after it the stored map is written again,
+and no noise is drawn twice. Of a copied file, or an older one put back, the ledger knows other windows: it is refused.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from mapveil.privacy.charges import with_account
 from mapveil.privacy.claim import ContributionBound, Norm, check_large_epsilon
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import SpendId
+from mapveil.privacy.window_draws import record_draws
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, readable
 from mapveil_client.errors import InputError, ParameterError, PromiseError, check, is_whole
 from mapveil_client.private_file import new_private_file
@@ -50,7 +52,7 @@ _WAIT_S = 30.0
 _SHOWN = 3  # names of windows in a message
 _SCHEMA = """
 CREATE TABLE series (record TEXT NOT NULL, key TEXT NOT NULL, spend TEXT NOT NULL, started INTEGER NOT NULL);
-CREATE TABLE windows (number INTEGER PRIMARY KEY, map BLOB NOT NULL);
+CREATE TABLE windows (number INTEGER PRIMARY KEY, map BLOB NOT NULL, released INTEGER NOT NULL);
 CREATE TABLE users (id TEXT PRIMARY KEY, used INTEGER NOT NULL);
 """
 
@@ -164,7 +166,6 @@ class LiveSeries:
                         tiling=tiling.spec,
                         region=str(tiling.region),
                         spend=SpendId(spend),
-                        answers=True,  # windows are drawn for it: it is never annulled
                     )
                 except PromiseError:
                     Path(path).unlink()  # nothing was spent
@@ -190,27 +191,32 @@ class LiveSeries:
         ------
         InputError
             The window was released, or is earlier than one that was, or there is none; no window is named and rows lie
-            in others than the next, or none in that; the table cannot be used, or its people belong to another account.
+            in others than the next, or none in that; the table cannot be used, or its people belong to another account;
+            the ledger has no charge of the series, or the file is a copy.
         PromiseError
             The charge of the series was annulled.
+        BudgetExceeded
+            More than its budget is spent of the account, such as after two accounts were joined.
         ParameterError
             A ledger is missing, or given for a series that was started without one.
         """
         with self._transaction() as opened:
-            facts, number = self._facts(opened), self._next(opened, window)
+            facts = self._facts(opened)
             if facts.charged and ledger is None:
                 raise ParameterError(f"ledger is required: series {facts.name} was charged to an account")
             if ledger is not None and not facts.charged:
                 raise ParameterError(f"ledger must be left out: series {facts.name} was started without one")
+            left = _recorded(opened, facts, ledger)  # by a process that was killed
+            ours = left is not None and window in (None, facts.windows.names[left])
+            number = left if left is not None and ours else self._next(opened, window)
             numbered = windowed(points, facts.windows)
             check_times(numbered, points)
             if window is None:
                 self._check_rows(opened, numbered, number)
+            if ours:
+                return _stored(opened, number)
             if ledger is not None:
-                unused = _unused_charge(ledger, facts)
                 ledger.recognise(points, dataset=facts.name)
-                if unused:  # noise is drawn for it from here on, so that nobody may annul it
-                    ledger.written(SpendId(facts.spend), {})
             with tempfile.TemporaryDirectory(prefix="mapveil-") as folder, numbered.held_once() as table:
                 week = self._week(opened, facts, table, number, Path(folder) / "window.parquet")
                 present = _present(week, facts)
@@ -219,9 +225,11 @@ class LiveSeries:
                 )
                 heat = _promised(heat, facts, number, Provenance.of("series add", points), ledger)
             stored = geoparquet_bytes(heat)
-            opened.execute("INSERT INTO windows VALUES (?, ?)", (number, stored))
+            opened.execute("INSERT INTO windows VALUES (?, ?, 0)", (number, stored))
             counted = "INSERT INTO users VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET used = used + 1"
             opened.executemany(counted, present)
+        with self._transaction() as opened:
+            _recorded(opened, facts, ledger)
         return heat
 
     def window(self, name: str) -> DensityMap:
@@ -234,31 +242,21 @@ class LiveSeries:
         """
         with self._transaction() as opened:
             number = self._facts(opened).windows.index(name)
-            found = opened.execute("SELECT map FROM windows WHERE number = ?", (number,)).fetchone()
-        if found is None:
-            raise InputError(f"{self.path}: window {name} was not released")
-        with tempfile.TemporaryDirectory(prefix="mapveil-") as folder:
-            path = Path(folder) / "map.parquet"
-            path.write_bytes(found[0])
-            return read_map(path)
+            known = "SELECT 1 FROM windows WHERE number = ? AND released"
+            if opened.execute(known, (number,)).fetchone() is None:
+                raise InputError(f"{self.path}: window {name} was not released")
+            return _stored(opened, number)
 
     def status(self) -> SeriesStatus:
         """The windows that were released, and what is promised; nothing of any user."""
         with self._transaction() as opened:
             facts = self._facts(opened)
-            released = [row[0] for row in opened.execute("SELECT number FROM windows ORDER BY number")]
+            found = opened.execute("SELECT number FROM windows WHERE released ORDER BY number")
+            released = [row[0] for row in found]
         names, after = facts.windows.names, released[-1] + 1 if released else 0
-        each = facts.epsilon / facts.most
-        later = names[after] if after < len(names) else None
-        return SeriesStatus(
-            facts.name,
-            facts.charged,
-            facts.epsilon,
-            each,
-            facts.most,
-            tuple(names[at] for at in released),
-            later,
-        )
+        each, later = facts.epsilon / facts.most, names[after] if after < len(names) else None
+        done = tuple(names[at] for at in released)
+        return SeriesStatus(facts.name, facts.charged, facts.epsilon, each, facts.most, done, later)
 
     def _next(self, opened: sqlite3.Connection, window: str | None) -> int:
         windows = self._facts(opened).windows
@@ -361,24 +359,28 @@ class _Facts(NamedTuple):
     charged: bool
 
 
+def _recorded(opened: sqlite3.Connection, facts: _Facts, ledger: Ledger | None) -> int | None:
+    """Record every map that was drawn, before anybody sees it; the number of the one that was not released yet."""
+    if ledger is not None:
+        maps = opened.execute("SELECT number, map FROM windows").fetchall()
+        record_draws(ledger.path, facts.spend, dict(maps))
+    new = opened.execute("UPDATE windows SET released = 1 WHERE NOT released RETURNING number").fetchall()
+    return int(new[0][0]) if new else None
+
+
+def _stored(opened: sqlite3.Connection, number: int) -> DensityMap:
+    (stored,) = opened.execute("SELECT map FROM windows WHERE number = ?", (number,)).fetchone()
+    with tempfile.TemporaryDirectory(prefix="mapveil-") as folder:
+        path = Path(folder) / "map.parquet"
+        path.write_bytes(stored)
+        return read_map(path)
+
+
 def _present(week: Points, facts: _Facts) -> list[tuple[str]]:
     """The users who count in a window: those with a row in a cell."""
     with located_rows(week, facts.tiling) as rows:
         found = rows.connection.execute(f"SELECT DISTINCT user_id FROM ({rows.sql}) AS rows").fetchall()
     return [(str(row[0]),) for row in found]
-
-
-def _unused_charge(ledger: Ledger, facts: _Facts) -> bool:
-    """Whether no window was released for the charge of the series; a ledger without the charge is refused."""
-    spend = SpendId(facts.spend)
-    entry = next(iter(ledger.release(spend)), None)
-    if entry is None:
-        raise InputError(
-            f"{ledger.path}: series {facts.name} was not charged to this ledger; name its own (--ledger)"
-        )
-    if entry.status == "annulled":
-        raise PromiseError(f"{ledger.path}: the charge {spend} of series {facts.name} was annulled")
-    return entry.status == "spent"
 
 
 def _promised(

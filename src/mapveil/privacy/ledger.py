@@ -376,8 +376,8 @@ class Ledger:
             # By the ledger alone: the answers file may have been moved, or copied to somebody.
             if kind == "annulled" and found[0]:
                 raise InputError(
-                    f"{self.path}: spend {spend} is a release's, which has a kept answer or is being released now, or a "
-                    "series', and cannot be annulled; repeat a release's command with --resume instead"
+                    f"{self.path}: spend {spend} is a release's, which has a kept answer or is being released now, and "
+                    "cannot be annulled; repeat its command with --resume instead"
                 )
             row = (spend, kind, now(), reason, None if outputs is None else json.dumps(outputs))
             connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)
