@@ -126,7 +126,7 @@ def test_a_release_carries_what_was_promised_and_how():
         "spends": "1",
         "width": 3,
         "users": None,
-        "users_share": 0.05,
+        "users_share": 0.02,
     }
     assert heat.notes == ("spent it",)
     guarantee = heat.guarantee
