@@ -191,21 +191,20 @@ def rows(kind: str) -> str:
             print(kind, constant.name, [cell[-1] for cell in cells], flush=True)
         where = "" if constant.owner is None else f"{constant.owner.__name__.rpartition('.')[2]}."
         found.append(
-            f"| `{where}{constant.name}` | {default_of(constant)} | {' | '.join(map('; '.join, cells))} |"
+            f"| `{where}{constant.name}` | {default_of(constant, kind)} | {' | '.join(map('; '.join, cells))} |"
         )
     return "\n".join(found)
 
 
-def default_of(constant: Constant) -> str:
-    """The value of a constant, as the table shows it; parameters have theirs in the reference of commands."""
+def default_of(constant: Constant, kind: str) -> str:
+    """The value of a constant, as the table of a kind of scenes shows it."""
     if constant.owner is not None:
         return shown(getattr(constant.owner, constant.name))
-    return {
-        "users_share": "0.02",
-        "first_share": "0.3 or 0.15",
-        "leaf_signal": "2 or 1.4",
-        "shifts": "4 or 8",
-    }[constant.name]
+    of_aim, of_sums = multiscale._OF_AIM[Multiscale.aim], (multiscale._FIRST_SHARE, multiscale._LEAF_SIGNAL)
+    first_share, leaf_signal = of_aim if kind == "curator" else of_sums
+    shifts = multiscale._SHIFTS_OF_CURATOR if kind == "curator" else multiscale._SHIFTS
+    defaults = {"first_share": first_share, "leaf_signal": leaf_signal, "shifts": shifts}
+    return shown({**defaults, "users_share": Curator.users_share}[constant.name])
 
 
 def regions() -> str:

@@ -101,6 +101,17 @@ def test_the_account_stays_as_it_is(mapveil: Callable, table: Path, tmp_path: Pa
     assert not (tmp_path / "other.csv").exists()
 
 
+def test_a_rehearsal_writes_the_run_file_alone_and_says_what_its_prediction_rests_on(
+    mapveil: Callable, table: Path, tmp_path: Path
+) -> None:
+    asked = ("release", table, *RELEASE, "--option", "users=300", "-o", tmp_path / "m.csv", "--dry-run")
+    done = mapveil(*asked, "--save", tmp_path / "saved.yaml")
+    assert done.code == 0, done.err
+    assert "dry run: everything was checked; no release was charged, drawn or written" in done.out
+    assert "(2 synthetic cities)" in done.out
+    assert [each.name for each in tmp_path.iterdir()] == ["saved.yaml"]
+
+
 def test_what_a_release_refuses_a_rehearsal_refuses(mapveil: Callable, table: Path, tmp_path: Path) -> None:
     for change, said in (
         (("--tiling", "h3:7"), "GeoTIFF holds a raster"),

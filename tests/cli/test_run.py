@@ -38,12 +38,26 @@ def test_a_file_is_released_and_its_hash_recorded(mapveil: Callable, file: Path,
     sheet = mv.inspect(tmp_path / "map.parquet")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     assert sheet.record["provenance"]["options"]["run_file_sha256"] == digest
+    assert "run_file_replaced" not in sheet.record["provenance"]["options"]
     assert (str(sheet.guarantee.epsilon), sheet.record["parameters"]["clip"]) == ("1/2", False)
     other = tmp_path / "other.csv"
     replaced = mapveil("run", file, "-o", other, "--epsilon", "1", "--json")
     assert json.loads(replaced.out)["outputs"][0] == str(other)
     assert json.loads(replaced.out)["guarantee"]["epsilon"] == "1"
     assert json.loads(replaced.out)["ledger"]["spent"] == "3/2"
+
+
+def test_the_record_names_the_options_that_replaced_those_of_the_file(
+    mapveil: Callable, file: Path, tmp_path: Path
+) -> None:
+    done = mapveil(
+        "run", file, "--epsilon", "1", "--where", "lat::DOUBLE > 40.7", "-o", tmp_path / "b.geojson"
+    )
+    assert done.code == 0, done.err
+    record = json.loads((tmp_path / "b.geojson").read_text())["mapveil"]["provenance"]["options"]
+    assert record["run_file_sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert record["run_file_replaced"] == ["epsilon", "output", "where"]
+    assert "run_file_replaced=epsilon,output,where" in mapveil("inspect", tmp_path / "b.geojson").out
 
 
 def test_the_hash_of_a_filter_on_ids_is_not_told(mapveil: Callable, file: Path, tmp_path: Path) -> None:

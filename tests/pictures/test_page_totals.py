@@ -41,7 +41,12 @@ def in_node(script: str, given: Any) -> Any:
     node = shutil.which("node")
     if node is None:
         pytest.skip("no node to run the page's modules with")
-    names = {"halfWidth": "noise_law", "noisySums": "noisy_sums", "unpackAll": "packed"}
+    names = {
+        "halfWidth": "noise_law",
+        "noisySums": "noisy_sums",
+        "totalOfZones": "noisy_sums",
+        "unpackAll": "packed",
+    }
     names |= {"pixelFractions": "zone_shapes", "crosses": "zone_shapes", "isInside": "zone_shapes"}
     imports = [f'import {{ {name} }} from "{(ASSETS / file).as_uri()}.js";' for name, file in names.items()]
     head = "import { readFileSync } from 'node:fs'; const given = JSON.parse(readFileSync(0, 'utf8'));"
@@ -130,6 +135,29 @@ def test_a_page_answers_as_the_command_does(method: str, tiling: str) -> None:
     }
     for name, values in expected.items():
         assert np.allclose([each[name] for each in answers], values, rtol=1e-6, atol=0.01), name
+
+
+def test_zones_are_added_up_unless_they_overlap() -> None:
+    # The second zone and the third overlap in less than a leaf.
+    x, y, z = -74.0, 40.72, 40.75
+    column = (REGION.bbox[2] - REGION.bbox[0]) / 17
+    halves = [(x, x + 1.5 * column), (x + 2 * column, x + 3.7 * column), (x + 3.4 * column, x + 5 * column)]
+    zones = [shapely.box(west, y, east, z) for west, east in halves]
+    heat = RELEASES["laplace"](TILINGS["grid"])
+    context = Context.of_zones(Zones(np.array(zones, dtype=object), ("west", "middle", "east")))
+    page = scene_record(replace(heat, context=context))["scene"]["questions"]
+    script = """
+    const scene = await unpackAll(given), sums = noisySums(scene);
+    const answer = (numbers) => totalOfZones(sums, scene.zones, numbers);
+    console.log(JSON.stringify([[0, 1], [0, 2], [1], [0, 1, 2]].map(answer)));"""
+    *answers, refused = in_node(script, page)
+    for numbers, answer in zip(([0, 1], [0, 2], [1]), answers, strict=True):
+        expected = heat.total(shapely.union_all([zones[at] for at in numbers]))
+        assert answer["estimate"] == pytest.approx(max(expected.estimate, 0), abs=0.01)
+        assert [answer["low"], answer["high"]] == pytest.approx(expected.interval(), rel=0.002)
+        assert answer["shown"] == pytest.approx(expected.shown, abs=0.01)
+    why = "middle and east overlap, so their users cannot be added up: choose one of them."
+    assert refused == {"refused": why}
 
 
 def test_noise_of_several_shards_and_coarse_noise_have_the_law_of_python() -> None:

@@ -190,14 +190,22 @@ def correct(released: DensityMap, prior: FittedKriging, clip_db: float) -> Corre
 
     .. math:: y_v = \sum_{c \in v} \hat N_c\, b_c\, \delta_c + e_v, \qquad
               \operatorname{var} e_v = B^2 \sigma_v^2 + \operatorname{var}[\bar\delta_v] \operatorname{var} \hat N_v
-              + w\, \hat N_v, \qquad
+              + w \sum_{c \in v} \hat N_c\, b_c, \qquad
               \hat\delta = C A^T (A C A^T + R)^{-1} y
 
     where: :math:`y_v` is B times the difference of the noisy sums of strong and weak in node v, B is ``clip_db``,
     :math:`\sigma_v^2` the variance of the difference's noise, :math:`\hat N_c` the number of users in the finest node
     c, consistent over the levels by least squares and none below zero, :math:`\delta_c` the field's distance from the
-    pilot's map there, :math:`b_c` the slope that clipping leaves, w the variance that rows of one trace share; C is the
-    field's covariance given the pilot, A holds :math:`\hat N b`, R the variances of e.
+    pilot's map there, :math:`\bar\delta_v` its mean weighted by :math:`\hat N_c b_c`, :math:`b_c` the slope that
+    clipping leaves, w the variance that rows of one trace share; C is the field's covariance given the pilot, A holds
+    :math:`\hat N b`, R the variances of e. Clipping leaves at most :math:`w b_c` of w: the mean of a clipped residual
+    given the trace's error g has the variance
+
+    .. math:: \operatorname{var}_g \operatorname{E}[\operatorname{clip}_B(r) \mid g]
+              \le w \operatorname{E}\big[\Pr[|r| < B \mid g]^2\big] \le w \Pr[|r| < B] = w\, b_c
+
+    for normal residuals r. Source: H. Chernoff, "A note on an inequality involving the normal distribution" (Annals of
+    Probability, 1981).
 
     Parameters
     ----------

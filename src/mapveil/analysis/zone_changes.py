@@ -1,4 +1,4 @@
-r"""Zones where two maps differ significantly, with the false discovery rate held.
+r"""Zones where two maps differ significantly, at a false discovery rate of about ``fdr``.
 
 Two null hypotheses, which differ in what "no change" means:
 
@@ -20,7 +20,8 @@ large, never too small. With ``people``, :math:`p = \Pr[|\eta| \ge d]`.
 
 Zones are called changed by Benjamini and Hochberg's procedure, at ``fdr`` over Storey's estimate of the fraction of
 zones without a change, :math:`\min(1, 2 (1 + \#\{p > 1/2\}) / m)` of m zones; none with p above 1/2 is called.
-``python -m benchmarks.zone_changes`` measures rate and power.
+The theorem assumes independent p-values. Zones that share noisy sums have dependent ones, so for them the rate is not
+proved: ``python -m benchmarks.zone_changes`` measures rate and power.
 
 Source: Przyborowski, Wilenski, "Homogeneity of results in testing samples from Poisson series" (1940), the exact test;
 Berger, Boos, "P values maximized over a confidence set for the nuisance parameter" (1994); Benjamini, Hochberg (1995);

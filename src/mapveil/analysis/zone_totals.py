@@ -36,7 +36,7 @@ def total(heat: DensityMap, zone: Any, *, repair: bool = False) -> Total:
     heat : DensityMap
         A map with measurements.
     zone : polygon, mapping or frame
-        One polygon, as for :meth:`mapveil.geo.zones.Zones.read`; several count as one zone where they do not overlap.
+        One polygon or multipolygon, whose parts do not overlap; as for :meth:`mapveil.geo.zones.Zones.read`.
     repair : bool
         Repair an invalid polygon.
 

@@ -51,7 +51,9 @@ def command(
     null: Null,
     outputs: tuple[Path, ...],
 ) -> None:
-    """Call the zones where two released maps differ significantly, the false discovery rate held. Costs no privacy.
+    """Call the zones where two released maps differ significantly. Costs no privacy.
+
+    The false discovery rate is about --fdr.
 
     Both maps are of one region, unit, method and trust model, such as two weeks of one city; or they are two windows of
     one series.

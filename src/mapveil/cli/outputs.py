@@ -21,6 +21,7 @@ from mapveil.privacy.file_hash import files_written
 from mapveil_client.errors import InputError, ParameterError
 
 _TEXTS: Final = (".csv", ".geojson", ".json", ".html")  # formats that a terminal can show
+_STREAM_HELP: Final = "; '-' for {0} on standard output, '-.csv' and the like for another format"
 
 
 def outputs(
@@ -73,9 +74,6 @@ def outputs(
             help=f"Write a file: {help}{_STREAM_HELP.format(streamed) if streamed else ''}. Repeatable.",
         ),
     )
-
-
-_STREAM_HELP: Final = "; '-' for {0} on standard output, '-.csv' and the like for another format"
 
 
 def _streamed_as(context: click.Context, path: Path, suffix: str, suffixes: Sequence[str]) -> Path:
@@ -143,7 +141,7 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
                 "--resume continues a release that was charged: leave out --no-ledger and --seed"
             )
         if dry_run and resume:
-            raise ParameterError("--dry-run charges and writes nothing: leave out --resume")
+            raise ParameterError("--dry-run charges and writes no release: leave out --resume")
         if save is not None:
             save_run_file(save)
         accounted = not no_ledger and seed is None
@@ -163,8 +161,8 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
         click.option(
             "--dry-run",
             is_flag=True,
-            help="Check everything, and print the design, the predicted error, the charge and the account; charge and "
-            "write nothing.",
+            help="Check everything, and print the design, the predicted error, the charge and the account; charge "
+            "nothing, and write nothing but the file of --save.",
         ),
         click.option(
             "--save",

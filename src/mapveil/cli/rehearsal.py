@@ -1,10 +1,10 @@
-"""``--dry-run``: a release is checked and described; nothing is charged, drawn or written."""
+"""``--dry-run``: a release is checked and described; no release is charged, drawn or written."""
 
 from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
@@ -99,24 +99,25 @@ def _report(console: Console, found: Rehearsed, account: RehearsalAccount) -> No
     known = context.params.get("region") is not None
     if context.info_name == "release" and found.epsilon is not None and known and single:
         with console.progress() as progress:
-            predicted = _predicted(found, context.params, progress)
+            predicted = _predicted(about, found.epsilon, context.params, progress)
         rows |= {f"at {users:,} users": text for users, text in predicted.items()}
         record["predicted"] = predicted
     width = max(map(len, rows))
-    lines = ["dry run: everything was checked; nothing was charged, drawn or written"]
+    lines = ["dry run: everything was checked; no release was charged, drawn or written"]
     lines += [f"  {name:<{width}}  {text}" for name, text in rows.items()]
     console.result("\n".join(lines), record)
 
 
-def _predicted(found: Rehearsed, given: dict[str, Any], progress: Any) -> dict[int, str]:
+def _predicted(
+    about: Mapping[str, Any], epsilon: Fraction, given: dict[str, Any], progress: Any
+) -> dict[int, str]:
     """The predicted error, by number of users; nothing where it cannot be predicted."""
     from mapveil.evaluation.predicted_errors import plan
     from mapveil.geo.parse_tiling import parse_tiling
     from mapveil.mechanisms.default_tiling import declared_tiling
 
-    about, region, trust = found.about, given["region"], given["trust"]
+    region, trust = given["region"], given["trust"]
     declared = about["parameters"].get("users")
-    epsilon = found.epsilon or Fraction(1)
     made: dict[int, str] = {}
     for users in _USERS if declared is None else (declared,):
         spec = about["tiling"] if given["tiling"] else declared_tiling(users, epsilon).spec
@@ -129,6 +130,6 @@ def _predicted(found: Rehearsed, given: dict[str, Any], progress: Any) -> dict[i
         if advice.finest_cell_m is not None:
             useful = f"useful down to cells {advice.finest_cell_m:,.0f} m wide"
         made[users] = (
-            f"{spec}: error of a cell about {advice.typical_error:.2g} users; {useful} (synthetic cities)"
+            f"{spec}: error of a cell about {advice.typical_error:.2g} users; {useful} ({_TRIALS} synthetic cities)"
         )
     return made

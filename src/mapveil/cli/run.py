@@ -22,7 +22,7 @@ def command(context: click.Context, file: Path, more: tuple[str, ...]) -> int:
 
     The keys of FILE are the options of 'release' without dashes, 'input', and 'command' for 'flows' or 'neighbours'. A
     repeatable option is a list, and 'option' a mapping. Paths are relative to the folder that the command runs in.
-    OPTIONS replace those of the file. The record of the release states the file's SHA-256.
+    OPTIONS replace those of the file. The record of the release states the file's SHA-256, and the OPTIONS by name.
 
     \b
     Examples:
@@ -34,7 +34,7 @@ def command(context: click.Context, file: Path, more: tuple[str, ...]) -> int:
     described = read_run_file(file, tuple(_COMMANDS))
     target = _COMMANDS[described.command]
     arguments = described.arguments(target, list(more))
-    note_run(context, described.sha256)
+    note_run(context, described.sha256, described.replaced(target, list(more)))
     try:
         made = target.make_context(described.command, arguments, parent=context.parent)
     except (click.UsageError, MapveilError) as error:

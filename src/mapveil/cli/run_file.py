@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Released = TypeVar("Released", bound="ReleasedMap")
 
 _GIVEN: Final = "mapveil.given"  # in a command's context: its arguments, as they were written
-_RUN: Final = "mapveil.run"  # in a command's context: the hash of its run file
+_RUN: Final = "mapveil.run"  # in a command's context: what the release's record states of its run file
 _EACH_TIME: Final = ("dry_run", "help", "resume", "save")  # decided anew at each run
 _COMMAND: Final = "command"
 
@@ -57,8 +57,7 @@ class RunFile(NamedTuple):
                     line, f"{self.command} has no option {key!r}; expected one of {', '.join(known)}"
                 )
             _check_kind(self, known[key], key, line, texts)
-        context = click.Context(command, info_name=self.command)
-        given, _, _ = command.make_parser(context).parse_args(list(more))
+        given = _parsed(click.Context(command, info_name=self.command), more)
         flags, inputs = list[str](), list[str]()
         for key, (_, texts) in self.values.items():
             parameter = known[key]
@@ -72,6 +71,12 @@ class RunFile(NamedTuple):
                 values = texts if parameter.multiple else [",".join(texts)]
                 flags += [part for value in values for part in (max(parameter.opts, key=len), value)]
         return [*flags, *more, *(("--", *inputs) if inputs else ())]
+
+    def replaced(self, command: click.Command, more: list[str]) -> list[str]:
+        """Keys of the release's options in ``more``, which replace those of the file or its silence."""
+        given = _parsed(click.Context(command, info_name=self.command), more)
+        options = (each for each in command.params if each.name not in _EACH_TIME)
+        return sorted(_key(each) for each in options if _is_given(given.get(str(each.name))))
 
     def blamed(self, command: click.Command, error: Exception) -> Exception:
         """The error with the line of the key whose value has it, or with the file's name."""
@@ -139,7 +144,7 @@ def save_run_file(path: Path) -> None:
 
     context = click.get_current_context()
     command = context.command
-    given, _, _ = command.make_parser(context).parse_args(list(context.meta[_GIVEN]))
+    given = _parsed(context, context.meta[_GIVEN])
     record: dict[str, Any] = {_COMMAND: context.info_name}
     for parameter in command.params:
         value = given.get(str(parameter.name))
@@ -151,20 +156,20 @@ def save_run_file(path: Path) -> None:
         place.write_text(f"# mapveil run {path.name}\n{text}", encoding="utf-8")
 
 
-def note_run(context: click.Context, sha256: str) -> None:
-    """Note the hash of the run file, which the release's record states."""
-    context.meta[_RUN] = sha256
+def note_run(context: click.Context, sha256: str, replaced: list[str]) -> None:
+    """Note the hash of the run file and the options that replaced its own, which the release's record states."""
+    context.meta[_RUN] = {"run_file_sha256": sha256} | ({"run_file_replaced": replaced} if replaced else {})
 
 
 def titled(released: Released, drawing: Drawing) -> Released:
-    """The map with the user's title and layers, and with the hash of the run file in its record.
+    """The map with the user's title and layers, and with the run file's hash and the options replaced in its record.
 
     A filter that reads users' ids has a text that nobody may confirm by guessing, so its file's hash is not told.
     """
     running = click.get_current_context()
-    sha256, made = running.meta.get(_RUN), released.provenance
-    if sha256 is not None and made.where == running.params.get("where"):
-        made = replace(made, options={**made.options, "run_file_sha256": sha256})
+    of_file, made = running.meta.get(_RUN), released.provenance
+    if of_file is not None and made.where == running.params.get("where"):
+        made = replace(made, options={**made.options, **of_file})
     changed: Released = replace(cast("Any", released), **drawing.of(released), provenance=made)
     return changed
 
@@ -174,6 +179,12 @@ def _key(parameter: click.Parameter) -> str:
     if isinstance(parameter, click.Argument):
         return "input"
     return max(parameter.opts, key=len).lstrip("-")
+
+
+def _parsed(context: click.Context, arguments: list[str]) -> dict[str, Any]:
+    """The values that a command's parser finds in its arguments, by the names of its parameters."""
+    given, _, _ = context.command.make_parser(context).parse_args(list(arguments))
+    return dict(given)
 
 
 def _is_given(value: object) -> bool:

@@ -73,7 +73,7 @@ def run_collection_task(task: CollectionTask) -> SignalTrial:
     """Run one trial; a function of the module, so that processes can be given it."""
     rng = Randomness(task.seed).child(f"{task.group} {task.name} {task.knob} {task.value!r} {task.trial}")
     if task.name in (PILOT_ONLY, PUBLIC_ONLY, SUMS):
-        return _silent(task, rng)
+        return _not_collected(task, rng)
     return _reported(task, rng)
 
 
@@ -82,7 +82,7 @@ def sums_unit(reports: Measurements) -> Unit:
     return Unit.USER if len(np.unique(reports.users)) >= _MANY_USERS else Unit.DAY
 
 
-def _silent(task: CollectionTask, rng: Randomness) -> SignalTrial:
+def _not_collected(task: CollectionTask, rng: Randomness) -> SignalTrial:
     """Nothing is reported for one person: adversaries are left with the guess that sees no report."""
     roles, start = task.roles, time.perf_counter()
     epsilon = 0.0

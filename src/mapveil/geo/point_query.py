@@ -50,7 +50,7 @@ class Columns(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Which column is what, such as ``user=user_id, lon=x, lat=y, weight=none``."""
+        """Columns by role, such as ``user=user_id, lon=x, lat=y, weight=none``."""
         named = self._asdict().items()
         return ", ".join(f"{kind}={name or 'none'}" for kind, name in named if name or kind == "weight")
 

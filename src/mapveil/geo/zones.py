@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mapveil_client.arrays import BoolArray
+from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.errors import InputError, require
 from mapveil_client.plane import DEGREES_CRS
 
@@ -259,12 +259,10 @@ def polygonal(shapes: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
     return made
 
 
-def overlap_notes(shapes: npt.NDArray[np.object_], names: tuple[str, ...]) -> tuple[str, ...]:
-    """A note on zones whose insides have a point in common."""
+def overlapping_pairs(shapes: npt.NDArray[np.object_]) -> tuple[IntArray, IntArray]:
+    """The numbers of both zones of every overlapping pair: a thousandth of the smaller zone lies in the other."""
     import shapely
 
-    if len(shapes) < 2:
-        return ()
     one, other = shapely.STRtree(shapes).query(shapes, predicate="intersects")
     one, other = one[one < other], other[one < other]
     if one.size:
@@ -273,6 +271,12 @@ def overlap_notes(shapes: npt.NDArray[np.object_], names: tuple[str, ...]) -> tu
         least = np.minimum(shapely.area(shapes[one]), shapely.area(shapes[other]))
         real = common > 1e-3 * least
         one, other = one[real], other[real]
+    return one, other
+
+
+def overlap_notes(shapes: npt.NDArray[np.object_], names: tuple[str, ...]) -> tuple[str, ...]:
+    """A note on zones that overlap."""
+    one, other = overlapping_pairs(shapes)
     if not one.size:
         return ()
     pairs = _listed([f"{names[a]} and {names[b]}" for a, b in zip(one, other, strict=True)])

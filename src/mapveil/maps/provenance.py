@@ -55,9 +55,14 @@ class Provenance:
         texts = {
             "Date": f"{self.date} (UTC)",
             "Made by": " ".join(
-                (self.function, *(f"{name}={value}" for name, value in self.options.items()))
+                (self.function, *(f"{name}={_text(value)}" for name, value in self.options.items()))
             ),
             "Columns": ", ".join(f"{role}: {name}" for role, name in self.columns.items()),
             "Filter": self.where or "",
         }
         return [(name, text) for name, text in texts.items() if text]
+
+
+def _text(value: object) -> str:
+    """An option for readers."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -197,12 +197,12 @@ class SignalMap(ReleasedMap):
 
     @property
     def known(self) -> npt.NDArray[np.bool_]:
-        """Which cells have a strength, shape (cells,)."""
+        """Cells with a known strength, shape (cells,)."""
         return np.isfinite(self.mean_dbm)
 
     @property
     def holes(self) -> npt.NDArray[np.bool_]:
-        """Which cells are known to be coverage holes: their mean is below ``hole_dbm``; shape (cells,)."""
+        """Cells that are coverage holes: their mean is below ``hole_dbm``; shape (cells,)."""
         return np.asarray(self.mean_dbm < self.hole_dbm)
 
     def hole_chance(self) -> FloatArray:

@@ -66,6 +66,7 @@ _OF_AIM = {
     "totals": (0.5, 3.0),
     "distance": (0.5, 3.0),
 }  # of a curator
+_SHIFTS, _SHIFTS_OF_CURATOR = 8, 4
 _CHECK = 0.01  # of the budget: a noisy number of users beside the declared one
 _FAR = 4.0  # noise scales between both from which the noisy one is believed: by chance once in 55 maps
 _FULL = 3.0  # noise scales of users per site from which a curator measures every site at once
@@ -301,7 +302,7 @@ class Multiscale(PriorMechanism, GridMechanism):
         return not setting.curator and self.of == "population"
 
     def _shifts(self, setting: Setting) -> int:
-        return self.shifts or (4 if setting.curator else 8)
+        return self.shifts or (_SHIFTS_OF_CURATOR if setting.curator else _SHIFTS)
 
     def _budgets(self, setting: Setting, budget: Fraction, single: bool) -> tuple[Fraction, Fraction]:
         if single:

@@ -57,6 +57,9 @@ class SignalSums(GridMechanism):
 
     where: n is the number of units, :math:`\sigma` the standard deviation of the noise on a sum, c is ``c``.
 
+    Source: the rule is that of Qardaji, Yang, Li (ICDE 2013), guideline 1; the levels are those of Bagdasaryan et al.
+    (2022), section 5.1.
+
     Parameters
     ----------
     depth
@@ -68,9 +71,6 @@ class SignalSums(GridMechanism):
     unit : str
         What the guarantee is about: ``"user"``; or ``"user's day"`` or ``"trace"``, where a user has several of them,
         whose epsilons add up.
-
-    Source: the rule is that of Qardaji, Yang, Li (ICDE 2013), guideline 1; the levels are those of Bagdasaryan et al.
-    (2022), section 5.1.
     """
 
     name: ClassVar[str] = "signal-sums"

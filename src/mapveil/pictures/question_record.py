@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import shapely
 
+from mapveil.geo.zones import overlapping_pairs
 from mapveil.inference.zone_overlay import ZoneOverlay, sums_of
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import INTERVAL_ALPHA
@@ -81,6 +82,7 @@ def _zones(heat: DensityMap, zones: Zones) -> dict[str, Any] | None:
     if weights.nnz > _MOST_PARTS:
         return None
     west, south, east, north = heat.tiling.region.bbox
+    one, other = overlapping_pairs(found.polygons)
     cut = shapely.segmentize(found.polygons, max(east - west, north - south) / _EDGES)
     return {
         "name": list(found.names),
@@ -91,5 +93,6 @@ def _zones(heat: DensityMap, zones: Zones) -> dict[str, Any] | None:
         "shown": packed(overlay.shown),
         "covered": packed(overlay.covered),
         "area": packed(shapely.area(found.polygons)),
+        "overlaps": {"one": packed(one), "other": packed(other)},
         "rings": packed_rings(polygon_rings(cut, plane.projection), plane),
     }

@@ -74,8 +74,8 @@ class Curator(Checked):
         A public estimate of the number of users, for plans that want one; under add-or-remove neighbours the number
         itself is not public, and without an estimate ``users_share`` is spent on a noisy one.
     users_share : float
-        Fraction of the budget for a noisy number of users, in (0, 1). A twentieth is 1 % worse for ``multiscale`` in
-        every metric (docs/explanation/multiscale.md).
+        Fraction of the budget for a noisy number of users, in (0, 1). A twentieth changes the
+        error of ``multiscale`` by +4 % +- 5 on synthetic cities (docs/reference/mechanism-constants.md).
     """
 
     name: ClassVar[str] = "central"

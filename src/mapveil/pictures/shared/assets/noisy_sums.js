@@ -14,6 +14,26 @@ function sumsOf(values, parent, size) {
   return made;
 }
 
+/** The total of several zones, by their numbers; `refused` says why it is none, since their users are added up. */
+export function totalOfZones(sums, zones, numbers) {
+  const asked = new Set(numbers),
+    { one, other } = zones.overlaps;
+  for (let i = 0; i < one.length; i++)
+    if (asked.has(one[i]) && asked.has(other[i]))
+      return { refused: `${zones.name[one[i]]} and ${zones.name[other[i]]} overlap, so their users cannot be added up: choose one of them.` };
+  const weights = new Map();
+  let [shown, area, covered] = [0, 0, 0];
+  for (const zone of asked) {
+    // Borders drawn twice leave slivers that are no overlap: no leaf counts more than once.
+    for (let i = zones.start[zone]; i < zones.start[zone + 1]; i++)
+      weights.set(zones.leaf[i], Math.min((weights.get(zones.leaf[i]) ?? 0) + zones.part[i], 1));
+    shown += zones.shown[zone];
+    area += zones.area[zone];
+    covered += zones.covered[zone] * zones.area[zone];
+  }
+  return { ...sums.totalOf(weights), shown, covered: covered / area };
+}
+
 /** Answers for weights of the leaves. `coded` levels, the root first, and `leaf` of each cell are arrays. */
 export function noisySums({ levels: coded, leaf, alpha }) {
   const levels = coded.map((level) => ({ ...level, noisy: Float64Array.from(level.noisy, (steps) => steps * level.step) }));

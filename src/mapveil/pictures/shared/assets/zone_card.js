@@ -1,7 +1,7 @@
 // A card that answers for zones of a map: the user's own, blocks, or what somebody draws. Totals come from the noisy
 // sums in the record, with the interval of their noise; nothing is sent and nothing is spent.
 import { announce, card, el, factRows, freshId } from "./dom.js";
-import { noisySums } from "./noisy_sums.js";
+import { noisySums, totalOfZones } from "./noisy_sums.js";
 import { pathsOf } from "./packed.js";
 import { number } from "./scale.js";
 import { css } from "./theme.js";
@@ -70,25 +70,13 @@ export function zoneCard(scene, drawn, viewOf) {
       if (isInside(corners, (left + right) / 2, (top + bottom) / 2)) inside.set(cell, 1);
     return inside;
   }
-  function zoneTotal() {
-    const weights = new Map();
-    let [shown, area, covered] = [0, 0, 0];
-    for (const zone of chosen.keys()) {
-      for (let i = zones.start[zone]; i < zones.start[zone + 1]; i++)
-        weights.set(zones.leaf[i], Math.min((weights.get(zones.leaf[i]) ?? 0) + zones.part[i], 1));
-      shown += zones.shown[zone];
-      area += zones.area[zone];
-      covered += zones.covered[zone] * zones.area[zone];
-    }
-    return { ...sums.totalOf(weights), shown, covered: covered / area };
-  }
   function cellTotal(fractions) {
     let shown = 0;
     for (const [cell, fraction] of fractions) if (record.leaf[cell] >= 0) shown += users[cell] * fraction;
     return { ...sums.totalOf(sums.leavesOf(fractions)), shown, covered: 1 };
   }
   function total() {
-    if (way === "zones") return chosen.size ? zoneTotal() : null;
+    if (way === "zones") return chosen.size ? totalOfZones(sums, zones, chosen.keys()) : null;
     if (way === "blocks") return chosen.size ? cellTotal([...chosen.values()].flat().map((cell) => [cell, 1])) : null;
     return closed && !crosses(corners) ? cellTotal(drawnCells()) : null;
   }
@@ -138,9 +126,10 @@ export function zoneCard(scene, drawn, viewOf) {
     outline = null;
     const found = total();
     clear.hidden = !chosen.size && !corners.length;
-    what.textContent = chosenWords() || (closed && !found ? "The outline crosses itself: draw it anew." : "");
-    facts.replaceChildren(...(found ? factRows(totalRows(found, record.alpha)) : []));
-    if (found) announce(`${what.textContent || WAYS[way][0]}: ${fixed(found.estimate)} users, ${fixed(found.low)} to ${fixed(found.high)}`);
+    what.textContent = found?.refused ?? (chosenWords() || (closed && !found ? "The outline crosses itself: draw it anew." : ""));
+    facts.replaceChildren(...(found && !found.refused ? factRows(totalRows(found, record.alpha)) : []));
+    if (found?.refused) announce(found.refused);
+    else if (found) announce(`${what.textContent || WAYS[way][0]}: ${fixed(found.estimate)} users, ${fixed(found.low)} to ${fixed(found.high)}`);
     viewOf()?.redraw();
   }
   /** Once for each picture, however fast somebody drags. */
