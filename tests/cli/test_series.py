@@ -46,6 +46,8 @@ def test_a_series_is_released_asked_and_compared(mapveil: Callable, folder: Path
     asked = mapveil("ask", out, "--window", "2026-W03", *zones, "--json")
     assert asked.code == 0, asked.err
     assert sum(row["estimate"] for row in json.loads(asked.out)["answers"]) == pytest.approx(333, rel=0.2)
+    counts = "over all windows together each user counts 1"
+    assert f"window 2026-W03: {counts}" in mapveil("ask", out, "--window", "2026-W03", *zones).out
     together = "all 3 windows together; --window NAME asks one"
     assert together in mapveil("ask", out, *zones).out
     assert together not in mapveil("ask", out, "--window", "2026-W03", *zones).out
@@ -54,6 +56,7 @@ def test_a_series_is_released_asked_and_compared(mapveil: Callable, folder: Path
     found = mapveil("change", out, "--window", "2026-W04", "--against", "2026-W02", *zones)
     assert found.code == 0, found.err
     assert "0 of 2 zones changed" in found.out
+    assert f"windows 2026-W02 and 2026-W04: {counts}" in found.out
 
 
 def test_a_rehearsal_says_what_a_series_would_charge(mapveil: Callable, folder: Path, tmp_path: Path) -> None:
@@ -98,6 +101,36 @@ def test_bad_input_is_one_line_and_charges_nothing(
     assert message in done.errors[-1]
     assert not out.exists()
     assert "spent" not in mapveil("ledger", "list").out or "0 of" in mapveil("ledger", "list").out
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [("--by", "hour"), ("--every", "1h", "--from", "2026-01-05", "--until", "2026-01-06"),
+     ("--by", "hour-of-week", "--time-zone", "Europe/Paris")],
+)  # fmt: skip
+def test_a_text_column_of_days_makes_no_windows_of_hours(
+    mapveil: Callable, tmp_path: Path, windows: tuple
+) -> None:
+    rows = pa.table({"user": [1, 2], "lon": [-74.0, -73.95], "lat": [40.7, 40.75]})
+    for times, refused in ((["2026-01-05", "2026-01-06"], True), (["2026-01-05T08:00Z"] * 2, False)):
+        pyarrow.parquet.write_table(rows.append_column("time", pa.array(times)), tmp_path / "texts.parquet")
+        out = tmp_path / "out.parquet"
+        done = mapveil("release", tmp_path / "texts.parquet", *WHERE, *windows, "--epsilon", 1, "-o", out)
+        assert (done.code, "windows of hours need times" in done.err) == (2 * refused, refused), done.err
+        assert out.exists() is not refused
+
+
+def test_a_picture_of_too_many_windows_is_refused_before_the_charge(
+    mapveil: Callable, folder: Path, tmp_path: Path
+) -> None:
+    many = ("--every", "1d", "--from", "2026-01-05", "--until", "2026-05-06", "--epsilon", 1)
+    for more in ((), ("--dry-run",)):
+        done = mapveil(
+            "release", folder / "visits.parquet", *WHERE, *many, *more, "-o", tmp_path / "days.PNG"
+        )
+        assert (done.code, "at most 120 windows are drawn, got 121" in done.errors[-1]) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+    assert "nothing was spent yet" in mapveil("ledger").out
 
 
 def test_questions_about_windows_that_are_not_there(mapveil: Callable, folder: Path, tmp_path: Path) -> None:

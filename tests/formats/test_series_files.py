@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -94,9 +95,23 @@ def test_a_picture_shows_the_windows_side_by_side(series: mv.SeriesMap, tmp_path
     figure = plot_windows(series, columns=2).figure
     shown = [axes.get_title() for axes in figure.axes if axes.get_title()]
     assert shown == list(series.windows.names)
-    assert "NOT FOR RELEASE" in figure.get_suptitle()
+    head = " ".join(figure.get_suptitle().split())
+    assert "NOT FOR RELEASE" in head
+    assert "users per km²; over all windows together each user counts 1. Blank: not told from zero." in head
+    assert f"multiscale-series, {series.guarantee.promise.label}" in head
+    assert series.provenance.date in head
+    titled = replace(series, title="Visits of $2026", subtitle="Three weeks")
+    assert plot_windows(titled).figure.get_suptitle().startswith("Visits of $2026\nThree weeks\n")
     limits = {axes.images[0].norm.vmax for axes in figure.axes if axes.images}
     assert len(limits) <= 1, "panels have different scales"
+
+
+def test_no_picture_of_more_windows_than_it_can_show(series: mv.SeriesMap, tmp_path: Path) -> None:
+    days = mv.Windows(every="1d", start="2026-01-05", until="2026-05-06")
+    long = replace(series, windows=days, by_window=np.zeros((121, series.tiling.size)), measured=None)
+    with pytest.raises(InputError, match="at most 120 windows are drawn, got 121"):
+        long.save(tmp_path / "days.png")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_window_that_a_file_lost_is_an_error_and_no_crash(series: mv.SeriesMap, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def command(
     from mapveil.analysis.zone_totals import totals_of
     from mapveil.formats.zone_table import write_zones
     from mapveil.inference.zone_overlay import ZoneOverlay
-    from mapveil.maps.series_map import SeriesMap
+    from mapveil.maps.series_map import SeriesMap, counting_note
 
     if top is not None and above is not None:
         raise ParameterError("--top and --above are two questions: ask one at a time")
@@ -109,6 +109,8 @@ def command(
     ]
     if isinstance(heat, SeriesMap):
         lines.append(f"all {counted(len(heat), 'window')} together; --window NAME asks one")
+    if window is not None:
+        lines.append(f"window {window}: {counting_note(heat.parameters)}")
     if ranked is not None:
         lines += _ranks(ranked.rows())
     elif compared is not None:

@@ -66,6 +66,7 @@ def command(
     """
     from mapveil.analysis.zone_changes import changes
     from mapveil.formats.zone_table import write_zones
+    from mapveil.maps.series_map import counting_note
 
     if (window is None) != (against is None) or (after is None and window is None):
         raise ParameterError("a change needs two maps, or one series with --window and --against")
@@ -86,6 +87,7 @@ def command(
     lines = [
         f"{int(found.changed.sum())} of {counted(len(found.zones), 'zone')} changed; no change means {_NULLS[null]}; "
         f"at most {100 * fdr:g} % of such calls are expected to be false; asking costs no privacy",
+        *([] if window is None else [f"windows {against} and {window}: {counting_note(one.parameters)}"]),
         *_table(found),
     ]
     rows = [

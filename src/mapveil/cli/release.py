@@ -147,7 +147,15 @@ def command(
     if windows is None:
         mechanism = find_method(method, trust).make(epsilon, options)
     else:
-        check_series(method, trust, epsilon, merge_below=merge_below, smooth_m=smooth_m)
+        check_series(
+            method,
+            trust,
+            epsilon,
+            merge_below=merge_below,
+            smooth_m=smooth_m,
+            windows=windows,
+            outputs=outputs,
+        )
     points: Any = read_source(source, **columns)
     if isinstance(points, Points):
         console.note_columns(points)

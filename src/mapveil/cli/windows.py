@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from mapveil_client.errors import ParameterError
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from mapveil.geo.windows import Windows
     from mapveil.maps.density_map import DensityMap
 
 
@@ -84,8 +86,14 @@ def check_series(
     *,
     merge_below: float | None,
     smooth_m: float | None,
+    windows: Windows,
+    outputs: Sequence[Path],
 ) -> None:
-    """Refuse options of one map that a series has no use for."""
+    """Refuse options of one map that a series has no use for, and a picture of too many windows."""
+    from mapveil.maps.series_map import check_drawn
+
+    for path in outputs:
+        check_drawn(path, windows.count)
     for name, value in (("--merge-below", merge_below), ("--smooth-m", smooth_m)):
         if value is not None:
             raise ParameterError(f"{name} is for one map, and cannot be used with --every or --by")

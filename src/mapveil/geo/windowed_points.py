@@ -56,9 +56,7 @@ def windowed(points: Points, windows: Windows, parts: Parts | None = None) -> Wi
     if windows.reads_time:
         if column is None:
             raise no_time_column(points.source)
-        if windows.reads_hours and types[column] == "DATE":
-            raise InputError(f"{points.source}: column {column!r} holds days; windows of hours need times")
-        wall = _wall(points, windows.zone, types[column])
+        wall = _wall(points, windows, types[column])
     number = windows.sql(wall, category)
     where = f"({number}) IS NOT NULL"
     if points.where is not None:
@@ -72,12 +70,14 @@ def windowed(points: Points, windows: Windows, parts: Parts | None = None) -> Wi
     return WindowedPoints(**given, windows=windows, parts=parts)
 
 
-def _wall(points: Points, zone: str | None, kind: str) -> str:
+def _wall(points: Points, windows: Windows, kind: str) -> str:
     """SQL of the reading of the windows' clock, of a row's time; the rows are checked."""
-    time, clock = str(points.expressions.time), zone or "UTC"
+    time, zone = str(points.expressions.time), windows.zone
     if kind == "TIMESTAMP WITH TIME ZONE":
-        return f"timezone('{clock}', {time})"
+        return f"timezone('{zone or 'UTC'}', {time})"
     if kind == "DATE":
+        if windows.reads_hours:
+            raise _only_days(points)
         return f"CAST({time} AS TIMESTAMP)"
     if kind.startswith("TIMESTAMP"):
         if zone is None:
@@ -88,10 +88,11 @@ def _wall(points: Points, zone: str | None, kind: str) -> str:
             f"{points.source}: column {points.columns.time!r} for time is of type {kind.lower()}; expected dates or "
             "times (SQL makes them of a number of seconds: to_timestamp(column))"
         )
-    return _wall_of_text(points, zone, time)
+    return _wall_of_text(points, windows, time)
 
 
-def _wall_of_text(points: Points, zone: str | None, time: str) -> str:
+def _wall_of_text(points: Points, windows: Windows, time: str) -> str:
+    zone = windows.zone
     zoned = f"regexp_matches({time}, '{_ZONED}')"
     with connection() as opened, reading(points.source):
         relation = points.table.relation(opened)
@@ -100,6 +101,8 @@ def _wall_of_text(points: Points, zone: str | None, time: str) -> str:
             # DuckDB would read a day beside zoned times in the machine's zone.
             f"COUNT(*) FILTER (NOT {zoned} AND TRY_CAST({time} AS TIMESTAMP) IS NOT NULL) FROM {relation}"
         ).fetchall()
+    if windows.reads_hours and days and not (stated or clocks):
+        raise _only_days(points)
     if stated and (clocks or days):
         raise InputError(
             f"{points.source}: some times in column {points.columns.time!r} state a time zone and some do not; "
@@ -110,6 +113,12 @@ def _wall_of_text(points: Points, zone: str | None, time: str) -> str:
     if stated:
         return f"timezone('{zone or 'UTC'}', TRY_CAST({time} AS TIMESTAMP WITH TIME ZONE))"
     return f"TRY_CAST({time} AS TIMESTAMP)"
+
+
+def _only_days(points: Points) -> InputError:
+    return InputError(
+        f"{points.source}: column {points.columns.time!r} holds days; windows of hours need times"
+    )
 
 
 def _no_zone(points: Points) -> InputError:
@@ -131,7 +140,7 @@ def check_times(points: WindowedPoints, plain: Points) -> None:
     column = plain.columns.time
     if not points.windows.reads_time or column is None or plain.on_bad_rows == "drop":
         return
-    wall = _wall(plain, points.windows.zone, column_types(plain.table)[column])
+    wall = _wall(plain, points.windows, column_types(plain.table)[column])
     with connection() as opened, reading(plain.source):
         relation = plain.table.relation(opened)
         ((bad, rows),) = opened.execute(

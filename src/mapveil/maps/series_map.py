@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
@@ -20,6 +21,24 @@ MOST_PANELS: Final = 120
 """Windows that a picture shows side by side."""
 
 _MOST_SHOWN: Final = 1 << 20  # numbers of all windows that a page holds
+
+
+def check_drawn(path: str | PathLike[str], windows: int) -> None:
+    """Refuse a PNG of more windows than a picture shows, by an :class:`InputError`."""
+    if Path(path).suffix.lower() == ".png" and windows > MOST_PANELS:
+        raise InputError(
+            f"{path}: at most {MOST_PANELS} windows are drawn, got {windows}; write another format, such as .parquet, "
+            "or take fewer windows"
+        )
+
+
+def counting_note(parameters: Mapping[str, Any]) -> str:
+    """A note on the users that one user counts as over the windows of a series, by its mechanism's parameters."""
+    if parameters.get("per") == "user-week":
+        return "each user counts 1 in each week"
+    if parameters.get("windows_per_user") is not None:
+        return "each user counts 1 in each window that counts"
+    return "over all windows together each user counts 1"
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +76,9 @@ class SeriesMap(DensityMap):
         return cls(**given, windows=windows, by_window=by_window, measured=measured)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """As for any map; a PNG shows the windows side by side, up to 120 of them."""
-        if Path(path).suffix.lower() == ".png" and len(self) <= MOST_PANELS:
+        """As for any map; a PNG shows the windows side by side, and is refused for more than 120 of them."""
+        check_drawn(path, len(self))
+        if Path(path).suffix.lower() == ".png":
             function_of("pictures.window_pictures:write_windows_png")(self, path)
         else:
             super().save(path)

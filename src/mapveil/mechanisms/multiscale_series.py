@@ -18,7 +18,7 @@ from mapveil.inference.window_shrinkage import WindowSums, shrink_windows
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.maps.round_cost import RoundCost
-from mapveil.maps.series_map import SeriesMap
+from mapveil.maps.series_map import SeriesMap, counting_note
 from mapveil.mechanisms.multiscale import Blocks, Multiscale
 from mapveil.mechanisms.uniform_grid import held_at, noise_deviation
 from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit
@@ -174,9 +174,7 @@ class MultiscaleSeries(Multiscale):
         blocks = f"{tree.size} block{'s' if tree.size > 1 else ''}"
         notes = (
             f"each window was measured in {blocks}; inside a block users lie as in all windows together",
-            "over all windows together each user counts 1"
-            if self.parts is None
-            else f"each user counts 1 in each {'week' if self.per == 'user-week' else 'window that counts'}",
+            counting_note(self.parameters()),
         )
         return Estimate(pooled.values, (*pooled.measurements, measured), (*pooled.notes, *notes), by_window)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from os import PathLike
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.maps.series_map import MOST_PANELS, SeriesMap
+from mapveil.maps.series_map import MOST_PANELS, SeriesMap, counting_note
 from mapveil.pictures.colours import layer_scale
 from mapveil.pictures.picture import coloured, draw_cells
 from mapveil.pictures.picture_frame import draw_bar, draw_outline, png_bytes
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 _PANEL: Final = 1.7  # inches
 _DPI: Final = 110
+_PER_INCH: Final = 13  # characters of a line above the panels, 9 points high
+_LINE: Final = 0.16  # inches, height of a line above the panels
+_FEWEST: Final = 40  # characters of a line over a single panel
 
 
 def plot_windows(series: SeriesMap, *, columns: int = 6) -> Axes:
@@ -53,10 +57,19 @@ def plot_windows(series: SeriesMap, *, columns: int = 6) -> Axes:
     x0, y0, x1, y1 = plane.bounds
     across = min(columns, len(series))
     down = math.ceil(len(series) / across)
-    size = (_PANEL * across + 1.2, _PANEL * down * min((y1 - y0) / (x1 - x0), 2.0) + 0.9)
-    figure = figure_module.Figure(figsize=size, layout="constrained")
-    panels = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()
     layers = [series.window(at).scene().layers[0] for at in range(len(series))]
+    width = _PANEL * across + 1.2
+    promise = series.guarantee.promise
+    unit = f"{layers[0].unit}; {counting_note(series.parameters)}"
+    words = [series.title or "Where people are, by window", series.subtitle]
+    words += [f"{series.method}, {promise.label}", f"{promise.title}, all windows together"]
+    words += [f"{unit}. Blank: not told from zero.", ", ".join(promise.stamps)]
+    words += [f"{series.tiling.spec}, {series.windows}. Mapveil {series.version}, {series.provenance.date}."]
+    characters = max(int(width * _PER_INCH), _FEWEST)
+    lines = [line for text in words for line in textwrap.wrap(text, characters)]
+    height = _PANEL * down * min((y1 - y0) / (x1 - x0), 2.0) + _LINE * len(lines) + 0.4
+    figure = figure_module.Figure(figsize=(width, height), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()
     scale = layer_scale(layers[0]._replace(values=np.concatenate([each.values for each in layers])))
     for axes, layer, name in zip(panels, layers, series.windows.names, strict=False):
         mappable = draw_cells(plane, axes, *coloured(layer, scale))
@@ -66,11 +79,7 @@ def plot_windows(series: SeriesMap, *, columns: int = 6) -> Axes:
         axes.set_axis_off()
     if np.isfinite(np.concatenate([each.values for each in layers])).any():
         draw_bar(series, panels[across - 1], mappable, scale, layers[0].unit)
-    promise = series.guarantee.promise
-    stamps = f"\n{', '.join(promise.stamps)}" if promise.stamps else ""
-    title = series.title or "Where people are, by window"
-    reading = "blank: not told from zero"
-    figure.suptitle(f"{title} ({reading})\n{promise.title}, all windows together{stamps}", size=9)
+    figure.suptitle("\n".join(lines), size=9, parse_math=False)
     first: Axes = panels[0]
     return first
 
