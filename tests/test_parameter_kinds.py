@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+import pandas
 import pytest
 
 import mapveil as mv
@@ -58,3 +59,10 @@ def test_numbers_of_numpy_and_fractions_are_numbers() -> None:
     assert mv.mechanisms.Multiscale(epsilon=1, shifts=np.int64(4), leaf_signal=np.float32(1.5)).shifts == 4
     with pytest.raises(ParameterError, match="shifts must be a whole number or none, got True"):
         mv.mechanisms.Multiscale(epsilon=1, shifts=True)
+
+
+def test_a_frame_in_the_place_of_points_is_named() -> None:
+    frame = pandas.DataFrame({"user": ["ann"], "lon": [-73.98], "lat": [40.75]})
+    region = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+    with pytest.raises(ParameterError, match=r"got a DataFrame; read it: mv\.read_points\(\.\.\.\)"):
+        mv.release(frame, region=region, epsilon=1)

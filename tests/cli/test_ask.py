@@ -86,6 +86,9 @@ def test_rates_per_residents(mapveil: Callable, folder: Path) -> None:
     rows = json.loads(mapveil(*asked, "--per", "residents", "--json").out)["answers"]
     assert rows[1]["estimate_per_1000"] == pytest.approx(rows[1]["estimate"] * 5)
     assert rows[2]["estimate_per_1000"] is None
+    shown = mapveil(*asked, "--per", "residents")
+    assert "no rate of 1 zone where residents is 0, such as beyond" in shown.err
+    assert "nan" not in shown.out
     wrong = mapveil(*asked, "--per", "people")
     assert wrong.code == 2
     assert "the zones have no column 'people'; their columns are name, residents" in wrong.err

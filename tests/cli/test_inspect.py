@@ -26,7 +26,7 @@ def test_a_release_is_read_from_its_picture(mapveil: Callable, table: Path, tmp_
 
 def test_bad_input_is_one_line(mapveil: Callable, tmp_path: Path) -> None:
     (tmp_path / "map.png").write_bytes(b"rubbish")
-    for name in ("map.png", "none.tif", "map.txt"):
+    for name in ("map.png", "none.tif", "map.txt", "map.pmtiles"):
         done = mapveil("inspect", tmp_path / name)
         assert done.code == 2
         assert done.err.startswith("mapveil: error: ")

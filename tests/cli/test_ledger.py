@@ -178,6 +178,8 @@ def test_few_digits_and_negative_budgets_are_refused_by_their_names(mapveil: Cal
     spend(ledger)
     identity = ledger.accounts()[0].datasets[0]
     assert "4 are too short" in mapveil(*given, "--dataset", identity[:4]).err
+    cut = mapveil(*given, "budget", identity[:3], "4")
+    assert (cut.code, "by at least 6 of them" in cut.err) == (2, True)
     refused = mapveil(*given, "budget", "checkins", "-1")
     assert (refused.code, "budget must be" in refused.err) == (2, True)
     assert len(ledger.accounts()) == 1

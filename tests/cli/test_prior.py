@@ -34,12 +34,17 @@ def test_an_aim_and_a_prior_are_flags_and_recorded(mapveil: Callable, table: Pat
         (("--method", "laplace", "--aim", "places"), "laplace takes no aim; the methods that do: multiscale"),
         (("--trust", "distributed", "--aim", "places"), "aim must be none under trust distributed"),
         (("--prior", "TABLE"), "a prior must be a raster"),
+        (("--prior", "FLAT"), "flat.npy states no reference system and bounds"),
+        (("--prior", "DRAWN"), ".geojson, .json, .gpkg or .csv files; a picture carries no values"),
     ],
 )
 def test_an_aim_or_a_prior_that_cannot_be_is_refused_uncharged(
     mapveil: Callable, table: Path, tmp_path: Path, flags: tuple[str, ...], message: str
 ) -> None:
-    given = [table if flag == "TABLE" else flag for flag in flags]
+    files = {"TABLE": table, "FLAT": tmp_path / "flat.npy", "DRAWN": tmp_path / "drawn.png"}
+    np.save(files["FLAT"], np.ones((4, 4)))
+    files["DRAWN"].touch()
+    given = [files.get(flag, flag) for flag in flags]
     done = mapveil("release", table, "--region", BOX, "--epsilon", "1", *given, "-o", tmp_path / "m.csv")
     assert done.code != 0
     (line,) = done.errors

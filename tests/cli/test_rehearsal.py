@@ -76,6 +76,13 @@ def test_nothing_is_charged_or_written(
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_a_map_too_large_to_predict_says_so(mapveil: Callable, table: Path) -> None:
+    flags = ("--region", BOX, "--tiling", "quadtree:9", "--epsilon", "1", "-o", "m.tif", "--dry-run")
+    done = mapveil("release", table, *flags)
+    assert done.code == 0, done.err
+    assert done.out.count("quadtree:9: not predicted, for the map has more than 65,536 cells") == 3
+
+
 def test_the_account_stays_as_it_is(mapveil: Callable, table: Path, tmp_path: Path) -> None:
     assert mapveil("release", table, *RELEASE, "--dataset", "oslo", "-o", tmp_path / "m.csv").code == 0
     ledger = (tmp_path / "ledger.sqlite").read_bytes()

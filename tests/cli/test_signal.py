@@ -258,6 +258,7 @@ TRADEOFF = ("tradeoff", "{phones}", "-o", "out")
         ((*TRADEOFF, "--rows", "-5"), "'--rows'"),
         ((*TRADEOFF, "--trials", "0"), "trials must be"),
         (("choose", "{phones}"), "no constraint"),
+        (("choose", "gone", "--distortion-at-most", "3"), "expected one that 'mapveil signal tradeoff' wrote"),
         (("choose", ".", "--distortion-at-most", "3"), "points.csv: no such file"),
         (("choose", "{phones}", "--distortion-at-most", "-3"), "--distortion-at-most"),
     ],

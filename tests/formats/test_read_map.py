@@ -42,6 +42,8 @@ def test_an_unknown_suffix_a_missing_file_and_rubbish_are_named(tmp_path: Path) 
         read_map(tmp_path / "map.tif")
     with pytest.raises(InputError, match=r"\.parquet"):
         read_map(tmp_path / "map.png")
+    with pytest.raises(NotAMap, match=r"\.parquet.*; a page answers in a browser"):
+        read_map(tmp_path / "map.html")
     for suffix in (".tif", ".parquet", ".geojson", ".gpkg", ".csv"):
         path = tmp_path / f"map{suffix}"
         path.write_bytes(_GEOJSON_HEAD if suffix == ".geojson" else b"rubbish")

@@ -169,7 +169,9 @@ def test_a_prior_of_elsewhere_is_refused_before_the_charge(tmp_path: Path) -> No
 
 def test_a_prior_without_a_place_is_refused_before_the_charge(tmp_path: Path) -> None:
     np.save(tmp_path / "nowhere.npy", np.eye(3))
-    refused_before_the_charge(tmp_path, "must cover cells", ParameterError, prior=tmp_path / "nowhere.npy")
+    refused_before_the_charge(
+        tmp_path, "states no reference system", ParameterError, prior=tmp_path / "nowhere.npy"
+    )
 
 
 def test_a_seeded_map_is_no_prior_of_a_release(tmp_path: Path) -> None:

@@ -47,9 +47,9 @@ def command(
 ) -> None:
     """Estimate the users in zones of a released map, with exact intervals of its noise. Costs no privacy.
 
-    MAP is a .tif, .parquet, .geojson or .csv that Mapveil wrote. Of a zone that cuts a measured cell, "placed" is the
-    percentage of its users that the model places, and "at least" and "at most" are the estimates of the cells wholly
-    inside and of all that it touches.
+    MAP is a .tif, .parquet, .geojson, .gpkg or .csv that Mapveil wrote; a page (.html) answers in a browser. Of a
+    zone that cuts a measured cell, "placed" is the percentage of its users that the model places, and "at least" and
+    "at most" are the estimates of the cells wholly inside and of all that it touches.
 
     \b
     Examples:
@@ -104,6 +104,10 @@ def command(
         save_all(outputs, lambda path: write_zones(asked.zones, columns, about, path), progress)
     for note in (*heat.guarantee.promise.warnings, *asked.zones.notes, *_uncovered(found)):
         console.warn(note)
+    if per is not None and (
+        bare := [name for name, u in zip(asked.zones.names, under, strict=True) if u == 0]
+    ):
+        console.warn(f"no rate of {counted(len(bare), 'zone')} where {per} is 0, such as {bare[0]}")
     lines = [
         f"{counted(len(asked.zones), 'zone')}, {confidence:g} % intervals of the noise; asking costs no privacy"
     ]
@@ -135,7 +139,8 @@ def _table(found: ZoneTotals, columns: dict[str, Any]) -> list[str]:
         text = f"{name:<{wide}} " + " ".join(f"{value:>10,.1f}" for value in cells)
         text += f" {found.deviation[zone]:>8,.1f} {100 * found.placed[zone]:>6.0f}%"
         text += f" {max(found.inside[zone], 0):>10,.1f} {max(found.touched[zone], 0):>10,.1f}"
-        lines.append(text + (f" {columns['estimate_per_1000'][zone]:>10,.2f}" if rates else ""))
+        counts = rates and columns["denominator"][zone] > 0
+        lines.append(text + (f" {columns['estimate_per_1000'][zone]:>10,.2f}" if counts else ""))
     rest = len(found.zones) - _LINES
     return lines if rest <= 0 else [*lines, f"and {counted(rest, 'more zone')}; -o FILE.csv lists all"]
 

@@ -18,8 +18,8 @@ from mapveil.cli.console import Console, console_options
 def command(console: Console, path: Path, output: Path | None) -> None:
     """Show what a released file promises, over which data, by which method, and what its reader must confirm.
 
-    Every format that Mapveil writes carries the record: GeoTIFF, GeoParquet, GeoJSON, CSV, PNG, page. Nothing is
-    charged, and nothing but the file is read.
+    GeoTIFF, GeoParquet, GeoJSON, GeoPackage, CSV, PNG and page carry the record; vector tiles (.pmtiles) do not.
+    Nothing is charged, and nothing but the file is read.
 
     \b
     Examples:

@@ -102,7 +102,7 @@ def command(context: click.Context, console: Console, ledger: Path | None, datas
 @click.option("--owner", default="", help="Who answers for the budget. [default: as it is]")
 @click.pass_obj
 def budget(ledger: Path | None, account: str, epsilon: str, reason: str, owner: str) -> None:
-    """Set the whole budget of ACCOUNT: a name, which may be new, a dataset's id or its first digits, or 'default'."""
+    """Set the whole budget of ACCOUNT: a name, which may be new, 6 or more digits of a dataset's id, or 'default'."""
     opened = Ledger(ledger)
     known = len(opened.accounts())
     default = account == "default"

@@ -122,7 +122,10 @@ def _predicted(
     for users in _USERS if declared is None else (declared,):
         spec = about["tiling"] if given["tiling"] else declared_tiling(users, epsilon).spec
         cells = parse_tiling(spec, region)
-        if cells.size > _MOST_CELLS or trust not in ("central", "distributed"):
+        if trust not in ("central", "distributed"):
+            continue
+        if cells.size > _MOST_CELLS:
+            made[users] = f"{spec}: not predicted, for the map has more than {_MOST_CELLS:,} cells"
             continue
         method = [f"{trust}/{about['method']}"]
         (advice,) = plan(users, cells, [epsilon], method, trials=_TRIALS, progress=progress).recommendations

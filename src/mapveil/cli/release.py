@@ -140,7 +140,9 @@ def command(
     from mapveil.privacy.account import writing
     from mapveil.privacy.rehearsal import RehearsalAccount, Rehearsed
 
-    check(sums is None or trust == "distributed", "--sums", "given with --trust distributed only", sums)
+    alone = "given with --trust distributed only"
+    alone += " (or give --trust operators instead of it)" * (sums == "operators")
+    check(sums is None or trust == "distributed", "--sums", alone, sums)
     trust = "operators" if sums == "operators" else trust
     if shard_size is not None:
         options["shard_size"] = shard_size

@@ -271,6 +271,10 @@ def choose(
         )
     if Path(source).is_dir():
         points = read_points_table(Path(source) / "points.csv")
+    elif source != "-" and not any(sign in source for sign in ".*?[ ") and not Path(source).exists():
+        raise InputError(
+            f"{source}: no such folder; expected one that 'mapveil signal tradeoff' wrote, or a table of measurements"
+        )
     else:
         measurements = read_signal(console, source, columns)
         with console.progress() as progress:

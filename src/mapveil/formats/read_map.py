@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 
 _OF_WINDOW: Final = "users "  # how columns of windows begin
 _BAND_OF_WINDOW: Final = "Users, "
+NOT_READ_BACK: Final = {
+    ".html": "a page answers in a browser, under 'Ask for a total'",
+    ".png": "a picture carries no values of cells",
+    ".pmtiles": "vector tiles carry the blocks of a picture",
+}
+"""Suffixes of files that Mapveil writes and does not read back, with the reason."""
 _GEOJSON_HEAD: Final = b'{"type":"FeatureCollection","mapveil":'
 
 
@@ -65,9 +71,9 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
     read = {".parquet": _read_parquet, ".geojson": _read_geojson, ".json": _read_geojson, ".csv": _read_csv}
     read[".gpkg"] = _read_geopackage
     if suffix not in {".tif", ".tiff", *read}:
-        shown = " (a picture or page shows a map, but holds no values)" if suffix in (".png", ".html") else ""
+        why = f"; {NOT_READ_BACK[suffix]}" if suffix in NOT_READ_BACK else ""
         raise NotAMap(
-            f"{path}: maps are read from .tif, .tiff, .parquet, .geojson, .json, .gpkg or .csv files{shown}"
+            f"{path}: maps are read from .tif, .tiff, .parquet, .geojson, .json, .gpkg or .csv files{why}"
         )
     if not file.is_file():
         raise NotAMap(f"{path}: no such file; a map that Mapveil wrote is needed")

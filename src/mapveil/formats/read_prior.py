@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from mapveil.formats.read_map import NotAMap, read_map
+from mapveil.formats.read_map import NOT_READ_BACK, NotAMap, read_map
 from mapveil.geo.counts import read_raster
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.prior import Prior, file_digest
@@ -57,6 +57,8 @@ def read_prior(path: str | PathLike[str]) -> Prior:
         if suffix not in (".npz", ".npy"):
             return Prior.of_map(read_map(file), name=file.name, digest=digest)
     except NotAMap:
+        if suffix in NOT_READ_BACK:
+            raise
         if suffix not in _RASTERS:
             raise InputError(
                 f"{file}: a prior must be a raster ({', '.join(_RASTERS)}) or a map that Mapveil released, got "

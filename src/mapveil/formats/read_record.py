@@ -28,7 +28,7 @@ _SCENE: Final = "scene"
 
 
 def read_record(path: str | PathLike[str]) -> dict[str, Any]:
-    """Read the metadata that every export carries, without the values. Run by: anybody.
+    """Read the metadata that every export but vector tiles carries, without the values. Run by: anybody.
 
     Nothing in the record proves that its guarantee was kept.
 
@@ -54,7 +54,10 @@ def read_record(path: str | PathLike[str]) -> dict[str, Any]:
     file = Path(path)
     read = _READERS.get(file.suffix.lower())
     if read is None:
-        raise NotAMap(f"{file}: the suffix must be one of {', '.join(_READERS)}, got {file.suffix or 'none'}")
+        words = "; vector tiles carry the promise in words only" if file.suffix.lower() == ".pmtiles" else ""
+        raise NotAMap(
+            f"{file}: the suffix must be one of {', '.join(_READERS)}, got {file.suffix or 'none'}{words}"
+        )
     if not file.is_file():
         raise NotAMap(f"{file}: no such file; a map that Mapveil wrote is needed")
     try:

@@ -127,6 +127,16 @@ class Prior:
 
     def check_covers(self, tiling: Tiling) -> None:
         """Refuse a prior that says nothing of a tiling, before any budget is charged."""
+        placed, needed = self.tiling.region.georeferenced, tiling.region.georeferenced
+        if needed and not placed:
+            raise ParameterError(
+                f"prior {self.name} states no reference system and bounds, so its place in {tiling.region} is not "
+                "known; give a GeoTIFF with a CRS, or a .npz with west, south, east, north (and crs)"
+            )
+        if placed and not needed:
+            raise ParameterError(
+                f"prior {self.name} lies on the earth, but the cells have no reference system: give both, or neither"
+            )
         if self.on(tiling).covered == 0:
             raise ParameterError(
                 f"prior {self.name} must cover cells of {tiling.region} with people, got none there: is it of another "

@@ -187,11 +187,13 @@ def release(
 
 
 def _check_kinds(points: object, tiling: object) -> None:
-    """Refuse a path in the place of the data, and a region in the place of the tiling."""
-    if isinstance(points, str | os.PathLike):
-        path = os.fspath(points)
+    """Refuse a path or a frame in the place of the data, and a region in the place of the tiling."""
+    if not isinstance(points, Points | Counts):
+        kind, named = type(points).__name__, "..."
+        if isinstance(points, str | os.PathLike):
+            kind, named = "path", repr(os.fspath(points))
         raise ParameterError(
-            f"points must be Points or Counts, got a path; read it: mv.read_points({path!r})"
+            f"points must be Points or Counts, got a {kind}; read it: mv.read_points({named})"
         )
     if isinstance(tiling, Region):
         raise ParameterError(

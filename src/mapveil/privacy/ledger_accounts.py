@@ -16,6 +16,7 @@ from mapveil_client.errors import InputError, ParameterError, PromiseError
 
 _SHOWN: Final = 12  # hexadecimal digits of a dataset's id on display
 _SHORTEST: Final = 6  # and the fewest that are accepted for one
+_CUT: Final = 3  # digits from which a new name is no chance beginning of a known id
 _LONGEST: Final = 200  # characters of an account's name
 _NAME: Final = "(SELECT name FROM names WHERE names.account = accounts.account ORDER BY rowid LIMIT 1)"
 
@@ -75,6 +76,17 @@ class Balance(NamedTuple):
 def like_id(text: str) -> bool:
     """Whether a text could be the leading digits of a dataset's id."""
     return len(text) >= _SHORTEST and set(text) <= set("0123456789abcdef")
+
+
+def check_not_cut(connection: sqlite3.Connection, name: str) -> None:
+    """Refuse a new name that is the beginning of a known id, cut too short: it would open another account."""
+    if len(name) < _CUT or not set(name) <= set("0123456789abcdef"):
+        return
+    if connection.execute("SELECT 1 FROM datasets WHERE dataset GLOB ?", (f"{name}*",)).fetchone():
+        raise InputError(
+            f"name must not be the first digits of a known dataset's id, got {name!r}; name that account by at least "
+            f"{_SHORTEST} of them"
+        )
 
 
 def find_dataset(connection: sqlite3.Connection, text: str) -> str:

@@ -22,6 +22,7 @@ from mapveil.privacy.ledger_accounts import (
     add_people,
     called,
     check_name,
+    check_not_cut,
     default_budget,
     find_account,
     find_dataset,
@@ -222,6 +223,7 @@ def recognition(connection: sqlite3.Connection, asked: Asked, seen: Seen | None)
     name = dataset if named is None else None
     if name is not None:
         check_name(name)
+        check_not_cut(connection, name)
     people, identity = NOBODY, known
     if identity is None:
         people = NOBODY if seen is None else seen.sketch
