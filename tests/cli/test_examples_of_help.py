@@ -143,10 +143,11 @@ def measurements(folder: Path, draw: np.random.Generator) -> None:
     }
     rows |= {"rss_dbm": -90 - user, "speed": draw.normal(size=320), "cell_id": 7}
     table = pd.DataFrame(rows)
-    for name in ("measurements", "pilot"):
-        table.to_parquet(folder / f"{name}.parquet", index=False)
-    for name in ("day", "pilot"):
-        table.to_csv(folder / f"{name}.csv", index=False)
+    pilot = table.assign(rss_dbm=table.rss_dbm + 1)  # of other phones
+    for name, rows_of in (("measurements", table), ("pilot", pilot)):
+        rows_of.to_parquet(folder / f"{name}.parquet", index=False)
+    for name, rows_of in (("day", table), ("pilot", pilot)):
+        rows_of.to_csv(folder / f"{name}.csv", index=False)
     fitted = LocalGaussian(epsilon=30).fit(read_measurements(folder / "pilot.csv"), rng=1)
     for name in ("gap", "noise"):
         write_privatizer(fitted, folder / f"{name}.mapveil")
