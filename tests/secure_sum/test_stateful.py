@@ -265,4 +265,4 @@ def test_any_order_of_good_and_bad_deliveries(local_round, make_parameters):
             suppress_health_check=list(HealthCheck),
         ),
     )
-    assert made.sums >= 10
+    assert made.sums >= 5  # of a hundred rounds, most of which good deliveries do not end

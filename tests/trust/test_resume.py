@@ -297,7 +297,7 @@ def test_a_ledger_without_room_for_answers_charges_nothing(
     def full(*given: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(answers.os, "open", full)
+    monkeypatch.setattr(answers, "create_private", full)
     with pytest.raises(PromiseError, match=r"No space left on device.*nothing is charged"):
         mv.release(COUNTS, epsilon=1, account=mv.Account(ledger=ledger))
     assert ledger.entries() == ()
