@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import atexit
 import functools
-import json
 import re
 import shutil
-import subprocess
 import tempfile
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +24,7 @@ from mapveil.pictures.colours import density_scale
 from mapveil.pictures.scene_record import scene_record
 from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.guarantee import Guarantee
+from tests.node import run_in_node
 
 ROOT = Path(__file__).parents[2]
 CONSOLE = ROOT / "src/mapveil/collector/console"
@@ -55,24 +53,6 @@ def served() -> Path:
 def module(name: str) -> str:
     """The address of a module of the console."""
     return (served() / name).as_uri()
-
-
-def run_in_node(script: str, given: Any) -> Any:
-    """What a module prints as JSON of what it is given."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no node to run the console's modules with")
-    text = f"import {{ readFileSync }} from 'node:fs'; const given = JSON.parse(readFileSync(0, 'utf8'));\n{script}"
-    done = subprocess.run(
-        [node, "--input-type=module", "--eval", text],
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        timeout=600,  # ends what hangs
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.name)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -26,6 +23,7 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import Measurement
 from mapveil.pictures.scene_record import scene_record
 from mapveil.privacy.weighted_noise import WeightedNoise, half_width
+from tests.node import run_in_node
 
 ASSETS = Path(__file__).parents[2] / "src/mapveil/pictures/shared/assets"
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
@@ -37,10 +35,7 @@ TILINGS: dict[str, Tiling] = {
 
 
 def in_node(script: str, given: Any) -> Any:
-    """What a script prints as JSON of what it is given, with the page's modules beside it."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no node to run the page's modules with")
+    """Run a script beside the page's modules."""
     names = {
         "halfWidth": "noise_law",
         "noisySums": "noisy_sums",
@@ -49,17 +44,7 @@ def in_node(script: str, given: Any) -> Any:
     }
     names |= {"pixelFractions": "zone_shapes", "crosses": "zone_shapes", "isInside": "zone_shapes"}
     imports = [f'import {{ {name} }} from "{(ASSETS / file).as_uri()}.js";' for name, file in names.items()]
-    head = "import { readFileSync } from 'node:fs'; const given = JSON.parse(readFileSync(0, 'utf8'));"
-    done = subprocess.run(
-        [node, "--input-type=module", "--eval", "\n".join([head, *imports, script])],
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        timeout=600,  # ends what hangs
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return run_in_node("\n".join([*imports, script]), given)
 
 
 def people(tiling: Tiling) -> UserSums:

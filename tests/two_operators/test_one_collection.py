@@ -115,7 +115,7 @@ def test_an_operator_of_another_id_than_its_scheme_or_of_a_short_id_is_refused()
 
 
 def test_an_operator_draws_no_more_samples_than_its_delta_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is refused costs nothing, and no more answers of that size follow."""
+    """A refusal costs nothing, and no more answers of that size follow."""
     monkeypatch.setattr(aggregation, "MOST_SAMPLES", 2 * SITES.length)
     scheme = vectors(b"test collection.")
     for operator in collected(scheme, reports(scheme, one_hot(TRUTH))):

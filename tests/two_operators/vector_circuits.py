@@ -114,9 +114,9 @@ class Histogram(Chunked):
             )
         return self.over.small((places[:, None] == np.arange(self.count)).astype(np.int64))
 
-    def balance(self, share: Elements, shares: int) -> Elements:
+    def further_checks(self, share: Elements, shares: int) -> tuple[Elements, ...]:
         """The sum of all elements less one."""
-        return self.over.subtract(self.over.total(share, axis=1), self._one(shares))
+        return (self.over.subtract(self.over.total(share, axis=1), self._one(shares)),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,10 +135,10 @@ class MultihotCountVec(Chunked):
         bits = bits_of(self._vectors(measurements), 1)[..., 0]
         return self.over.small(np.concatenate([bits, bits_of(bits.sum(axis=1), self.most)], axis=1))
 
-    def balance(self, share: Elements, shares: int) -> Elements:
+    def further_checks(self, share: Elements, shares: int) -> tuple[Elements, ...]:
         """The number of bits set less the number claimed."""
         claimed = numbers_of(self.over, share[:, self.count :], self.most)[:, 0]
-        return self.over.subtract(self.over.total(self.truncate(share), axis=1), claimed)
+        return (self.over.subtract(self.over.total(self.truncate(share), axis=1), claimed),)
 
     def truncate(self, share: Elements) -> Elements:
         """The bits."""

@@ -105,10 +105,6 @@ class TwoOperators(Checked):
         """
         from mapveil.trust.secure_aggregation.clients import devices_of
 
-        if isinstance(points, UserSums):
-            raise InputError(
-                "a curator's sums have no clients: TwoOperators needs a table, counts or devices"
-            )
         if least_noise and not isinstance(execution.secure_sum, IdealSum | None):
             raise ParameterError(
                 "least_noise must be False where clients and operators run the protocol: both add noise; audit with "

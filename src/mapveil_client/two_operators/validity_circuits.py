@@ -160,15 +160,13 @@ class Chunked(Circuit):
         return self.over.total(self.over.multiply(inputs[:, 0::2], inputs[:, 1::2]), axis=1)
 
     def outputs(self, share: Elements, called: Elements, shares: int) -> Elements:
-        """The range check, and :meth:`balance` where there is a second check."""
+        """The range check, and the :meth:`further_checks`."""
         ranges = self.over.total(called, axis=1)
-        if self.shape.checks == 1:
-            return ranges[:, None]
-        return np.stack([ranges, self.balance(share, shares)], axis=1)
+        return np.stack([ranges, *self.further_checks(share, shares)], axis=1)
 
-    def balance(self, share: Elements, shares: int) -> Elements:
-        """The second check, shape (reports, words): that the elements add up."""
-        raise NotImplementedError(f"{type(self).__name__} has one check")
+    def further_checks(self, share: Elements, shares: int) -> tuple[Elements, ...]:
+        """Checks beside that of the ranges, each of shape (reports, words)."""
+        return ()
 
     def _one(self, shares: int) -> Elements:
         """A share of one."""
@@ -198,10 +196,10 @@ class L1BoundSum(Chunked):
         numbers = np.concatenate([vectors, vectors.sum(axis=1, keepdims=True)], axis=1)
         return self.over.small(bits_of(numbers, self.most).reshape(vectors.shape[0], -1))
 
-    def balance(self, share: Elements, shares: int) -> Elements:
+    def further_checks(self, share: Elements, shares: int) -> tuple[Elements, ...]:
         """The sum of all numbers less the sum claimed."""
         numbers = numbers_of(self.over, share, self.most)
-        return self.over.subtract(self.over.total(numbers[:, :-1], axis=1), numbers[:, -1])
+        return (self.over.subtract(self.over.total(numbers[:, :-1], axis=1), numbers[:, -1]),)
 
     def truncate(self, share: Elements) -> Elements:
         """The numbers."""

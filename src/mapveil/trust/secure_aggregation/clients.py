@@ -5,17 +5,19 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.engines import UserSums
 from mapveil.engines.contributions import check_same_tiling, user_cells
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices, Outside
+from mapveil_client.errors import InputError
 from mapveil_client.morton import interleave
 
 
 def devices_of(
-    source: Points | Counts | Devices,
+    source: Points | Counts | UserSums | Devices,
     tiling: Tiling,
     progress: Callable[[str, float], None] | None = None,
 ) -> Devices:
@@ -36,8 +38,10 @@ def devices_of(
     Raises
     ------
     InputError
-        The table cannot be used, or counts are of another tiling.
+        The table cannot be used, is a curator's sums, or counts are of another tiling.
     """
+    if isinstance(source, UserSums):
+        raise InputError("a curator's sums have no clients: a table, counts or devices are needed")
     if isinstance(source, Devices):
         return source
     tell = progress or (lambda step, done: None)

@@ -21,7 +21,6 @@ from mapveil.privacy.claim import (
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.sampling import sampling_delta
 from mapveil.trust.secure_aggregation.simulation import Simulation
-from mapveil_client.errors import InputError
 from mapveil_client.method_parameters import TABLE_SCALE, SumParameters, WholeNoiseParameters
 
 if TYPE_CHECKING:
@@ -76,10 +75,6 @@ class SecureAggregation(SumParameters):
         """
         from mapveil.trust.secure_aggregation.clients import devices_of
 
-        if isinstance(points, UserSums):
-            raise InputError(
-                "a curator's sums have no clients: SecureAggregation needs a table, counts or devices"
-            )
         devices = devices_of(points, tiling, execution.progress)
         usual = 1 if devices.starts is None else TABLE_SCALE
         return Simulation(self, raster, tiling.region, devices, self.scale or usual, execution, least_noise)
