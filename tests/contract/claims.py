@@ -38,7 +38,7 @@ from ..local import test_randomizer as local
 from . import faults
 from .exact_checks import EPSILON, check_accounting
 from .front_door import check_front_door
-from .series import SERIES_AUDITED, check_series
+from .series import LOCAL_SERIES, SERIES_AUDITED, check_local_series, check_series
 from .worlds import REGION, ROWS, Row
 
 CERTAIN = 1e-9
@@ -198,6 +198,10 @@ AUDITS: dict[str, Audit] = {
     **{str(row): _of_plan(row) for row in ROWS},
     **{f"local {each.name}": _of_local(each) for each in METHODS if each.trust == "local"},
     **{name: _of_series(name) for name in SERIES_AUDITED},
+    **{
+        name: Audit(partial(check_local_series, given), lambda factor: iter([faults.local_epsilon(factor)]))
+        for name, given in LOCAL_SERIES.items()
+    },
     "flows": Audit(partial(check_front_door, "flows"), lambda factor: iter([faults.local_epsilon(factor)])),
     **{
         f"random-features {each.name}": _of_geo_indistinguishability(each)

@@ -9,12 +9,15 @@ import numpy as np
 
 import mapveil as mv
 from mapveil.engines import UNIT, UserSums
+from mapveil.local.local_series import LocalSeries
 from mapveil.mechanisms.multiscale_series import MultiscaleSeries
 from mapveil.secure_sum.drivers import IdealSum
 from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Execution
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.arrays import IntArray
+from mapveil_client.epsilon import power
+from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
 from .exact_checks import EPSILON, losses_of
@@ -30,6 +33,23 @@ SERIES_AUDITED: Final[dict[str, dict[str, Any]]] = {
     "distributed multiscale-series": {"windows": WINDOWS, "trust": SecureAggregation()},
 }
 """Parameters of series whose claims are audited."""
+
+
+LOCAL_SERIES: Final[dict[str, dict[str, Any]]] = {
+    "local olh-h-series": {"windows": WINDOWS},
+    "local olh-h-series windows_per_user=2": {"windows": WINDOWS, "windows_per_user": 2},
+}
+"""Parameters of series of reports whose claims are audited."""
+
+
+def check_local_series(parameters: dict[str, Any]) -> None:
+    """The worst ratio of all reports that a client sends is within the claim, and the windows are any client's."""
+    mechanism = LocalSeries(epsilon=EPSILON, **parameters)
+    promise = mechanism.guarantee()
+    assert promise.bound is not None
+    assert promise.epsilon == EPSILON
+    ratio = mechanism.of_report.on(Domain(TILING)).worst_ratio()
+    assert ratio**promise.bound.value <= power(EPSILON), "the reports together lose more than the claim"
 
 
 def units(most: int) -> dict[str, IntArray]:

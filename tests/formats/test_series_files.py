@@ -108,7 +108,7 @@ def test_a_picture_shows_the_windows_side_by_side(series: mv.SeriesMap, tmp_path
 
 def test_no_picture_of_more_windows_than_it_can_show(series: mv.SeriesMap, tmp_path: Path) -> None:
     days = mv.Windows(every="1d", start="2026-01-05", until="2026-05-06")
-    long = replace(series, windows=days, by_window=np.zeros((121, series.tiling.size)), measured=None)
+    long = replace(series, windows=days, by_window=np.zeros((121, series.tiling.size)), measured=())
     with pytest.raises(InputError, match="at most 120 windows are drawn, got 121"):
         long.save(tmp_path / "days.png")
     assert list(tmp_path.iterdir()) == []

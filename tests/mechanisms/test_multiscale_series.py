@@ -89,7 +89,7 @@ def test_windows_of_a_user_cost_noise_and_count_each() -> None:
     series = release(windows_per_user=2)
     assert series.guarantee.bound is not None
     assert series.guarantee.bound.value == 2
-    widths = [made.measured.of_one_label.deviation() for made in (series, release()) if made.measured]
+    widths = [made.measured[0].of_one_label.deviation() for made in (series, release())]
     assert widths[0] == pytest.approx(2 * widths[1])
     # Rows fall into two windows or more for nearly everybody.
     assert series.values.sum() == pytest.approx(1150, rel=0.1)
@@ -154,7 +154,7 @@ def test_much_budget_gives_the_plain_answer() -> None:
         ({"windows_per_user": 5}, "from 1 to 4"),
         ({"windows_per_user": 2, "per": "user-week"}, "left out with per user-week"),
         ({"windows_per_user": 2, "trust": "distributed"}, "need trust central"),
-        ({"trust": "local"}, "central or distributed"),
+        ({"trust": "operators"}, "central, distributed or local"),
         ({"options": {"pooled_share": 1}}, "pooled_share"),
         ({"options": {"width": 1}}, "no option 'width'"),
         ({"windows": mv.Windows(by="weekend"), "per": "user-week"}, "do not divide a week"),

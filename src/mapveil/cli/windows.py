@@ -74,7 +74,8 @@ def windows_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--windows-per-user",
             type=int,
             metavar="K",
-            help="Count each user 1 in at most K windows. [default: 1 divided over all windows]",
+            help="Count each user 1 in at most K windows. With --trust local each client draws K windows by itself. "
+            "[default: 1 divided over all windows; local: 1]",
         ),
     )(function)
 
@@ -91,18 +92,20 @@ def check_series(
 ) -> None:
     """Refuse options of one map that a series has no use for, and a picture of too many windows."""
     from mapveil.maps.series_map import check_drawn
+    from mapveil.mechanisms.methods import SERIES
 
     for path in outputs:
         check_drawn(path, windows.count)
     for name, value in (("--merge-below", merge_below), ("--smooth-m", smooth_m)):
         if value is not None:
             raise ParameterError(f"{name} is for one map, and cannot be used with --every or --by")
-    if method not in (None, "multiscale", "multiscale-series"):
+    if trust not in SERIES:
+        raise ParameterError(f"--trust must be central, distributed or local for a series, got {trust}")
+    row = SERIES[trust]
+    if method not in (None, row.name, row.name.removesuffix("-series")):
         raise ParameterError(
-            f"--method must be left out for a series, whose method is multiscale, got {method}"
+            f"--method must be left out for a series, whose method is {row.name}, got {method}"
         )
-    if trust not in ("central", "distributed"):
-        raise ParameterError(f"--trust must be central or distributed for a series, got {trust}")
     if epsilon is None:
         raise ParameterError("--epsilon is required: a series needs a budget, such as 1")
 

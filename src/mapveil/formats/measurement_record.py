@@ -21,6 +21,7 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import EstimatedUsers, Measurement
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.maps.series_map import SeriesMap
+from mapveil.maps.window_estimates import WindowEstimates
 from mapveil.privacy.claim import read_exact
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import is_whole
@@ -37,6 +38,7 @@ _KINDS: Final[dict[str, type[Measurement]]] = {
     "sums": Measurement,
     "sums by label": LabelMeasurement,
     "estimates": EstimatedUsers,
+    "estimates by window": WindowEstimates,
 }
 
 
@@ -128,9 +130,7 @@ def measurements_text(released: ReleasedMap) -> str:
     """The measurements of a map of users in base64, for its files; empty where it has none."""
     if not isinstance(released, DensityMap):
         return ""
-    by_window = (
-        (released.measured,) if isinstance(released, SeriesMap) and released.measured is not None else ()
-    )
+    by_window = released.measured if isinstance(released, SeriesMap) else ()
     measurements = (*released.measurements, *by_window)
     return base64.b64encode(write_measurements(measurements)).decode() if measurements else ""
 
@@ -149,10 +149,15 @@ def measurements_of(text: str, cells: int) -> tuple[Measurement, ...]:
         fits = groups.shape == (cells,) and groups.dtype == np.int64 and sums.ndim == 1
         if not fits or not np.isfinite(sums).all() or not ((groups >= -1) & (groups < sums.size)).all():
             raise ValueError("measurements that do not fit its cells")
-        if isinstance(each, LabelMeasurement):
+        if isinstance(each, LabelMeasurement | WindowEstimates):
             by_label = each.by_label
             if by_label.ndim != 2 or by_label.shape[0] != sums.size or not np.isfinite(by_label).all():
                 raise ValueError("measurements by label that do not fit its groups")
+        if isinstance(each, WindowEstimates):
+            laws, reports = each.laws, each.reports_of
+            held = laws.shape == (3, each.labels) and (np.isnan(laws) | np.isfinite(laws) & (laws >= 0)).all()
+            if not held or reports.shape != (each.labels,) or not (reports >= 0).all():
+                raise ValueError("estimates by window without a law of their noise")
         whole = all(is_whole(size, 1, _MOST_UNITS) for size in (each.unit, each.sensitivity or each.unit))
         if not (
             whole and each.epsilon > 0 and isinstance(each.terms, int | float) and 0 < each.terms < math.inf

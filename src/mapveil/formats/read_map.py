@@ -23,6 +23,7 @@ from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.maps.provenance import Provenance
 from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.series_map import SeriesMap
+from mapveil.maps.window_estimates import WindowEstimates
 from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
@@ -200,7 +201,7 @@ def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table, measure
 
 
 def _series_of(heat: DensityMap, metadata: dict[str, Any], found: FloatArray | pyarrow.Table) -> SeriesMap:
-    """The series of a map of all windows, whose last measurement is by window, and of a file's columns or bands."""
+    """The series of a map of all windows, with measurements by window, and of a file's columns or bands."""
     windows = Windows.from_dict(metadata["windows"])
     by_window = np.zeros((windows.count, heat.tiling.size))
     if isinstance(found, np.ndarray):
@@ -213,11 +214,11 @@ def _series_of(heat: DensityMap, metadata: dict[str, Any], found: FloatArray | p
         cells = found["cell"].to_numpy()
         for at, name in enumerate(windows.names):
             by_window[at, cells] = found[f"{_OF_WINDOW}{name}"].to_numpy()
-    *pooled, last = heat.measurements or (None,)
-    if last is not None and (not isinstance(last, LabelMeasurement) or last.labels != windows.count):
+    each = tuple(one for one in heat.measurements if isinstance(one, LabelMeasurement | WindowEstimates))
+    if any(one.labels != windows.count for one in each):
         raise ValueError("measurements that do not fit its windows")
-    heat = replace(heat, measurements=tuple(pooled))
-    return SeriesMap.of(heat, windows, by_window, last)
+    pooled = tuple(one for one in heat.measurements if one not in each)
+    return SeriesMap.of(replace(heat, measurements=pooled), windows, by_window, each)
 
 
 def _band_of_window(name: str | None) -> bool:

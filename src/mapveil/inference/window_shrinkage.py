@@ -35,15 +35,16 @@ class WindowSums(NamedTuple):
     block: IntArray  # of each site, -1 for none, shape (sites,)
 
 
-class _Runs(NamedTuple):
-    """Runs of windows of one halving."""
+class Runs(NamedTuple):
+    """Runs of windows of one halving, shape (runs,) each."""
 
     start: IntArray
     stop: IntArray
-    parent: IntArray  # of the runs before
+    parent: IntArray  # number among the runs of the halving before
 
     @property
     def length(self) -> IntArray:
+        """Number of windows of each run."""
         return self.stop - self.start
 
 
@@ -65,7 +66,7 @@ def shrink_windows(sums: WindowSums, pooled: FloatArray) -> FloatArray:
     windows = sums.values.shape[0]
     summed = np.concatenate([np.zeros((1, sums.values.shape[1])), np.cumsum(sums.values, axis=0)])
     estimate = pooled[None]
-    for runs in _halvings(windows):
+    for runs in halvings(windows):
         around, length = estimate[runs.parent], runs.length
         noisy = summed[runs.stop] - summed[runs.start]
         totals = _totals(noisy.sum(axis=1), around.sum(axis=1), runs, sums)
@@ -80,7 +81,7 @@ def shrink_windows(sums: WindowSums, pooled: FloatArray) -> FloatArray:
     return estimate
 
 
-def _halvings(windows: int) -> Iterator[_Runs]:
+def halvings(windows: int) -> Iterator[Runs]:
     """Runs of windows, each about half of one before, down to single windows."""
     start, stop = np.array([0]), np.array([windows])
     while (stop - start).max() > 1:
@@ -91,10 +92,10 @@ def _halvings(windows: int) -> Iterator[_Runs]:
         parent = np.concatenate([np.arange(start.size), long])
         order = np.argsort(first)
         start, stop = first[order], last[order]
-        yield _Runs(start, stop, parent[order])
+        yield Runs(start, stop, parent[order])
 
 
-def _totals(noisy: FloatArray, around: FloatArray, runs: _Runs, sums: WindowSums) -> FloatArray:
+def _totals(noisy: FloatArray, around: FloatArray, runs: Runs, sums: WindowSums) -> FloatArray:
     """Users of each run: its own sum and what the other half leaves of the run around both, shrunk together."""
     windows = np.bincount(runs.parent, runs.length)[runs.parent]
     other = np.bincount(runs.parent, noisy)[runs.parent] - noisy

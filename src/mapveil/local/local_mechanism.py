@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
@@ -28,7 +28,8 @@ from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import LocalMethod
 from mapveil_client.randomness.random import Randomness, as_randomness
 
-_CHUNK = 1 << 18  # clients at a time
+CHUNK: Final = 1 << 18
+"""Clients whose reports are made at a time."""
 _REPORT = "one report of each user"
 
 
@@ -56,6 +57,10 @@ class LocalMechanism(LocalMethod, PriorMechanism):
     def on(self, domain: Domain) -> Randomizer:
         """Both halves on a domain; see :meth:`LocalMethod.on`."""
         return cast("Randomizer", super().on(domain))
+
+    def expected_reports(self, users: float) -> float:
+        """The reports that a map is made of, from so many users."""
+        return users
 
     def designed(self, domain: Domain, reports: int) -> Designed:
         """The mechanism with what it leaves to be chosen from epsilon, the sites and the number of reports.
@@ -153,9 +158,9 @@ class LocalMechanism(LocalMethod, PriorMechanism):
 
             def ask() -> Tally:
                 tally = randomizer.tally(randomizer.randomize(cells[:0], stream))
-                for start in range(0, cells.size, _CHUNK):
-                    tally += randomizer.tally(randomizer.randomize(cells[start : start + _CHUNK], stream))
-                    tell("collect reports", min(1.0, (start + _CHUNK) / cells.size))
+                for start in range(0, cells.size, CHUNK):
+                    tally += randomizer.tally(randomizer.randomize(cells[start : start + CHUNK], stream))
+                    tell("collect reports", min(1.0, (start + CHUNK) / cells.size))
                 return tally
 
             with charges:

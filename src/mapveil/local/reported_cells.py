@@ -3,18 +3,29 @@
 Nothing here is private, and nothing of it reaches the server half of a mechanism.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from mapveil.engines.contributions import check_same_tiling, locator, user_cells
+from mapveil.engines.contributions import UserCells, check_same_tiling, locator, user_cells
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import as_tiling
+from mapveil.geo.windowed_points import WindowedPoints
 from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.contribution import Outside
 from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import PlaceChoice
+from mapveil_client.local.window_choice import draw_windows
 from mapveil_client.randomness.random import Randomness
+
+
+class WindowCells(NamedTuple):
+    """The cells that clients report about in the windows that they drew, shape (reports,). Not private."""
+
+    cells: IntArray
+    windows: IntArray
 
 
 def cells_of_users(
@@ -41,17 +52,15 @@ def cells_of_users(
     InputError
         The table cannot be used, counts are of another tiling, or somebody is outside and that is refused.
     """
-    rule, tiling = Outside(outside), as_tiling(domain.tiling)
+    rule = Outside(outside)
     if isinstance(source, Counts):
+        tiling = as_tiling(domain.tiling)
         check_same_tiling(source.tiling, tiling)
         cells = np.repeat(np.arange(tiling.size), source.values)
         inside = np.isin(cells, domain.cells)
         check_inside(inside, rule, domain, source.source)
         return cells[inside]
-    by_sql = rule is not Outside.NEAREST and domain.size == domain.tiling.size
-    locate = None if by_sql else locator(tiling, domain.cells, rule)
-    found = user_cells(source, tiling, Outside.KEEP if rule is Outside.REFUSE else Outside.DROP, locate)
-    check_inside(found.cells >= 0, rule, domain, source.source)
+    found = _user_cells(source, domain, rule)
     if found.cells.size == 0:
         return found.cells  # a valid input: an error would say for free that nobody is there
     starts = found.starts[:-1][np.diff(found.starts) > 0]
@@ -59,6 +68,40 @@ def cells_of_users(
     order = np.lexsort((found.cells, user))  # SQL keys of cells may be in another order
     cells, weights = found.cells[order], found.weights[order]
     return cells[_largest(starts, weights) if choice == "most-visited" else _random(starts, weights, rng)]
+
+
+def cells_in_windows(
+    source: WindowedPoints, domain: Domain, choice: PlaceChoice, outside: str, most: int, rng: Randomness
+) -> WindowCells:
+    """The cells of users in ``most`` windows that each of them draws; without a row there a user abstains.
+
+    Arguments and errors are those of :func:`cells_of_users`.
+    """
+    found = _user_cells(source, domain, Outside(outside))
+    users = np.repeat(np.arange(found.starts.size - 1), np.diff(found.starts))
+    window = np.zeros(0, dtype=np.int64) if found.labels is None else found.labels.astype(np.int64)
+    drawn = draw_windows(source.windows.count, most, rng, clients=found.starts.size - 1)
+    kept = np.zeros(users.size, dtype=np.bool_)
+    for each in drawn.T:
+        kept |= each[users] == window
+    pair = users[kept] * source.windows.count + window[kept]
+    order = np.lexsort((found.cells[kept], pair))
+    pair, cells, weights = pair[order], found.cells[kept][order], found.weights[kept][order]
+    if pair.size == 0:
+        return WindowCells(cells, pair)
+    starts = np.flatnonzero(np.diff(pair, prepend=-1))
+    chosen = _largest(starts, weights) if choice == "most-visited" else _random(starts, weights, rng)
+    return WindowCells(cells[chosen], pair[starts] % source.windows.count)
+
+
+def _user_cells(source: Points, domain: Domain, rule: Outside) -> UserCells:
+    """Every user's sites; a row outside is refused where the rule says so."""
+    tiling = as_tiling(domain.tiling)
+    by_sql = rule is not Outside.NEAREST and domain.size == domain.tiling.size
+    locate = None if by_sql else locator(tiling, domain.cells, rule)
+    found = user_cells(source, tiling, Outside.KEEP if rule is Outside.REFUSE else Outside.DROP, locate)
+    check_inside(found.cells >= 0, rule, domain, source.source)
+    return found
 
 
 def check_inside(inside: BoolArray, rule: Outside, domain: Domain, name: str) -> None:

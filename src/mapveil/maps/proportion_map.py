@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,10 @@ class LabelMeasurement(Measurement):
         """A measurement with the noise of one label's sums: those of label 0."""
         terms = self.terms / self.labels
         return Measurement(self.groups, self.by_label[:, 0], self.epsilon, self.unit, terms, self.sensitivity)
+
+    def of_label(self, label: int) -> Measurement:
+        """The measurement of one label's sums."""
+        return replace(self.of_one_label, noisy=self.by_label[:, label])
 
     def proportions(self) -> FloatArray:
         r"""Estimated proportion of each label, shape (groups, labels): they add up to 1.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from mapveil.maps.measurement import Measurement
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.maps.released import function_of
 from mapveil.maps.scene import Layer
+from mapveil.maps.window_estimates import WindowEstimates
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, check
 
@@ -54,13 +55,13 @@ class SeriesMap(DensityMap):
     by_window : ndarray of float64, shape (windows, tiling.size)
         Estimated users of each cell in each window. Over the windows a user counts 1, or 1 in each of several, as the
         guarantee says.
-    measured : LabelMeasurement, optional
-        The noisy sums of blocks in each window.
+    measured : tuple of LabelMeasurement or WindowEstimates
+        The noisy sums of blocks in each window, or the estimates from its reports, the coarsest first.
     """
 
     windows: Windows = field(kw_only=True)
     by_window: FloatArray = field(kw_only=True)
-    measured: LabelMeasurement | None = field(default=None, kw_only=True)
+    measured: tuple[LabelMeasurement | WindowEstimates, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,7 +70,11 @@ class SeriesMap(DensityMap):
 
     @classmethod
     def of(
-        cls, heat: DensityMap, windows: Windows, by_window: FloatArray, measured: LabelMeasurement | None
+        cls,
+        heat: DensityMap,
+        windows: Windows,
+        by_window: FloatArray,
+        measured: tuple[LabelMeasurement | WindowEstimates, ...],
     ) -> SeriesMap:
         """The series of a map of all windows together."""
         given = {item.name: getattr(heat, item.name) for item in fields(DensityMap)}
@@ -100,10 +105,8 @@ class SeriesMap(DensityMap):
         return DensityMap(**given)
 
     def _measurements(self, at: int) -> tuple[Measurement, ...]:
-        if self.measured is None:
-            return ()
-        single = self.measured.of_one_label
-        return (replace(single, noisy=self.measured.by_label[:, at]),)
+        found = (each.of_label(at) for each in self.measured)
+        return tuple(each for each in found if each is not None)
 
     def merge_below(self, minimum: float) -> DensityMap:
         """Not of a series: its windows would no longer add up. Use :meth:`window` first."""

@@ -56,7 +56,7 @@ def default_tiling(mechanism: AnyMechanism, points: Points | Counts, region: Reg
     from mapveil.local.local_mechanism import LocalMechanism
 
     if isinstance(mechanism, LocalMechanism):
-        users = _reporting(points, region)
+        users = mechanism.expected_reports(_reporting(points, region))
         deviation = math.sqrt(max(users, 1.0) / report_information(mechanism.budget))
         return quadtree_for(users, float(mechanism.budget), deviation, _CROWDING_OF_REPORTS)
     if not isinstance(mechanism, SumMechanism):

@@ -149,6 +149,7 @@ _SERIES = Row[AnyMechanism]("multiscale-series", "mapveil.mechanisms.multiscale_
 SERIES: Final[Mapping[str, Method]] = {
     "central": Method("multiscale-series", "central", _SERIES, Row("multiscale-series", _CURATOR)),
     "distributed": Method("multiscale-series", "distributed", _SERIES, Row("multiscale-series", _SECURE)),
+    "local": Method("olh-h-series", "local", Row("olh-h-series", "mapveil.local.local_series:LocalSeries")),
 }
 """The method of a series by trust model; it needs windows, so that the table above has no row of it."""
 

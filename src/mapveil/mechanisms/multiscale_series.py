@@ -224,7 +224,7 @@ class MultiscaleSeries(Multiscale):
         assert by_window is not None
         assert isinstance(measured, LabelMeasurement)
         heat = dataclasses.replace(heat, measurements=tuple(pooled))
-        return SeriesMap.of(heat, self.windows, by_window, measured)
+        return SeriesMap.of(heat, self.windows, by_window, (measured,))
 
 
 def _quartered(setting: Setting, pooled: FloatArray, least: float, deepest: int) -> PrefixTree:

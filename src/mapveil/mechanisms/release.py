@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast, get_args
 
 from mapveil.formats.read_prior import as_prior
 from mapveil.geo.counts import Counts
@@ -37,6 +37,21 @@ SecureSumName = Literal["ideal", "protocol", "active"]
 Aim = Literal["places", "totals", "distance"]
 _SUMMED: Final = ("distributed", "operators")
 _COARSE: Final = 6  # depth of the cells on which a prior is looked at where the map's are not chosen yet
+
+
+class ReleaseChoices(TypedDict, total=False):
+    """Arguments of :func:`release` that every kind of release takes."""
+
+    aim: Aim | None
+    prior: Prior | DensityMap | str | PathLike[str] | None
+    places_are_public: bool
+    secure_sum: SecureSumName | None
+    dropout: float | None
+    account: Account | None
+    rng: Randomness | int | None
+    progress: Progress | None
+
+
 SECURE_SUMS: Final[tuple[str, ...]] = get_args(SecureSumName)
 
 

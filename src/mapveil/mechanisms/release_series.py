@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from mapveil.geo.points import Points
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.windowed_points import check_times
 from mapveil.geo.windows import Windows
-from mapveil.maps.density_map import DensityMap
-from mapveil.maps.prior import Prior
+from mapveil.local.local_series import LocalSeries
 from mapveil.maps.series_map import SeriesMap
 from mapveil.mechanisms.default_tiling import default_tiling
 from mapveil.mechanisms.methods import SERIES
 from mapveil.mechanisms.multiscale_series import MultiscaleSeries
-from mapveil.mechanisms.release import Aim, SecureSumName, release
-from mapveil.privacy.account import OWN, Account
-from mapveil.trust.queries import Progress
+from mapveil.mechanisms.release import ReleaseChoices, release
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import ParameterError, check
-from mapveil_client.randomness.random import Randomness
 
 
 def release_series(
@@ -34,18 +29,11 @@ def release_series(
     epsilon: EpsilonLike,
     per: Literal["user", "user-week"] = "user",
     windows_per_user: int | None = None,
-    trust: Literal["central", "distributed"] = "central",
+    trust: Literal["central", "distributed", "local"] = "central",
     options: Mapping[str, Any] | None = None,
-    aim: Aim | None = None,
-    prior: Prior | DensityMap | str | PathLike[str] | None = None,
     region: Region | None = None,
-    places_are_public: bool = False,
     accept_large_epsilon: bool = False,
-    secure_sum: SecureSumName | None = None,
-    dropout: float | None = None,
-    account: Account | None = OWN,
-    rng: Randomness | int | None = None,
-    progress: Progress | None = None,
+    **given: Unpack[ReleaseChoices],
 ) -> SeriesMap:
     """Release a private map of where the users are in each window, with one promise over all windows.
 
@@ -62,15 +50,20 @@ def release_series(
     per : str
         The unit: ``"user"``, or ``"user-week"``, where a user's epsilon is that of all their weeks together.
     windows_per_user : int, optional
-        Number of windows in which a user counts at most, 1 in each, instead of 1 divided over all windows.
+        Number of windows in which a user counts at most, 1 in each, instead of 1 divided over all windows. Under trust
+        ``"local"`` the number that each client draws, 1 by default, with an equal part of epsilon for each.
     trust : str
-        ``"central"`` or ``"distributed"``; see :func:`mapveil.release`.
+        ``"central"``, ``"distributed"`` or ``"local"``; see :func:`mapveil.release`.
     options : mapping, optional
-        Further parameters of :class:`~mapveil.mechanisms.multiscale_series.MultiscaleSeries` or of its trust model.
+        Further parameters of :class:`~mapveil.mechanisms.multiscale_series.MultiscaleSeries` or of its trust model,
+        or of :class:`~mapveil.local.local_series.LocalSeries`.
     region : Region, optional
         The region, needed unless ``tiling`` brings one.
-    aim, prior, places_are_public, accept_large_epsilon, secure_sum, dropout, account, rng, progress
-        See :func:`mapveil.release`.
+    accept_large_epsilon : bool
+        Whether epsilon may be above 20, or delta above 1/100.
+    **given
+        ``aim``, ``prior``, ``places_are_public``, ``secure_sum``, ``dropout``, ``account``, ``rng`` and ``progress`` as
+        for :func:`mapveil.release`.
 
     Raises
     ------
@@ -96,33 +89,22 @@ def release_series(
     (2, Fraction(1, 1))
     """
     check(isinstance(points, Points), "points", "Points, with a column of times or categories", points)
-    check(trust in ("central", "distributed"), "trust", "central or distributed for a series", trust)
+    check(trust in SERIES, "trust", "central, distributed or local for a series", trust)
+    check(trust != "local" or per == "user", "per", "user under trust local, whose clients report once", per)
     if region is None and not isinstance(tiling, Tiling):
         raise ParameterError(
             "region (--region) is required: every window of a series is of one public region"
         )
-    own = {"windows": windows, "per": per, "windows_per_user": windows_per_user}
-    mechanism = SERIES[trust].make(epsilon, {**(options or {}), **own})
-    assert isinstance(mechanism, MultiscaleSeries)
-    mechanism = replace(mechanism, accept_large_epsilon=accept_large_epsilon)
+    own: dict[str, Any] = {"windows": windows, "windows_per_user": windows_per_user}
+    own |= {} if trust == "local" else {"per": per}
+    made = SERIES[trust].make(epsilon, {**(options or {}), **own})
+    assert isinstance(made, MultiscaleSeries | LocalSeries)
+    mechanism = replace(made, accept_large_epsilon=accept_large_epsilon)
     numbered = mechanism.numbered(points)
     if tiling is None:
         assert region is not None
         tiling = default_tiling(mechanism, points, region).spec
     check_times(numbered, points)
-    made = release(
-        numbered,
-        tiling,
-        method=mechanism,
-        aim=aim,
-        prior=prior,
-        region=region,
-        places_are_public=places_are_public,
-        secure_sum=secure_sum,
-        dropout=dropout,
-        account=account,
-        rng=rng,
-        progress=progress,
-    )
-    assert isinstance(made, SeriesMap)
-    return made
+    series = release(numbered, tiling, method=mechanism, trust=trust, region=region, **given)
+    assert isinstance(series, SeriesMap)
+    return series

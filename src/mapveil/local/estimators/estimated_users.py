@@ -1,5 +1,6 @@
 """The unbiased estimates behind a map, as measurements: for bounds, supported blocks and totals of zones."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Final
@@ -8,6 +9,7 @@ import numpy as np
 
 from mapveil.local.randomizers.randomizer import NodeEstimates, Randomizer, Tally
 from mapveil.maps.measurement import INTERVAL_ALPHA, EstimatedUsers
+from mapveil.maps.window_estimates import WindowEstimates
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError
 
@@ -23,6 +25,38 @@ def estimated_users(
     The noise is that at the estimated map ``distribution``, shape (sites,). Levels whose bounds say no more than that
     number are left out.
     """
+    found = _all_levels(randomizer, tally, distribution, epsilon)
+    return tuple(each for each in found if _tells(each))
+
+
+def estimates_by_window(
+    randomizer: Randomizer, tallies: Sequence[Tally], distributions: FloatArray, epsilon: Fraction
+) -> tuple[WindowEstimates, ...]:
+    """As :func:`estimated_users`, of each window; a level is left out where its bounds say nothing in any window.
+
+    ``distributions`` are the estimated maps, shape (windows, sites).
+    """
+    found: dict[int, list[EstimatedUsers | None]] = {}  # by the number of nodes, in which levels differ
+    for window, (tally, distribution) in enumerate(zip(tallies, distributions, strict=True)):
+        for each in _all_levels(randomizer, tally, distribution, epsilon):
+            level = found.setdefault(each.noisy.size, [None] * len(tallies))
+            groups = next((one.groups for one in level if one is not None), each.groups)
+            level[window] = replace(each, groups=groups)
+    return tuple(
+        WindowEstimates.of_windows(level)
+        for _, level in sorted(found.items())
+        if any(each is not None and _tells(each) for each in level)
+    )
+
+
+def _tells(each: EstimatedUsers) -> bool:
+    """Whether the bounds say more than the number of reports."""
+    return each.noisy.size == 1 or each.half_width(INTERVAL_ALPHA) < each.reports
+
+
+def _all_levels(
+    randomizer: Randomizer, tally: Tally, distribution: FloatArray, epsilon: Fraction
+) -> list[EstimatedUsers]:
     domain, n = randomizer.domain, tally.reports
 
     def of(node: IntArray, users: FloatArray, noise: NodeEstimates | None = None) -> EstimatedUsers:
@@ -44,7 +78,7 @@ def estimated_users(
             site, sites = randomizer.site_noise(distribution), np.arange(domain.size)
             alone = of(sites, n * randomizer.invert(tally))
         except ParameterError:
-            return tuple(found)
+            return found
         variance = float(site.variance.max())
         found.append(replace(alone, variance=variance, step=site.step, independent=False))
-    return tuple(each for each in found if each.noisy.size == 1 or each.half_width(INTERVAL_ALPHA) < n)
+    return found

@@ -24,6 +24,9 @@ of new reports, and :math:`\phi` 0.8 (the mean over trees has fewer than the div
 distribution, u is the best mixture of the uniform baseline and the prior, chosen likewise with f = 1, where its
 log-likelihood exceeds that of the baseline by 6 or more.
 
+A map known to be near, such as that of all windows of a series for one of them, takes the place of the uniform
+baseline: divisions shrink to its own, :math:`\kappa_l` is drawn to 0.03 instead of 1, and u is that map.
+
 Isolated hot spots (peaks), such as an airport, are modelled separately from the smooth tree. A site that stands out
 from a stiffly smoothed map has a fraction of its own, :math:`s(x) = \max(c_s(x) - \lambda, 0) / n`, beside its
 smooth one; the users expected at the site are shared in proportion. With :math:`\lambda = \tfrac12 \ln d` only
@@ -69,6 +72,9 @@ _PRIOR_GAIN: Final = 6.0  # of log-likelihood, from which a prior is used: docs/
 _BISECTIONS: Final = 12  # of the weight of a mixture
 _MAX_UNEVENNESS: Final = 10.0
 _STIFF_UNEVENNESS: Final = 0.1  # kappa of the map that peaks stand out from
+_NEAR_UNEVENNESS: Final = 0.03
+"""Usual kappa around a map that is near. Of .03 to 1 it had the least L1 error on synthetic series of 4,000 to 400,000
+users, of which half the windows were like the map around."""
 _PEAK_DEVIATIONS: Final = 3.0  # of a score, to start a peak; the penalty ends peaks of chance
 _MAX_PEAK_FRACTION: Final = 0.7  # of all users, in the peaks that one round starts
 _PEAK_PENALTY: Final = 0.5  # lambda over ln d: the universal threshold of Donoho and Johnstone (1994)
@@ -86,7 +92,13 @@ class Smoothed(NamedTuple):
     converged: bool
 
 
-def smooth_likelihood(randomizer: Randomizer, tally: Tally, prior: FloatArray | None = None) -> Smoothed:
+def smooth_likelihood(
+    randomizer: Randomizer,
+    tally: Tally,
+    prior: FloatArray | None = None,
+    *,
+    around: FloatArray | None = None,
+) -> Smoothed:
     """Run the iteration of the module's header. Run by: the server.
 
     Parameters
@@ -97,16 +109,20 @@ def smooth_likelihood(randomizer: Randomizer, tally: Tally, prior: FloatArray | 
         Counts of the reports, at least one.
     prior : ndarray of float64, shape (sites,), optional
         A public distribution of the users.
+    around : ndarray of float64, shape (sites,), optional
+        A distribution that the users' is near to, instead of a prior.
     """
     n, size = tally.reports, randomizer.size
-    smoother = SplitTrees(randomizer.domain, min(_TREES, max(_MIN_TREES, _MAX_LEAVES // size)))
+    start = np.full(size, 1 / size) if around is None else around
+    usual = 1.0 if around is None else _NEAR_UNEVENNESS
+    smoother = SplitTrees(randomizer.domain, min(_TREES, max(_MIN_TREES, _MAX_LEAVES // size)), around)
     likelihood = randomizer.likelihood(tally)
     users = likelihood.users
     early = _EARLY_TOLERANCE * _TOLERANCE
     # Peaks stand out from a map that is smoother than the prior.
     smoother.unevenness = np.full(smoother.levels, _STIFF_UNEVENNESS)
-    p, steps, converged = _run(lambda p: smoother.smooth(users(p)), np.full(size, 1 / size), early)
-    smoother.unevenness = np.ones(smoother.levels)
+    p, steps, converged = _run(lambda p: smoother.smooth(users(p)), start, early)
+    smoother.unevenness = np.full(smoother.levels, usual)
     peak, penalty = np.zeros(size), _PEAK_PENALTY * math.log(size) / n  # s and lambda / n
 
     def step(x: FloatArray) -> FloatArray:
@@ -128,7 +144,9 @@ def smooth_likelihood(randomizer: Randomizer, tally: Tally, prior: FloatArray | 
         peak = peak * (1 - new.sum()) + new
         peaks = np.flatnonzero(peak)
         if number:
-            smoother.unevenness = _learn_unevenness(information_about, n, smoother, smooth / smooth.sum())
+            smoother.unevenness = _learn_unevenness(
+                information_about, n, smoother, smooth / smooth.sum(), usual
+            )
         tolerance = _TOLERANCE if number == _ROUNDS - 1 else early
         x, taken, converged = _run(step, np.concatenate([smooth, peak[peaks]]), tolerance)
         steps += taken
@@ -136,8 +154,8 @@ def smooth_likelihood(randomizer: Randomizer, tally: Tally, prior: FloatArray | 
         p = x[:size] + peak
     information_about = functools.partial(likelihood.information, p)
     found = _evidence(information_about, n, smoother, (p - peak) / max(float((p - peak).sum()), TINY))
-    beside = (1 - float(peak.sum())) * _base(users, size, prior)
-    leaning = Leaning(users, peak + beside, p)
+    base = around if around is not None else peak + (1 - float(peak.sum())) * _base(users, size, prior)
+    leaning = Leaning(users, base, p)
     p = leaning.at(leaning.best(_FREEDOM * float(found.effective.sum())))
     return Smoothed(p / p.sum(), smoother.unevenness, np.flatnonzero(peak), steps, converged)
 
@@ -251,11 +269,17 @@ def _evidence(
 
 
 def _learn_unevenness(
-    information_about: Callable[[FloatArray], float], reports: int, trees: SplitTrees, p: FloatArray
+    information_about: Callable[[FloatArray], float],
+    reports: int,
+    trees: SplitTrees,
+    p: FloatArray,
+    usual: float,
 ) -> FloatArray:
-    """kappa of every level, from the divisions of p."""
+    """kappa of every level, from the divisions of p and what is usual."""
     found = _evidence(information_about, reports, trees, p)
     number = np.arange(trees.levels)
     weight = np.exp(-np.abs(number[:, None] - number))
-    kappa = (_PRIOR_DIVISIONS + weight @ found.squares) / (_PRIOR_DIVISIONS + weight @ found.effective)
+    kappa = (_PRIOR_DIVISIONS * usual + weight @ found.squares) / (
+        _PRIOR_DIVISIONS + weight @ found.effective
+    )
     return np.asarray(np.clip(kappa, _MIN_UNEVENNESS, _MAX_UNEVENNESS))

@@ -10,12 +10,14 @@ where: m is the number of the box's sites, a(m) the prior concentration of the d
 for little evidence that of the posterior mean. The result is the mean over several trees, each rotated against the
 others.
 
+Around a map that is known, such as that of all windows of a series, r is the fraction of its users instead.
+
 Sites that were listed because people go there divide people more evenly the more sites there are, :math:`a(m) =
 0.5\, m^{0.6}`; cells of a raster do not, a = 0.5. Both are public guesses, corrected by the learned :math:`\kappa_l`.
 """
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,8 @@ from mapveil_client.local.domain import Domain
 # error of sites by -3 % and +3 %, that of rasters by less than 0.5 %.
 _PLACES = (0.5, 0.6)
 _RASTER = (0.5, 0.0)
+
+_LEAST_HALF: Final = 1e-9  # of a map around: nobody is ruled out
 
 
 class TreeLevel(NamedTuple):
@@ -103,8 +107,13 @@ class _Level(NamedTuple):
     first: IntArray  # index of each box's first half
     edges: IntArray  # positions where the next level's boxes begin, and the end of the last
     cut: npt.NDArray[np.bool_]  # of all boxes
-    even_half: FloatArray  # r
+    even_half: FloatArray  # r, shape (boxes,), or (trees, boxes) around a map
     concentration: FloatArray  # 2 a(m)
+
+    @property
+    def first_tree(self) -> FloatArray:
+        """r of the first tree, shape (boxes,)."""
+        return self.even_half if self.even_half.ndim == 1 else self.even_half[0]
 
 
 class _Prior(NamedTuple):
@@ -123,12 +132,14 @@ class Divisions(NamedTuple):
 
 
 class SplitTrees:
-    """Some number of trees over one domain."""
+    """Some number of trees over one domain, whose divisions shrink to even ones, or to those of a map ``around``."""
 
-    def __init__(self, domain: Domain, number: int) -> None:
+    def __init__(self, domain: Domain, number: int, around: FloatArray | None = None) -> None:
         trees = [site_tree(domain.plane, turn * math.pi / 2 / number) for turn in range(number)]
         # How many sites a box has depends on its place in the tree alone: one pass serves all trees.
         self._levels = [_level(domain, trees[0], at) for at in range(len(trees[0].levels) - 1)]
+        if around is not None:
+            self._levels = [_level_around(level, trees, around) for level in self._levels]
         # Boxes differ by a site at most, so only of the last level are some not cut: they have an empty second half.
         filled = np.ones((number, 1 << self.levels), dtype=np.bool_)
         if self._levels:
@@ -179,8 +190,8 @@ class SplitTrees:
         sums = np.concatenate([[0.0], np.cumsum(distribution[self._order[0]])])
         held = np.diff(sums[at.edges])
         fraction = held[at.first] + held[at.first + 1]
-        half = np.divide(held[at.first], fraction, out=at.even_half.copy(), where=fraction > 0)
-        return Divisions(fraction, half, at.even_half)
+        half = np.divide(held[at.first], fraction, out=at.first_tree.copy(), where=fraction > 0)
+        return Divisions(fraction, half, at.first_tree)
 
     def moved(self, distribution: FloatArray, level: int, signs: FloatArray) -> FloatArray:
         """The derivative of a distribution as the divisions of one level of the first tree grow, times their signs.
@@ -198,14 +209,24 @@ class SplitTrees:
     def variance(self, level: int, unevenness: float) -> FloatArray:
         """The prior variance of each division of one level of the first tree, for a given kappa."""
         at = self._levels[level]
-        return np.asarray(at.even_half * (1 - at.even_half) / (at.concentration / unevenness + 1))
+        return np.asarray(at.first_tree * (1 - at.first_tree) / (at.concentration / unevenness + 1))
 
 
 def _prior(level: _Level, unevenness: float) -> _Prior:
-    both, share = np.ones(level.cut.size), np.ones(level.cut.size)
+    both, share = np.ones(level.cut.size), np.ones((*level.even_half.shape[:-1], level.cut.size))
     both[level.cut] += level.concentration / unevenness
-    share[level.cut] = level.even_half
+    share[..., level.cut] = level.even_half
     return _Prior(both * share, both)
+
+
+def _level_around(level: _Level, trees: list[SiteTree], around: FloatArray) -> _Level:
+    """The level with the halves of a distribution, even ones where it holds nobody."""
+    halves = np.empty((len(trees), level.first.size))
+    for made, tree in zip(halves, trees, strict=True):
+        held = np.diff(np.concatenate([[0.0], np.cumsum(around[tree.order])])[level.edges])
+        whole = held[level.first] + held[level.first + 1]
+        made[:] = np.divide(held[level.first], whole, out=level.even_half.copy(), where=whole > 0)
+    return level._replace(even_half=np.clip(halves, _LEAST_HALF, 1 - _LEAST_HALF))
 
 
 def _level(domain: Domain, tree: SiteTree, at: int) -> _Level:
