@@ -60,6 +60,13 @@ def command() -> None:
     metavar="K",
     help="Windows that a user may count in, the first K. [default: all]",
 )
+@click.option(
+    "--w-event",
+    type=int,
+    metavar="W",
+    help="Let epsilon be for a user's rows in any W consecutive windows, instead of in all: a window that noise does "
+    "not tell from the last one published is not published again.",
+)
 @epsilon_option("The privacy budget of a user over all windows, such as 2.", required=True)
 @ledger_option
 @click.option("--no-ledger", is_flag=True, help="Do not charge the series to an account.")
@@ -78,6 +85,7 @@ def start_series(
     until: str,
     time_zone: str | None,
     windows_per_user: int | None,
+    w_event: int | None,
     epsilon: Fraction,
     ledger: Path | None,
     no_ledger: bool,
@@ -97,6 +105,7 @@ def start_series(
         parse_tiling(tiling or DEFAULT_TILING, region),
         epsilon=epsilon,
         windows_per_user=windows_per_user,
+        w_event=w_event,
         ledger=None if no_ledger else Ledger(ledger),
         accept_large_epsilon=accept_large_epsilon,
     )
@@ -169,12 +178,17 @@ def _tell(console: Console, file: Path) -> None:
     from mapveil.mechanisms.live_series import LiveSeries
 
     found = LiveSeries(file).status()
+    whole, each = readable(found.epsilon), readable(found.each)
+    if found.run is None:
+        text = f"epsilon {whole} for a user over all windows, {each} for each of at most {found.windows_per_user}"
+    else:
+        text = f"epsilon {whole} for a user's rows in any {found.run} consecutive windows, {each} at most for one"
     lines = [
-        f"series {found.name}: epsilon {readable(found.epsilon)} for a user over all windows, "
-        f"{readable(found.each)} for each of at most {found.windows_per_user}",
+        f"series {found.name}: {text}",
         f"released: {', '.join(found.released) or 'none'}",
         f"next: {found.next or 'none, the series has ended'}",
     ]
     record = {"name": found.name, "epsilon": str(found.epsilon), "epsilon_of_a_window": str(found.each)}
     record |= {"windows_per_user": str(found.windows_per_user)}
+    record |= {} if found.run is None else {"w_event": str(found.run)}
     console.result("\n".join(lines), {**record, "released": list(found.released), "next": found.next}, ())

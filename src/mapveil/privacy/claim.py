@@ -60,6 +60,7 @@ class Unit(StrEnum):
 
     USER = "user"
     USER_WEEK = "user-week"
+    WINDOW_RUN = "window-run"
     REPORT = "report"
     TRIP = "trip"
     DAY = "user's day"
@@ -136,6 +137,7 @@ class Assumes(_Kind):
     ONE_CONTRIBUTION = "one contribution"
     ONE_TRIP = "one trip per user"
     COMPOSES = "composes"
+    RUN_LENGTH = "run length"
     DROPOUT = "dropout"
     SECURE_SUM = "secure sum"
     OPERATORS_APART = "operators apart"

@@ -46,6 +46,9 @@ ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     Assumes.ONE_CONTRIBUTION: "each user takes part once: the epsilons of several contributions add up",
     Assumes.ONE_TRIP: "each user makes one trip: the epsilons of several trips add up",
     Assumes.COMPOSES: "the guarantee is for one {unit}: the epsilons and deltas of a user's {unit}s add up",
+    Assumes.RUN_LENGTH: (
+        "a window-run is all rows of one user in any {windows:g} consecutive windows (w-event privacy)"
+    ),
     Assumes.DROPOUT: (
         "at most {tolerated_percent:.4g} % of a shard's clients drop out (checked: otherwise no sum is revealed) and "
         "at most {corrupt_percent:.4g} % add no noise"
