@@ -5,6 +5,7 @@ The roles of the data sets stand in ``data_sets.csv``. Not private: it reads the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +16,8 @@ import numpy as np
 
 import mapveil as mv
 from benchmarks.data_sets import DataSet, data_sets, files_in, open_set, sets_of
-from benchmarks.heldout_tables import MSE, Measured, count_verdicts, mean_values, standings, tables
+from benchmarks.heldout_looks import Looks, Rows, epsilons_in_question, judged, of_first_look
+from benchmarks.heldout_tables import MSE, Measured, Standing, count_verdicts, mean_values, standings, tables
 from mapveil.cli.app import run
 from mapveil.cli.arguments import epsilon_list
 from mapveil.cli.console import Console, console_options
@@ -64,6 +66,7 @@ class Job(NamedTuple):
     metrics: tuple[str, ...]
     uniform: bool
     seed: int
+    first_trial: int = 0
 
 
 class Ran(NamedTuple):
@@ -80,7 +83,7 @@ def run_job(job: Job) -> Ran:
     try:
         found = compare(
             job.people, None, [job.method], job.epsilons, job.trials, users=job.users, metrics=job.metrics,
-            of_everybody=True, uniform=job.uniform, seed=job.seed,
+            of_everybody=True, uniform=job.uniform, seed=job.seed, first_trial=job.first_trial,
         )  # fmt: skip
     except MapveilError as error:
         return Ran(job.method, job.trust, (), str(error))
@@ -193,6 +196,8 @@ def asked_for(folder: Path | None, synthetic: bool, role: str | None) -> list[tu
 @click.option("--epsilon", "epsilons", type=Parsed("epsilons", epsilon_list), default="0.1,0.5,1,2",
               show_default=True, help="Budgets, separated by commas.")  # fmt: skip
 @click.option("--trials", default=5, show_default=True, help="Paired repetitions of each row.")
+@click.option("--max-trials", type=int,
+              help="Repeat rows that are not decided up to so many trials. [default: --trials]")  # fmt: skip
 @click.option("--max-cells", default=MAX_CELLS, show_default=True, help="Maximum number of cells of a map.")
 @click.option(
     "--max-users", default=MAX_USERS, show_default=True, help="Maximum number of devices in a trial."
@@ -214,6 +219,7 @@ def command(
     trust: Sequence[str],
     epsilons: Sequence[Fraction],
     trials: int,
+    max_trials: int | None,
     max_cells: int,
     max_users: int,
     role: str | None,
@@ -261,6 +267,8 @@ def command(
     measured: list[Measured] = []
     described: list[dict[str, Any]] = []
     refused: list[dict[str, str]] = []
+    found: list[Standing] = []
+    looks = Looks.up_to(trials, max_trials or trials)
     with console.progress() as progress:
         for at, (data, path) in enumerate(chosen):
             people = people_in(data, path)
@@ -274,19 +282,28 @@ def command(
             )
             jobs = list(jobs_on(people, trust, epsilons, trials, max_users, seed))
             rows: dict[str, list[Row]] = {name: [] for name in trust}
-            tell = _part(progress, at / len(chosen), 1 / len(chosen))
-            for ran in in_processes(run_job, jobs, workers=workers, progress=tell, step="heldout"):
-                rows[ran.trust] += ran.rows
-                if ran.refused:
-                    tell_of = console.warn if ran.refused.startswith("internal") else console.detail
-                    tell_of(f"{ran.job_method} does not run on {data.name}: {ran.refused}")
-                    refused.append({"data": data.name, "method": ran.job_method, "reason": ran.refused})
-            measured += [Measured(data, name, tuple(found)) for name, found in rows.items()]
-    found = [row for each in measured for row in standings(each, default_of(each.trust))]
+            judgements: Rows = {}
+            for before, total in itertools.pairwise((0, *looks.totals)):
+                asked = list(_in_question(jobs, judgements, before, total - before))
+                start, end = ((at + each / looks.totals[-1]) / len(chosen) for each in (before, total))
+                tell = _part(progress, start, end - start)
+                for ran in in_processes(run_job, asked, workers=workers, progress=tell, step="heldout"):
+                    rows[ran.trust] += ran.rows
+                    if ran.refused:
+                        tell_of = console.warn if ran.refused.startswith("internal") else console.detail
+                        tell_of(f"{ran.job_method} does not run on {data.name}: {ran.refused}")
+                        refused.append({"data": data.name, "method": ran.job_method, "reason": ran.refused})
+                for name in trust:
+                    now = Measured(data, name, tuple(rows[name]))
+                    judgements = judged(judgements, standings(now, default_of(name), looks.level))
+            found += judgements.values()
+            measured += [Measured(data, name, of_first_look(rows[name], looks)) for name in trust]
     means = mean_values(measured)
     settings = {
         "epsilons": [float(each) for each in epsilons],
         "trials": trials,
+        "max_trials": looks.totals[-1],
+        "level": looks.level,
         "max_cells": max_cells,
         "max_users": max_users,
         "seed": seed,
@@ -310,6 +327,18 @@ def command(
         "refused": refused,
     }
     console.result(text, record)
+
+
+def _in_question(jobs: Sequence[Job], rows: Rows, before: int, trials: int) -> Iterator[Job]:
+    """All jobs at first; then those of undecided rows, for so many trials more."""
+    if not before:
+        yield from jobs
+        return
+    for job in jobs:
+        left = epsilons_in_question(rows, job.trust, job.method)
+        epsilons = [each for each in job.epsilons if float(each) in left]
+        if epsilons:
+            yield job._replace(epsilons=epsilons, trials=trials, first_trial=before)
 
 
 def _part(progress: Progress, start: float, length: float) -> Progress:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.heldout_page import trials_of
 from benchmarks.heldout_tables import NEAR, Standing, title
 
 HEAD: Final = """# The local model on data that nobody tuned on
@@ -54,8 +55,8 @@ def even(row: Standing) -> bool:
 def _settings(settings: dict[str, Any]) -> str:
     epsilons = ", ".join(f"{each:g}" for each in settings["epsilons"])
     return (
-        f"## At most {settings['max_cells']:,} cells, {settings['max_users']:,} users, {settings['trials']} trials\n\n"
-        f"Epsilon {epsilons}; seed {settings['seed']}.\n"
+        f"## At most {settings['max_cells']:,} cells, {settings['max_users']:,} users\n\n"
+        f"Epsilon {epsilons}; seed {settings['seed']}; {trials_of(settings)}.\n"
     )
 
 

@@ -35,12 +35,14 @@ def section(record: dict[str, Any]) -> str:
     trust, settings = rows[0]["trust"], record["settings"]
     sets = [each for each in record["data_sets"] if each["role"] == "test"]
     epsilons = ",".join(f"{each:g}" for each in settings["epsilons"])
+    most = settings.get("max_trials", settings["trials"])
+    more = f"--max-trials {most} " if most > settings["trials"] else ""
     arguments = (
         f"--synthetic --role test --trust {trust} --epsilon {epsilons} --trials {settings['trials']} "
-        f"--max-cells {settings['max_cells']} --max-users {settings['max_users']} --json"
+        f"{more}--max-cells {settings['max_cells']} --max-users {settings['max_users']} --json"
     )
     size = f"maps of at most {settings['max_cells']:,} cells"
-    about = f"{len(sets)} data sets, {size}, {settings['trials']} paired trials"
+    about = f"{len(sets)} data sets, {size}, {trials_of(settings)}"
     real = ", ".join(each["name"] for each in sets if not each["name"].endswith("-test"))
     lines = [
         f"## {_NAMES[trust]}",
@@ -69,6 +71,18 @@ def section(record: dict[str, Any]) -> str:
         ]
         lines += _table(head, found)
     return "\n".join([*lines, ""])
+
+
+def trials_of(settings: dict[str, Any]) -> str:
+    """How many trials there were, and how a row was decided where they were not the same for all."""
+    first = f"{settings['trials']} paired trials"
+    most = settings.get("max_trials", settings["trials"])
+    if most == settings["trials"]:
+        return first
+    return (
+        f"{first}, and up to {most} in rows that were not decided (intervals of {100 * settings['level']:.4g} % at "
+        "each look, 95 % at all looks together)"
+    )
 
 
 def _verdicts(rows: Sequence[dict[str, Any]]) -> list[list[str]]:

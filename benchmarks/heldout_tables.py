@@ -52,6 +52,8 @@ class Standing(NamedTuple):
     over_uniform: Verdict  # the default against the uniform baseline
     length: float  # of the default's vectors over secure sums, all rounds
     other_length: float
+    trials: int = 0
+    unbeaten: tuple[str, ...] = ()  # methods that the default is not clearly better than
 
     @property
     def near_the_best(self) -> bool:
@@ -71,8 +73,11 @@ class Measured(NamedTuple):
     rows: tuple[Row, ...]
 
 
-def standings(measured: Measured, default: str) -> list[Standing]:
-    """Compare the default with the best other method at every epsilon and metric."""
+def standings(measured: Measured, default: str, level: float = 0.95) -> list[Standing]:
+    """Compare the default with the best other method at every epsilon and metric.
+
+    Of methods with trials of different numbers those with most are compared: the others were clearly worse before.
+    """
     values: dict[tuple[float, str], dict[str, list[Row]]] = {}
     for row in measured.rows:
         values.setdefault((row.epsilon, row.metric), {}).setdefault(row.method, []).append(row)
@@ -80,25 +85,34 @@ def standings(measured: Measured, default: str) -> list[Standing]:
     for (epsilon, metric), methods in values.items():
         if default not in methods:
             continue
-        found.append(_standing(measured, default, epsilon, metric, metric, methods))
+        found.append(_standing(measured, default, epsilon, metric, metric, methods, level))
         if metric == MSE:
             most = _length(methods[default])
             short = {name: rows for name, rows in methods.items() if _length(rows) <= most}
-            found.append(_standing(measured, default, epsilon, metric, NO_LONGER, short))
+            found.append(_standing(measured, default, epsilon, metric, NO_LONGER, short, level))
     return found
 
 
 def _standing(
-    measured: Measured, default: str, epsilon: float, metric: str, shown: str, methods: dict[str, list[Row]]
+    measured: Measured,
+    default: str,
+    epsilon: float,
+    metric: str,
+    shown: str,
+    methods: dict[str, list[Row]],
+    level: float,
 ) -> Standing:
     sign = 1.0 if higher_is_better(metric) else -1.0
     mine = _values(methods[default])
     others = {name: _values(rows) for name, rows in methods.items() if name not in (default, UNIFORM)}
+    most = max((each.size for each in others.values()), default=0)
+    others = {name: each for name, each in others.items() if each.size == most}
     best = max(others, key=lambda name: sign * others[name].mean(), default="")
     theirs = others.get(best, np.full(mine.size, np.nan))
-    _, low, high = interval_of_mean(sign * (mine - theirs))
+    leads = {name: _lead(sign, mine, each, level) for name, each in others.items()}
+    low, high = leads.get(best, (math.nan, math.nan))
     uniform = methods.get(UNIFORM)
-    over = None if uniform is None else interval_of_mean(sign * (mine - _values(uniform)))
+    over = None if uniform is None else _lead(sign, mine, _values(uniform), level)
     return Standing(
         measured.data.name,
         measured.data.role,
@@ -113,10 +127,18 @@ def _standing(
         low,
         high,
         _verdict(low, high) if best else "win",
-        "tie" if over is None else _verdict(*over[1:]),
+        "tie" if over is None else _verdict(*over),
         _length(methods[default]),
         _length(methods[best]) if best else 0.0,
+        mine.size,
+        tuple(name for name, (least, _) in leads.items() if not least > 0),
     )
+
+
+def _lead(sign: float, mine: FloatArray, theirs: FloatArray, level: float) -> tuple[float, float]:
+    """The interval of the mean paired difference, over the trials of both."""
+    both = min(mine.size, theirs.size)
+    return interval_of_mean(sign * (mine[:both] - theirs[:both]), level)[1:]
 
 
 def _values(rows: Sequence[Row]) -> FloatArray:

@@ -135,6 +135,10 @@ def test_a_method_alone_has_the_rows_it_has_in_company_and_people_are_counted() 
     assert [row for row in again if row.trial == 0] == [
         row._replace(seconds=again[at].seconds) for at, row in enumerate(run_job(central).rows)
     ]
+    second = run_job(central._replace(first_trial=1)).rows
+    assert [row._replace(seconds=0.0) for row in second] == [
+        row._replace(seconds=0.0) for row in again if row.trial == 1
+    ]
 
 
 def test_a_bug_in_one_method_is_told_and_costs_that_method_only(monkeypatch: pytest.MonkeyPatch) -> None:

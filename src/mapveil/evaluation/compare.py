@@ -51,6 +51,7 @@ def compare(
     of_everybody: bool = False,
     uniform: bool = False,
     seed: int = 0,
+    first_trial: int = 0,
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -87,6 +88,8 @@ def compare(
         Whether to measure the uniform baseline as well, which asks nobody.
     seed : int
         The same seed gives the same comparison.
+    first_trial : int
+        Number of the first repetition: an earlier comparison of as many goes on with it.
     workers : int
         Processes; with more than 1 a script must guard its entry.
     progress : callable, optional
@@ -108,6 +111,7 @@ def compare(
     2
     """
     check(trials >= 1, "trials", "at least 1", trials)
+    check(first_trial >= 0, "first_trial", "at least 0", first_trial)
     specs = parse_methods(methods)
     budgets = exact_epsilons(epsilons)
     for spec in specs:
@@ -125,15 +129,15 @@ def compare(
     )
     rows: list[Row] = []
     # In batches, so that no more than a few samples are in memory at once.
-    for first in range(0, trials, _AT_ONCE):
-        batch = range(first, min(first + _AT_ONCE, trials))
+    for done in range(0, trials, _AT_ONCE):
+        batch = range(first_trial + done, first_trial + min(done + _AT_ONCE, trials))
         tasks = [
             Task("compare", trial, drawn.sums().sums, people.tiling, users, specs, budgets, (scoring,), seed,
                  people=drawn, truth=truth, uniform=uniform)
             for trial in batch
             for drawn in [people.draw(users, trial_sample_stream(seed, "compare", trial))]
         ]  # fmt: skip
-        tell = _part(progress, first / trials, len(batch) / trials)
+        tell = _part(progress, done / trials, len(batch) / trials)
         for outcome in in_processes(run_task, tasks, workers=workers, progress=tell, step="compare"):
             rows += outcome.rows[0]
     return Comparison(

@@ -36,14 +36,14 @@ class Summary(NamedTuple):
     length: float = 0.0  # mean
 
 
-def interval_of_mean(values: npt.ArrayLike) -> tuple[float, float, float]:
-    r"""Mean and Student's t 95 % confidence interval, over the finite values.
+def interval_of_mean(values: npt.ArrayLike, level: float = 0.95) -> tuple[float, float, float]:
+    r"""Mean and Student's t confidence interval, over the finite values.
 
-    .. math:: \bar{x} \pm t_{0.975,\, n - 1}\, s / \sqrt{n}
+    .. math:: \bar{x} \pm t_{(1 + c) / 2,\, n - 1}\, s / \sqrt{n}
 
     where: :math:`\bar{x}` and :math:`s` are mean and standard deviation of the :math:`n` finite
-    ``values`` (one per independent trial). The result is mean, lower and upper end: unbounded for one value, NaN
-    without a finite one.
+    ``values`` (one per independent trial), and c is the confidence ``level``. The result is mean, lower and upper
+    end: unbounded for one value, NaN without a finite one.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def interval_of_mean(values: npt.ArrayLike) -> tuple[float, float, float]:
     if sample.size == 1:
         return mean, float("-inf"), float("inf")
     spread = float(sample.std(ddof=1)) / float(np.sqrt(sample.size))
-    half = float(stats.t.ppf(0.975, sample.size - 1)) * spread
+    half = float(stats.t.ppf((1 + level) / 2, sample.size - 1)) * spread
     return mean, mean - half, mean + half
 
 

@@ -106,3 +106,34 @@ def _columns(array: FloatArray, index: IntArray) -> FloatArray:
     for start, stop in zip([0, *breaks], [*breaks, index.size], strict=True):
         taken[:, start:stop] = array[:, index[start] : index[start] + stop - start]
     return taken
+
+
+def measured_half(
+    parent: FloatArray, first: FloatArray, second: FloatArray, v1: FloatArray, v2: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    r"""Two measurements of the first half of each box as one: its own sum, and what the second leaves of the box.
+
+    .. math:: z = y_1 + \frac{v_1}{v_1 + v_2} (P - y_2 - y_1), \qquad \tau^2 = \frac{v_1 v_2}{v_1 + v_2}
+
+    where: P is ``parent``, users of the box; :math:`y_1, y_2` are the noisy sums ``first`` and ``second`` of its
+    halves, of variances ``v1`` and ``v2``. Both variances 0 leave :math:`z = y_1`.
+
+    Returns
+    -------
+    tuple of ndarray of float64
+        z and its variance, of the shape of ``parent``.
+
+    Examples
+    --------
+    >>> [float(each[0]) for each in measured_half(*(np.array([value]) for value in (10.0, 3.0, 5.0, 1.0, 3.0)))]
+    [3.5, 0.75]
+    """
+    both = v1 + v2
+    both[both <= 0] = 1.0
+    weight = v1 / both
+    measured = parent - second
+    measured -= first
+    measured *= weight
+    measured += first
+    weight *= v2
+    return measured, weight

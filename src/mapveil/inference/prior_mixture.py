@@ -27,15 +27,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.inference.box_sums import measured_half
 from mapveil.inference.nested_rounds import Leaves, Round, sites_of_rounds
 from mapveil.inference.shrinkage import pool
 from mapveil.inference.split_prior import SplitPrior
-from mapveil_client.arrays import FloatArray, quotient
+from mapveil_client.arrays import FloatArray
 
 _LAMBDA: Final = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 0.95])
-_NONE: Final = (
-    0.8  # probability of lambda = 0 before any data: of half as much, 800 users of a flat map lose 23 % of KL
-)
+_NONE: Final = 0.8  # probability of lambda = 0 before any data; what wrong priors cost: benchmarks/priors.py
 _KEPT: Final = 0.8  # c
 _FINEST: Final = 8  # halvings along either axis that are learned from
 _WHOLE: Final = 0.99  # of a leaf: a cut with less in either half tells nothing
@@ -110,12 +109,10 @@ def _cut(
     """Estimates of all halves, and the log-evidence for each lambda where any box tells of it."""
     axis, even = halves.axis, halves.even
     (y1, y2), (v1, v2) = (_both(each, axis) for each in (halves.values, halves.noise))
-    weight = quotient(v1, v1 + v2)
+    z, spread = measured_half(parent, y1, y2, v1, v2)
     cut = (even > 0) & (even < 1)
     telling = (np.minimum(*_both(halves.parts, axis)) > _WHOLE)[cut]
-    whole, measured, variance = (
-        each[cut] for each in (parent, y1 + (parent - y1 - y2) * weight, weight * v2)
-    )
+    whole, measured, variance = (each[cut] for each in (parent, z, spread))
     found, evidence = np.zeros(whole.size), []
     for part, rule, probability in zip(_LAMBDA, rules, chosen / chosen.sum(), strict=True):
         share = (part * halves.public + (1 - part) * even)[cut]

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.inference.box_sums import BoxSums, Cuts, box_sums, scaled_sums
+from mapveil.inference.box_sums import BoxSums, Cuts, box_sums, measured_half, scaled_sums
 from mapveil.inference.split_prior import SplitPrior
 from mapveil.inference.threshold_expansion import CutBoxes, ThresholdExpansion
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray, quotient
@@ -251,17 +251,7 @@ def _halve(
     share = w1 / members
     if to.sampled:
         v1, v2 = v1 + share * parent, v2 + (1 - share) * parent
-    both = v1 + v2
-    known = both <= 0
-    both[known] = 1.0
-    # Two measurements of the first half: its own, and what the second leaves of the parent.
-    weight = v1 / both
-    measured = parent - y2
-    measured -= y1
-    measured *= weight
-    measured += y1
-    variance = weight
-    variance *= v2
+    measured, variance = measured_half(parent, y1, y2, v1, v2)
     telling = np.minimum(g1[0], g2[0])[boxes].reshape(-1) > _WHOLE if g1 else None
     if isinstance(learn, ThresholdExpansion):
         along = (

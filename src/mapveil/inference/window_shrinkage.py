@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mapveil.inference.box_sums import measured_half
 from mapveil.inference.split_prior import SplitPrior
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray, quotient
 
@@ -103,19 +104,11 @@ def _totals(noisy: FloatArray, around: FloatArray, runs: Runs, sums: WindowSums)
     variance = sums.values.shape[1] * sums.variance * runs.length
     rest = sums.values.shape[1] * sums.variance * (windows - runs.length)
     alone = share >= 1
-    measured, left = _combined(around, noisy, other, variance, rest)
+    measured, left = measured_half(around, noisy, other, variance, rest)
     prior = SplitPrior(int(max(sums.terms, 1)))
     made = prior.halves(around, measured, left, share, None, int(runs.length.max()) * sums.values.shape[1])
     made = np.where(alone, around, np.clip(made, 0.0, around))
     return np.asarray(made)
-
-
-def _combined(
-    whole: FloatArray, first: FloatArray, second: FloatArray, v1: FloatArray, v2: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Two measurements of a half as one, with its variance: its own, and what the other leaves of the whole."""
-    weight = v1 / np.maximum(v1 + v2, 1e-300)
-    return first + weight * (whole - second - first), weight * v2
 
 
 def _divide(
@@ -169,7 +162,7 @@ def _halve(
         parent, part = whole[:, boxes].ravel(), share[:, boxes].ravel()
         v1, v2 = ((noise * counts[side::2][boxes]).ravel() for side in (0, 1))
         y1, y2 = (y[:, side::2][:, boxes].ravel() for side in (0, 1))
-        seen, variance = _combined(parent, y1, y2, v1, v2)
+        seen, variance = measured_half(parent, y1, y2, v1, v2)
         blocks = int(max(counts[boxes * 2].max(), counts[boxes * 2 + 1].max()))
         found = prior.halves(parent, seen, variance, part, None, longest * blocks)
         found = np.where((part > 0) & (part < 1), np.clip(found, 0.0, parent), part * parent)
