@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.node import MODULES as DEVICE
+from tests.node import node
+
 HERE = Path(__file__).resolve().parent
-DEVICE = HERE.parents[2] / "src" / "mapveil" / "collector" / "device_page"
 MODULES = sorted(DEVICE.glob("*.mjs"))
-REQUIRED = "node" in os.environ.get("MAPVEIL_REQUIRE", "").split(",")
-
-
-def node() -> list[str]:
-    """The command that runs Node's tests, or a skip."""
-    found = shutil.which("node")
-    version = 0
-    if found is not None:
-        said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
-        version = int(re.match(r"v(\d+)", said)[1])
-    if version < 18:
-        reason = "Node 18 or newer is not installed: the browser device's modules cannot be run"
-        if REQUIRED:
-            pytest.fail(reason)
-        pytest.skip(reason)
-    # Node 18 has WebCrypto behind a switch.
-    return [found, *(["--experimental-global-webcrypto"] if version == 18 else []), "--test"]
 
 
 @pytest.mark.parametrize("path", sorted(HERE.glob("*.test.mjs")), ids=lambda path: path.stem)
 def test_the_modules_do_as_the_python_client(path: Path) -> None:
-    done = subprocess.run([*node(), str(path)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [*node(), "--test", str(path)], capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     passed = re.search(r"^\S pass (\d+)$", done.stdout, re.MULTILINE)
     assert passed is not None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import subprocess
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,8 +13,8 @@ import pytest
 import mapveil as mv
 from mapveil.privacy.numerals import factor
 from mapveil.random_features.fourier_kde import FourierKde
-
-from .test_browser_device import DEVICE, node
+from tests.node import MODULES as DEVICE
+from tests.node import run_in_node
 
 EPSILONS = (
     "1/1000",
@@ -47,26 +45,17 @@ CLAIM = re.compile(r"\b(factor|at most [\d.]+ %|equally likely|differential priv
 @pytest.fixture(scope="module")
 def said() -> dict[str, list[str]]:
     """The page's sentences about epsilons, offsets, and all reports together."""
-    script = f"""
-import {{ Fraction }} from "{DEVICE}/fraction.mjs";
-import {{ RULES }} from "{DEVICE}/policy.mjs";
-import {{ learningWords, limitWords }} from "{DEVICE}/words.mjs";
-const query = {{ bandwidth: [400, 400] }};
-const epsilons = {json.dumps(EPSILONS)}.map(Fraction.read);
-const local = epsilons.map((epsilon) => learningWords({{ epsilon }}, {{ kind: "local" }}));
-const phases = {json.dumps(JITTERS)}.map((jitter) => learningWords({{}}, {{ kind: "random-features", jitter, query }}));
-console.log(JSON.stringify({{ local, phases, limit: [limitWords(RULES)] }}));
+    script = """
+const { Fraction } = await load("fraction");
+const { RULES } = await load("policy");
+const { learningWords, limitWords } = await load("words");
+const query = { bandwidth: [400, 400] };
+const epsilons = given.epsilons.map(Fraction.read);
+const local = epsilons.map((epsilon) => learningWords({ epsilon }, { kind: "local" }));
+const phases = given.jitters.map((jitter) => learningWords({}, { kind: "random-features", jitter, query }));
+console.log(JSON.stringify({ local, phases, limit: [limitWords(RULES)] }));
 """
-    command = [part for part in node() if part != "--test"]
-    done = subprocess.run(
-        [*command, "--input-type=module", "-e", script],
-        capture_output=True,
-        text=True,
-        timeout=600,  # ends what hangs
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    found: dict[str, list[str]] = json.loads(done.stdout)
+    found: dict[str, list[str]] = run_in_node(script, {"epsilons": EPSILONS, "jitters": JITTERS})
     return found
 
 

@@ -3,7 +3,7 @@
 import { createCipheriv, createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 
-const VECTORS = new URL("../../vectors/", import.meta.url);
+export const VECTORS = new URL("../../vectors/", import.meta.url);
 export const PAGE = new URL("../../../src/mapveil/collector/device_page/", import.meta.url);
 
 export const read = (name) => JSON.parse(readFileSync(new URL(`${name}.json`, VECTORS), "utf8"));
