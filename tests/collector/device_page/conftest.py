@@ -141,7 +141,7 @@ class FakeCollector:
         else:
             name = "index.html" if path == "/device/" else path.removeprefix("/device/")
             file = PAGE / name
-            if not re.fullmatch(r"[a-z_]+\.[a-z]+", name) or not file.is_file():
+            if not re.fullmatch(r"[a-z0-9_]+\.[a-z]+", name) or not file.is_file():
                 self._json(handler, 404, {"error": {"code": "not-found", "message": "no such page"}})
                 return
             self._send(handler, 200, file.read_bytes(), KINDS[file.suffix])

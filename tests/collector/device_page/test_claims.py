@@ -13,6 +13,7 @@ import pytest
 import mapveil as mv
 from mapveil.privacy.numerals import factor
 from mapveil.random_features.fourier_kde import FourierKde
+from mapveil.trust.two_operators import TwoOperators
 from tests.node import MODULES as DEVICE
 from tests.node import run_in_node
 
@@ -52,8 +53,9 @@ const { learningWords, limitWords } = await load("words");
 const query = { bandwidth: [400, 400] };
 const epsilons = given.epsilons.map(Fraction.read);
 const local = epsilons.map((epsilon) => learningWords({ epsilon }, { kind: "local" }));
+const operators = given.epsilons.map(Fraction.read).map((epsilon) => learningWords({ epsilon }, { kind: "operators" }));
 const phases = given.jitters.map((jitter) => learningWords({}, { kind: "random-features", jitter, query }));
-console.log(JSON.stringify({ local, phases, limit: [limitWords(RULES)] }));
+console.log(JSON.stringify({ local, operators, phases, limit: [limitWords(RULES)] }));
 """
     found: dict[str, list[str]] = run_in_node(script, {"epsilons": EPSILONS, "jitters": JITTERS})
     return found
@@ -65,6 +67,15 @@ def test_a_randomized_report_is_described_by_its_guarantee(said: dict[str, list[
         unit, changed, belief, adversary, *_ = guarantee.promise.sentences
         assert unit == "Protected unit: one user."
         assert text == f"{changed} {belief} {adversary}", epsilon
+
+
+def test_shares_for_two_operators_are_described_by_their_guarantee(said: dict[str, list[str]]) -> None:
+    within_the_rules = [each for each in EPSILONS if Fraction(each) <= 4]
+    for epsilon, text in zip(within_the_rules, said["operators"], strict=False):
+        guarantee = TwoOperators().guarantee(Fraction(epsilon), (), seeded=False)
+        _, changed, belief, adversary, assumptions, *_ = guarantee.promise.sentences
+        assert text.startswith(f"{changed} {belief} {adversary} Assumptions: "), epsilon
+        assert text.partition(" Assumptions: ")[2].rstrip(".") in assumptions
 
 
 def test_a_projection_is_described_by_its_guarantee(said: dict[str, list[str]]) -> None:

@@ -81,8 +81,8 @@ def kept_state(page: Page) -> str:
     return str(
         page.evaluate(
             """async () => {
-              const { Memory } = await import("/device/memory.mjs");
-              const memory = await Memory.open();
+              const { BrowserStorage } = await import("/device/browser_storage.mjs");
+              const memory = await BrowserStorage.open();
               const all = (name) => new Promise((resolve) => {
                 const asked = memory.database.transaction(name).objectStore(name).getAll();
                 asked.onsuccess = () => resolve(asked.result);

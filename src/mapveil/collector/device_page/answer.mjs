@@ -1,11 +1,13 @@
 // From a place to a report: the only code that is given the place, which it forgets.
 
 import { writeReport } from "./local_report.mjs";
+import { hourOf, operatorsReport } from "./operators_report.mjs";
 import { Randomness } from "./randomness.mjs";
 import { insist } from "./refusal.mjs";
 import { featureReport } from "./random_features.mjs";
 
-/** The report of a place, null where the place is outside and the collection asks for silence there.
+/** The report of a place, null where the place is outside and the collection asks for silence there. To two operators a
+ * device outside reports no site, so that nobody learns by its silence that it is there.
  *
  * `plan` is what planOf returned, `kept` the frequency and offset that this device keeps.
  */
@@ -15,6 +17,10 @@ export async function answerOf(terms, plan, kept, { lon, lat }, rng = new Random
   const randomizer = await plan.ready();
   if (plan.kind === "random-features") return featureReport(plan.query, terms.query, kept, plan.jitter, lon, lat);
   let cell = plan.tiling.locate(lon, lat);
+  if (plan.kind === "operators") {
+    const { question, tiling } = plan;
+    return operatorsReport(question, cell < 0 ? [] : [[tiling.siteOf(cell), question.scale]], hourOf(Date.now()), rng);
+  }
   if (cell < 0 && plan.outside !== "nearest") return null;
   if (cell < 0) cell = plan.tiling.nearest(lon, lat);
   return writeReport(await randomizer.draw(cell, rng), randomizer, plan.domain);

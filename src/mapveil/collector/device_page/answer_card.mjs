@@ -1,7 +1,7 @@
 // One answer of this phone: made or sent, with its bytes to unfold.
 
 import { hex } from "./bytes.mjs";
-import { Trouble, sendReport } from "./connection.mjs";
+import { Trouble } from "./connection.mjs";
 import { element, facts, say } from "./elements.mjs";
 import { decimal } from "./policy.mjs";
 import { Fraction } from "./fraction.mjs";
@@ -13,9 +13,6 @@ const STATES = {
   late: ["Not accepted: the collection was over", "bad"],
   refused: ["Not accepted by the collector", "bad"],
 };
-// What the collector says for good, and what state it leaves an answer in.
-const FINAL = { 404: "late", 409: "refused", 410: "late", 413: "refused", 422: "refused" };
-
 /** The card of a kept answer. */
 export function answerCard(answer, device) {
   const [words, colour] = STATES[answer.state] ?? STATES.made;
@@ -69,17 +66,15 @@ function bytesOf({ body, trust, terms }) {
 async function send(answer, device) {
   say("Sending your report…");
   try {
-    await sendReport(answer.collection, device.identity, device.number, answer.body);
+    await device.send(answer);
   } catch (error) {
     say("");
-    if (error instanceof Trouble && FINAL[error.status]) {
-      await device.memory.mark(answer.collection, FINAL[error.status]);
+    if (error instanceof Trouble && error.final) {
       await device.onAnswer(answer.collection, error.message);
       return;
     }
     throw error;
   }
-  await device.memory.mark(answer.collection, "sent");
   say("Your report was sent. Thank you.");
   await device.onAnswer(answer.collection);
 }

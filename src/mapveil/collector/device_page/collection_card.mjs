@@ -1,43 +1,31 @@
 // One open collection: what it asks, whether this phone answers, and the way to its report.
 
-import { answerOf } from "./answer.mjs";
-import { progressOf, termsOf } from "./connection.mjs";
 import { element, facts, say } from "./elements.mjs";
-import { decimal, planOf } from "./policy.mjs";
+import { decimal } from "./policy.mjs";
 import { positionNow, typedPlace } from "./position.mjs";
-import { Refusal, insist } from "./refusal.mjs";
-import { readTerms } from "./terms.mjs";
-import { costWords, leavingWords, learningWords, mapWords, progressWords } from "./words.mjs";
+import { Refusal } from "./refusal.mjs";
+import { OPERATORS_WORDS, costWords, leavingWords, learningWords, mapWords, progressWords } from "./words.mjs";
 
-const CHANGED = "The collector gave other terms than it announced; this page takes no part.";
-
-/** The terms of an open collection, if they are the announced ones. */
-async function announcedTerms(listed) {
-  const terms = await readTerms(await termsOf(listed.id));
-  insist(terms.identifier === listed.id && terms.digest === listed.terms, CHANGED);
-  return terms;
-}
-
-/** The card of an open collection, for a device {memory, frequency, onAnswer}. */
+/** The card of an open collection, for a Device with `onAnswer`. */
 export async function collectionCard(listed, device) {
   const card = element("article", { className: "card collection", "data-collection": listed.id });
   const title = element("h3", { tabIndex: -1 }, typeof listed.title === "string" && listed.title ? listed.title : "A collection");
   card.append(title);
   try {
-    const terms = await announcedTerms(listed);
+    const terms = await device.terms(listed);
     title.textContent = terms.title || "A collection without a title";
-    const pin = (await device.memory.get("pin")) ?? null;
-    const plan = await planOf(terms, { answers: await device.memory.answers(), pin });
+    const plan = await device.plan(terms);
     const progress = element("dd", { className: "progress" }, "…");
     const list = facts([
       ["The map", mapWords(plan.tiling)],
       ["What leaves your phone", leavingWords(plan)],
+      ...(plan.kind === "operators" ? OPERATORS_WORDS : []),
       ["What can be learnt from it", learningWords(terms, plan)],
       ["What it costs", costWords(terms)],
     ]);
     list.append(element("dt", {}, "How far it is"), progress);
     card.append(list, placeForm((find) => prepare(terms, plan, find, device)));
-    showProgress(listed.id, progress);
+    showProgress(device.collector.progressOf(listed.id), progress);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     card.append(
@@ -48,9 +36,9 @@ export async function collectionCard(listed, device) {
   return card;
 }
 
-async function showProgress(id, where) {
+async function showProgress(asked, where) {
   try {
-    where.textContent = progressWords(await progressOf(id));
+    where.textContent = progressWords(await asked);
   } catch {
     where.textContent = "not known now";
   }
@@ -108,24 +96,10 @@ function placeForm(prepare) {
 async function prepare(terms, plan, find, device) {
   say("Making your report…");
   try {
-    await plan.ready(); // whether it is answered at all does not depend on the place
-    if (plan.kind === "random-features") await device.memory.pin(plan.pin, terms.identifier);
-    const body = await answerOf(terms, plan, device.frequency, await find());
-    if (body === null) {
-      say("");
+    const answer = await device.answer(terms, plan, find);
+    if (answer === null) {
       throw new Refusal("You are outside this map. No report was made, nothing was charged, and nothing is sent.");
     }
-    const answer = {
-      collection: terms.identifier,
-      title: terms.title,
-      trust: terms.trust,
-      terms: terms.digest,
-      epsilon: terms.epsilon === null ? null : terms.epsilon.toString(),
-      at: Date.now(),
-      body,
-      state: "made",
-    };
-    await device.memory.keepAnswer(answer);
     const cost = terms.epsilon === null ? "" : ` ${decimal(terms.epsilon)} of your budget is spent.`;
     say(`Your report is made.${cost} Look at it, and send it.`);
   } catch (error) {

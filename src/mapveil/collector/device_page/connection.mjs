@@ -1,9 +1,12 @@
-// Requests to the collector that served this page, and to nobody else.
+// Requests to one collector, and to nobody else.
 
 import { hex } from "./bytes.mjs";
 import { authorization, enrolmentStatement, sign } from "./identity.mjs";
+import { insist } from "./refusal.mjs";
+import { readTerms } from "./terms.mjs";
 
 const PATIENCE_MS = 20000;
+const CHANGED = "The collector gave other terms than it announced; this page takes no part.";
 
 /** A request that was not answered as hoped, in words; `status` 0 where there was no answer. */
 export class Trouble extends Error {
@@ -11,22 +14,6 @@ export class Trouble extends Error {
     super(words);
     this.status = status;
   }
-}
-
-async function request(method, path, { body, headers = {} } = {}) {
-  let response;
-  try {
-    response = await fetch(path, {
-      method, body, headers, credentials: "omit", cache: "no-store", redirect: "error", referrerPolicy: "no-referrer",
-      signal: AbortSignal.timeout(PATIENCE_MS),
-    });
-  } catch {
-    throw new Trouble("The collector cannot be reached. Try again later.", 0);
-  }
-  if (response.ok) return response;
-  const said = await response.json().catch(() => null);
-  const message = typeof said?.error?.message === "string" ? said.error.message : `it answered with ${response.status}`;
-  throw new Trouble(`The collector did not accept this: ${message}`, response.status);
 }
 
 const json = async (response) => {
@@ -37,35 +24,63 @@ const json = async (response) => {
   }
 };
 
-/** The open collections: [{id, trust, title, terms}]. */
-export async function openCollections() {
-  const found = await json(await request("GET", "/v1/open"));
-  const list = Array.isArray(found) ? found : found?.collections;
-  if (!Array.isArray(list)) throw new Trouble("The collector's list of collections cannot be read.", 0);
-  return list.filter((each) => /^[0-9a-f]{32}$/.test(each?.id));
-}
+/** A collector at an address, without a path; the one that served this page by default. */
+export class Collector {
+  constructor(address = "") {
+    this.address = address.replace(/\/+$/, "");
+  }
 
-/** The exact bytes of a collection's terms. */
-export async function termsOf(id) {
-  return new Uint8Array(await (await request("GET", `/v1/collections/${id}/terms`)).arrayBuffer());
-}
+  async #request(method, path, { body, headers = {} } = {}) {
+    let response;
+    try {
+      response = await fetch(`${this.address}${path}`, {
+        method, body, headers, credentials: "omit", cache: "no-store", redirect: "error", referrerPolicy: "no-referrer",
+        signal: AbortSignal.timeout(PATIENCE_MS),
+      });
+    } catch {
+      throw new Trouble("The collector cannot be reached. Try again later.", 0);
+    }
+    if (response.ok) return response;
+    const said = await response.json().catch(() => null);
+    const message = typeof said?.error?.message === "string" ? said.error.message : `it answered with ${response.status}`;
+    throw new Trouble(`The collector did not accept this: ${message}`, response.status);
+  }
 
-export async function progressOf(id) {
-  return json(await request("GET", `/v1/collections/${id}/progress`));
-}
+  /** The open collections: [{id, trust, title, terms}]. */
+  async openCollections() {
+    const found = await json(await this.#request("GET", "/v1/open"));
+    const list = Array.isArray(found) ? found : found?.collections;
+    if (!Array.isArray(list)) throw new Trouble("The collector's list of collections cannot be read.", 0);
+    return list.filter((each) => /^[0-9a-f]{32}$/.test(each?.id));
+  }
 
-/** Enrol an identity with a token; the number that the collector gives this device. */
-export async function enrol(token, { key, publicKey }) {
-  const signature = await sign(key, await enrolmentStatement(token, publicKey));
-  const body = JSON.stringify({ token, public_key: hex(publicKey), signature: hex(signature) });
-  const { device } = await json(await request("POST", "/v1/devices", { body, headers: { "Content-Type": "application/json" } }));
-  if (!Number.isSafeInteger(device) || device < 0) throw new Trouble("The collector gave no number to this phone.", 0);
-  return device;
-}
+  /** The terms of an open collection, if they are the announced ones. */
+  async announcedTerms(listed) {
+    const bytes = new Uint8Array(await (await this.#request("GET", `/v1/collections/${listed.id}/terms`)).arrayBuffer());
+    const terms = await readTerms(bytes);
+    insist(terms.identifier === listed.id && terms.digest === listed.terms, CHANGED);
+    return terms;
+  }
 
-/** Send a report; the same bytes again are accepted again. */
-export async function sendReport(id, { key }, device, body) {
-  const path = `/v1/collections/${id}/report`;
-  const headers = { "Content-Type": "application/cbor", Authorization: await authorization(key, device, "PUT", path, body) };
-  await request("PUT", path, { body, headers });
+  async progressOf(id) {
+    return json(await this.#request("GET", `/v1/collections/${id}/progress`));
+  }
+
+  /** Enrol an identity with a token; the number that the collector gives this device. */
+  async enrol(token, { key, publicKey }) {
+    const signature = await sign(key, await enrolmentStatement(token, publicKey));
+    const body = JSON.stringify({ token, public_key: hex(publicKey), signature: hex(signature) });
+    const headers = { "Content-Type": "application/json" };
+    const { device } = await json(await this.#request("POST", "/v1/devices", { body, headers }));
+    if (!Number.isSafeInteger(device) || device < 0) throw new Trouble("The collector gave no number to this phone.", 0);
+    return device;
+  }
+
+  /** Send a report of a collection of a trust; the same bytes again are accepted again. */
+  async sendReport({ collection, trust, body }, { key }, device) {
+    const path = `/v1/collections/${collection}/report`;
+    const kind = trust === "operators" ? "application/dap-upload-req" : "application/cbor";
+    const headers = { "Content-Type": kind, Authorization: await authorization(key, device, "PUT", path, body) };
+    await this.#request("PUT", path, { body, headers });
+  }
 }

@@ -18,10 +18,21 @@ export async function enrolmentStatement(token, publicKey) {
   return concat(ENROLMENT, await sha256(utf8(token)), publicKey);
 }
 
-/** Draw an identity: {key, publicKey}; the private key cannot be read, by this page either. */
-export async function drawIdentity() {
-  const pair = await crypto.subtle.generateKey({ name: "Ed25519" }, false, ["sign", "verify"]);
-  return { key: pair.privateKey, publicKey: new Uint8Array(await crypto.subtle.exportKey("raw", pair.publicKey)) };
+/** Draw an identity: {key, publicKey}. The private key cannot be read, by this page either.
+ *
+ * For a storage that keeps bytes only it is {secret, publicKey} instead, whose secret is the key in PKCS 8.
+ */
+export async function drawIdentity(keepsKeys = true) {
+  const pair = await crypto.subtle.generateKey({ name: "Ed25519" }, !keepsKeys, ["sign", "verify"]);
+  const publicKey = new Uint8Array(await crypto.subtle.exportKey("raw", pair.publicKey));
+  if (keepsKeys) return { key: pair.privateKey, publicKey };
+  return { secret: new Uint8Array(await crypto.subtle.exportKey("pkcs8", pair.privateKey)), publicKey };
+}
+
+/** The identity that a storage kept, with its key. */
+export async function readIdentity({ key, secret, publicKey }) {
+  if (key) return { key, publicKey };
+  return { key: await crypto.subtle.importKey("pkcs8", secret, { name: "Ed25519" }, false, ["sign"]), publicKey };
 }
 
 export async function sign(key, statement) {

@@ -1,60 +1,33 @@
-// What this phone keeps, in the browser's database: its identity, its random frequency, its answers and with them its account.
-// Every write is finished on the disk before anything leaves. A place is never written.
+// What this device keeps: its identity, its random frequency, its answers and with them its account. A place is never written.
 
 import { Fraction } from "./fraction.mjs";
-import { checkAnswers, checkBudget } from "./policy.mjs";
+import { RULES, checkAnswers, checkBudget } from "./policy.mjs";
 import { pinRefusal } from "./random_features.mjs";
 import { insist } from "./refusal.mjs";
 
-const NAME = "mapveil-device";
-const VERSION = 1;
-
-const done = (request) => new Promise((resolve, reject) => {
-  request.onsuccess = () => resolve(request.result);
-  request.onerror = () => reject(request.error);
-});
-
+/** The account over a storage, whose `run` does work in one transaction and is over once all of it is on the disk.
+ *
+ * The work is given two stores with `get(key)`, `all()` and `put(value, key)`: `kept`, by name, and `answers`, whose
+ * values bear their key as `collection`. What throws changes nothing.
+ */
 export class Memory {
-  constructor(database) {
-    this.database = database;
+  constructor(storage, rules = RULES) {
+    [this.storage, this.rules] = [storage, rules];
   }
 
-  static async open() {
-    const request = indexedDB.open(NAME, VERSION);
-    request.onupgradeneeded = () => {
-      request.result.createObjectStore("kept");
-      request.result.createObjectStore("answers", { keyPath: "collection" });
-    };
-    return new Memory(await done(request));
-  }
-
-  /** Run `work` on some stores in one transaction; what it returns, once all of it is on the disk. */
-  async write(stores, work) {
-    const transaction = this.database.transaction(stores, "readwrite", { durability: "strict" });
-    const finished = new Promise((resolve, reject) => {
-      transaction.oncomplete = resolve;
-      transaction.onabort = () => reject(transaction.error);
-    });
-    finished.catch(() => {}); // it is awaited below, unless the work itself throws
-    let made;
-    try {
-      made = await work(...stores.map((store) => transaction.objectStore(store)));
-    } catch (error) {
-      transaction.abort();
-      throw error;
-    }
-    await finished;
-    return made;
+  /** Whether the storage keeps keys that cannot be read out of it. */
+  get keepsKeys() {
+    return this.storage.keepsKeys;
   }
 
   get(name) {
-    return done(this.database.transaction("kept").objectStore("kept").get(name));
+    return this.storage.run(({ kept }) => kept.get(name));
   }
 
-  /** Keep a value under a name that has none; what is kept there, which may be another tab's. */
+  /** Keep a value under a name that has none; what is kept there, which may be another window's. */
   keepFirst(name, value) {
-    return this.write(["kept"], async (kept) => {
-      const known = await done(kept.get(name));
+    return this.storage.run(async ({ kept }) => {
+      const known = await kept.get(name);
       if (known !== undefined) return known;
       kept.put(value, name);
       return value;
@@ -63,17 +36,17 @@ export class Memory {
 
   /** All answers, the latest first. */
   async answers() {
-    const found = await done(this.database.transaction("answers").objectStore("answers").getAll());
+    const found = await this.storage.run(({ answers }) => answers.all());
     return found.sort((one, other) => other.at - one.at);
   }
 
   /** Pin this device to a query's public quantities, and count the collection, once: before its place is looked at. */
   pin(pinned, collection) {
-    return this.write(["kept"], async (kept) => {
-      const known = await done(kept.get("pin"));
+    return this.storage.run(async ({ kept }) => {
+      const known = await kept.get("pin");
       const { collections = [], ...first } = known ?? pinned;
       insist(pinRefusal(first, pinned) === null, "Another window of this page answered just now. Load the page again.");
-      checkAnswers(known, collection);
+      checkAnswers(known, collection, this.rules);
       if (!collections.includes(collection)) kept.put({ ...first, collections: [...collections, collection] }, "pin");
     });
   }
@@ -83,11 +56,11 @@ export class Memory {
    * A Refusal, and nothing changed, where the account does not allow it.
    */
   keepAnswer(answer) {
-    return this.write(["answers"], async (answers) => {
-      const all = await done(answers.getAll());
+    return this.storage.run(async ({ answers }) => {
+      const all = await answers.all();
       const known = all.find(({ collection }) => collection === answer.collection);
       if (known) return known;
-      if (answer.epsilon !== null) checkBudget(Fraction.read(answer.epsilon), all);
+      if (answer.epsilon !== null) checkBudget(Fraction.read(answer.epsilon), all, this.rules);
       answers.put(answer);
       return answer;
     });
@@ -95,8 +68,8 @@ export class Memory {
 
   /** Write down that an answer was accepted, or refused for good. */
   mark(collection, state) {
-    return this.write(["answers"], async (answers) => {
-      const known = await done(answers.get(collection));
+    return this.storage.run(async ({ answers }) => {
+      const known = await answers.get(collection);
       if (known) answers.put({ ...known, state });
     });
   }

@@ -1,17 +1,15 @@
 // The page of the browser device: consent, enrolment, budget, open collections, answers.
 
 import { answerCard } from "./answer_card.mjs";
+import { BrowserStorage } from "./browser_storage.mjs";
 import { collectionCard } from "./collection_card.mjs";
-import { Trouble, enrol, openCollections } from "./connection.mjs";
+import { Trouble } from "./connection.mjs";
+import { Device } from "./device.mjs";
 import { byId, element, say } from "./elements.mjs";
-import { drawIdentity } from "./identity.mjs";
-import { Memory } from "./memory.mjs";
 import { RULES, decimal, spentBy } from "./policy.mjs";
-import { Randomness } from "./randomness.mjs";
-import { drawFrequency } from "./random_features.mjs";
 import { limitWords } from "./words.mjs";
 
-const device = { memory: null, identity: null, number: null, frequency: null, onAnswer: null };
+let device;
 
 function unable(words) {
   const notice = byId("unable");
@@ -25,22 +23,22 @@ function focusMain() {
   window.scrollTo(0, 0);
 }
 
-/** A token given in the address's fragment, which never leaves the browser; it is taken off the address. */
-function tokenOfAddress() {
-  const found = /^#enrol=(mve_[A-Za-z0-9_-]+)$/.exec(window.location.hash);
+/** A token, and the second operator's key, of the address's fragment, which never leaves the browser; it is taken off. */
+function invitation() {
+  const found = /^#enrol=(mve_[A-Za-z0-9_-]+)(?:&helper=([0-9a-f]{64}))?$/.exec(window.location.hash);
   if (found) window.history.replaceState(null, "", window.location.pathname);
-  return found ? found[1] : null;
+  return { token: found?.[1] ?? "", helper: found?.[2] ?? "" };
 }
 
 /** Show the sections that are due. */
 async function show() {
   const agreed = Boolean(await device.memory.get("consent"));
-  device.number = (await device.memory.get("number")) ?? null;
+  const enrolled = (await device.number()) !== null;
   byId("limit").textContent = limitWords(RULES);
   byId("consent").hidden = agreed;
-  byId("enrolment").hidden = !agreed || device.number !== null;
+  byId("enrolment").hidden = !agreed || enrolled;
   byId("budget").hidden = !agreed;
-  byId("open").hidden = !agreed || device.number === null;
+  byId("open").hidden = !agreed || !enrolled;
   await showBudget();
   await showAnswers();
   if (!byId("open").hidden) await showCollections();
@@ -57,12 +55,12 @@ async function showBudget() {
 }
 
 async function showAnswers(message = null, about = null) {
-  const answers = await device.memory.answers();
+  const [answers, number] = [await device.memory.answers(), await device.number()];
   for (const [section, list, found] of [
     ["ready", "unsent", answers.filter(({ state }) => state === "made")],
     ["past", "answers", answers.filter(({ state }) => state !== "made")],
   ]) {
-    byId(section).hidden = found.length === 0 || device.number === null;
+    byId(section).hidden = found.length === 0 || number === null;
     byId(list).replaceChildren(...found.map((answer) => {
       const card = answerCard(answer, device);
       if (message && answer.collection === about) card.append(element("p", { className: "state bad", role: "alert" }, message));
@@ -75,11 +73,11 @@ async function showAnswers(message = null, about = null) {
 async function showCollections() {
   const where = byId("collections");
   try {
-    const [listed, answers] = [await openCollections(), await device.memory.answers()];
-    const answered = new Set(answers.map(({ collection }) => collection));
-    const open = listed.filter(({ id }) => !answered.has(id));
+    const listed = await device.collections();
     const cards = [];
-    for (const each of open) cards.push(await collectionCard(each, device).catch((error) => trouble(error, each)));
+    for (const each of listed.filter(({ answered }) => !answered)) {
+      cards.push(await collectionCard(each, device).catch((error) => trouble(error, each)));
+    }
     where.replaceChildren(...cards);
     byId("none-open").hidden = cards.length > 0;
     byId("none-open").textContent = listed.length > 0
@@ -99,20 +97,20 @@ function trouble(error, listed = null) {
   return card;
 }
 
-device.onAnswer = async (collection, message = null) => {
+async function onAnswer(collection, message = null) {
   await showBudget();
   await showAnswers(message, collection);
   await showCollections();
   const card = [...document.querySelectorAll("article.answer")].find((each) => each.dataset.collection === collection);
   card?.querySelector("h3").focus();
-};
+}
 
-async function enrolWith(token) {
+async function enrolWith(token, helper) {
   say("Enrolling this phone…");
   byId("enrol").disabled = true;
   try {
-    // Kept before it is sent: an answer that is lost on the way is asked for again with the same key.
-    await device.memory.keepFirst("number", await enrol(token, device.identity));
+    await device.enrol(token);
+    if (helper) await device.trustHelper(helper);
     say("This phone is enrolled.");
     byId("token").value = "";
     await show();
@@ -126,24 +124,26 @@ async function enrolWith(token) {
 }
 
 async function start() {
-  byId("token").value = tokenOfAddress() ?? "";
+  const { token, helper } = invitation();
+  byId("token").value = token;
+  byId("helper").value = helper;
   if (!window.isSecureContext || !window.crypto?.subtle) {
     unable("This page needs a secure connection (https), to sign what it sends. Ask whoever runs the collector for one.");
     return;
   }
+  let storage;
   try {
-    device.memory = await Memory.open();
+    storage = await BrowserStorage.open();
   } catch {
     unable("This browser does not let the page keep anything, so that it could not count its budget. A private window may be why.");
     return;
   }
   try {
-    device.identity = (await device.memory.get("identity")) ?? await device.memory.keepFirst("identity", await drawIdentity());
+    device = Object.assign(await Device.open({ storage }), { onAnswer });
   } catch {
     unable("This browser cannot keep an Ed25519 key. A newer one can (Chrome 137, Firefox 130, Safari 17).");
     return;
   }
-  device.frequency = (await device.memory.get("frequency")) ?? await device.memory.keepFirst("frequency", drawFrequency(new Randomness()));
   navigator.storage?.persist?.(); // asks the browser not to forget the budget when space runs out
   byId("agree").addEventListener("click", async () => {
     await device.memory.keepFirst("consent", { at: Date.now() });
@@ -152,7 +152,7 @@ async function start() {
   });
   byId("enrolment-form").addEventListener("submit", (event) => {
     event.preventDefault();
-    enrolWith(byId("token").value.trim());
+    enrolWith(byId("token").value.trim(), byId("helper").value.trim());
   });
   byId("look-again").addEventListener("click", async () => {
     say("");

@@ -1,8 +1,10 @@
 // What this device takes part in: decided from public documents and its own account, before its place is looked at.
 
+import { fromHex, hex } from "./bytes.mjs";
 import { Domain, domainFingerprint } from "./domain.mjs";
 import { Fraction } from "./fraction.mjs";
 import { methodOf } from "./local_report.mjs";
+import { isPath } from "./operators_report.mjs";
 import { Refusal, insist } from "./refusal.mjs";
 import { tilingOf } from "./tilings.mjs";
 import { asksAboutMap, checkedJitter, pinOf, queryRefusal, readQuery } from "./random_features.mjs";
@@ -37,6 +39,9 @@ export function checkBudget(epsilon, answers, rules = RULES) {
 export const decimal = (fraction) => String(Math.round(fraction.toNumber() * 1000) / 1000);
 
 const UNUSABLE = "The collector's terms cannot be used; this page takes no part.";
+const DEFAULT_SCALE = 1024;
+const MOST_SCALE = 2 ** 28;
+const LONGEST_VECTOR = 2 ** 14;
 const LEAST = new Fraction(1n, 1n << 20n);
 
 /** Run `work`; a Refusal for whatever the terms make it fail with. */
@@ -54,7 +59,7 @@ async function orRefuse(work) {
  * What takes long is left to the plan's `ready`, which is to be awaited before the place is looked at: it may still
  * refuse.
  */
-export async function planOf(terms, { answers, pin }, rules = RULES) {
+export async function planOf(terms, { answers, pin, helper = null }, rules = RULES) {
   insist(
     terms.trust !== "distributed",
     "This collection adds up masked answers in several rounds. That needs the Mapveil app; a web page cannot take part.",
@@ -63,7 +68,10 @@ export async function planOf(terms, { answers, pin }, rules = RULES) {
     terms.minimum >= rules.leastDevices,
     `It would make a map of as few as ${terms.minimum} phones; this phone answers where ${rules.leastDevices} or more are needed.`,
   );
-  return orRefuse(() => (terms.trust === "local" ? localPlan(terms, answers, rules) : projectionPlan(terms, pin, rules)));
+  return orRefuse(() => {
+    if (terms.trust === "local") return localPlan(terms, answers, rules);
+    return terms.trust === "operators" ? operatorsPlan(terms, answers, helper, rules) : projectionPlan(terms, pin, rules);
+  });
 }
 
 async function localPlan(terms, answers, rules) {
@@ -79,6 +87,29 @@ async function localPlan(terms, answers, rules) {
     return randomizer;
   });
   return { kind: "local", tiling, domain, words, outside: options.outside, ready };
+}
+
+/** `helper` is the second operator's public key that this device's owner was told, 64 hexadecimal digits, or null. */
+function operatorsPlan(terms, answers, helper, rules) {
+  insist(
+    helper !== null,
+    "Two operators add this up, and this phone was not told whom to trust as the second. Open an invitation that names its key.",
+  );
+  insist(
+    hex(terms.operators[1].publicKey) === helper,
+    "Two operators add this up, and the second is not the one that this phone was told to trust.",
+  );
+  insist(!LEAST.exceeds(terms.epsilon), UNUSABLE);
+  checkBudget(terms.epsilon, answers, rules);
+  const tiling = tilingOf(terms.tiling);
+  insist(tiling.georeferenced, "The map of this collection lies nowhere on Earth.");
+  const scale = terms.options.scale ?? DEFAULT_SCALE;
+  insist(Number.isSafeInteger(scale) && scale >= 1 && scale <= MOST_SCALE, UNUSABLE);
+  const question = { depth: tiling.depth, scale, task: fromHex(terms.digest), operators: terms.operators };
+  const short = isPath(question) || 4 ** question.depth <= LONGEST_VECTOR;
+  insist(short, "The map of this collection has too many cells for a report of this page.");
+  const words = isPath(question) ? "your cell, divided into two shares" : "numbers for all cells, divided into two shares";
+  return { kind: "operators", tiling, question, words, outside: "keep", ready: async () => null };
 }
 
 /** A refusal where a collection would be one more than this device ever answers with its frequency. */

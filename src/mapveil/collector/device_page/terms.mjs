@@ -3,6 +3,7 @@
 import { fromHex, hex, same, sha256, text, utf8 } from "./bytes.mjs";
 import { parse, plain, write } from "./exact_json.mjs";
 import { Fraction } from "./fraction.mjs";
+import { readConfig } from "./operators_report.mjs";
 import { insist } from "./refusal.mjs";
 
 const VERSION = 1;
@@ -11,6 +12,7 @@ const FIELDS = [
   "active", "authority", "authority_apart", "devices", "epsilon", "identifier", "method", "minimum", "options",
   "own_epsilon", "query", "tiling", "title", "trust", "version",
 ];
+const TRUSTS = ["distributed", "local", "operators", "random-features"];
 const BROKEN = "The collector's terms are no terms of this version; this page takes no part.";
 
 const whole = (value, least) => Number.isSafeInteger(value) && value >= least;
@@ -27,18 +29,27 @@ export async function readTerms(bytes) {
   }
   insist(exact instanceof Map && same(utf8(write(exact)), bytes), BROKEN);
   const terms = plain(exact);
-  insist(Object.keys(terms).sort().join() === FIELDS.join() && terms.version === VERSION, BROKEN);
-  insist(/^[0-9a-f]{32}$/.test(terms.identifier) && ["distributed", "local", "random-features"].includes(terms.trust), BROKEN);
+  const fields = terms.trust === "operators" ? [...FIELDS, "operators"].sort() : FIELDS;
+  insist(Object.keys(terms).sort().join() === fields.join() && terms.version === VERSION, BROKEN);
+  insist(/^[0-9a-f]{32}$/.test(terms.identifier) && TRUSTS.includes(terms.trust), BROKEN);
   insist(typeof terms.title === "string" && [...terms.title].length <= 200 && typeof terms.method === "string", BROKEN);
   insist(record(terms.options) && record(terms.tiling) && typeof terms.active === "boolean", BROKEN);
   insist(whole(terms.minimum, 3) && whole(terms.devices, terms.minimum), BROKEN);
-  let [query, epsilon] = [new Uint8Array(0), null];
+  let [query, epsilon, operators] = [new Uint8Array(0), null, null];
   try {
+    if (terms.trust === "operators") operators = keysOf(terms);
     query = fromHex(terms.query);
     if (terms.epsilon !== null) epsilon = Fraction.read(terms.epsilon);
   } catch {
     insist(false, BROKEN);
   }
   insist((query.length > 0) === (terms.trust === "random-features") && (epsilon === null) === (terms.trust === "random-features"), BROKEN);
-  return { ...terms, query, epsilon, tilingRecord: exact.get("tiling"), digest: hex(await sha256(bytes)) };
+  return { ...terms, query, epsilon, operators, tilingRecord: exact.get("tiling"), digest: hex(await sha256(bytes)) };
+}
+
+/** Both operators' keys, the leader's first. */
+function keysOf({ operators, active, authority }) {
+  const keys = operators.map((digits) => readConfig(fromHex(digits)));
+  if (keys.length !== 2 || same(keys[0].publicKey, keys[1].publicKey) || active || authority !== null) throw new Error(BROKEN);
+  return keys;
 }

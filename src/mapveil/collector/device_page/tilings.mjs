@@ -7,6 +7,8 @@ import { insist } from "./refusal.mjs";
 const MOST_SITES = 2 ** 20; // more than a phone should sort
 const MOST_LAT = (Math.atan(Math.sinh(Math.PI)) * 180) / Math.PI;
 const TILE_LEVELS = 23;
+const DEEPEST_SITES = 12;
+const SPARE_LEVELS = 3;
 const STEEPEST = 85.05112877980659;
 const UNSURE = "The edges of this map fall so exactly on edges of map tiles that this page cannot be certain of its cells.";
 
@@ -81,10 +83,15 @@ class Raster extends Tiling {
     return this.plane.unproject((west + east) / 2, (south + north) / 2);
   }
 
-  /** Morton codes of all cells on a square raster, and the bits of a code. */
+  /** The site of a cell on a square raster of 4^depth sites, by its Morton code. */
+  siteOf(cell) {
+    return interleave(...this.rowCol(cell));
+  }
+
+  /** The sites of all cells, and the bits of a code. */
   codes() {
     const code = new Float64Array(this.size);
-    for (let cell = 0; cell < this.size; cell += 1) code[cell] = interleave(...this.rowCol(cell));
+    for (let cell = 0; cell < this.size; cell += 1) code[cell] = this.siteOf(cell);
     return { code, bits: 2 * Math.max(this.depth, 1) };
   }
 }
@@ -183,11 +190,13 @@ class MapTiles extends Tiling {
     return this.degrees(col + 0.5, row + 0.5);
   }
 
+  siteOf(cell) {
+    const [row, col] = deinterleave(this.keys[cell]);
+    return interleave(row - this.firstY, col - this.firstX);
+  }
+
   codes() {
-    const code = this.keys.map((key) => {
-      const [row, col] = deinterleave(key);
-      return interleave(row - this.firstY, col - this.firstX);
-    });
+    const code = this.keys.map((_, cell) => this.siteOf(cell));
     return { code, bits: 2 * Math.max(this.depth, 1) };
   }
 }
@@ -207,6 +216,14 @@ class Places extends Tiling {
     this.limit = record.max_distance_m ?? Infinity;
     insist(typeof this.limit === "number" && this.limit > 0, "The collector's list of places reaches no distance.");
     this.metres = lon.map((x, at) => this.metric.project(x, lat[at]));
+    this.depth = Math.min(DEEPEST_SITES, Math.floor(bitLength(lon.length - 1) / 2) + SPARE_LEVELS);
+  }
+
+  /** On a raster of the region's box that is fine enough for few places to share a site. */
+  siteOf(cell) {
+    const [[x, y], [x0, y0, x1, y1], side] = [this.plane.project(this.lon[cell], this.lat[cell]), this.bounds, 2 ** this.depth];
+    const at = (part) => Math.min(Math.max(Math.trunc(part * side), 0), side - 1);
+    return interleave(at((y1 - y) / (y1 - y0)), at((x - x0) / (x1 - x0)));
   }
 
   locate(lon, lat) {

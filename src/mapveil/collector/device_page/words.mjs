@@ -34,6 +34,15 @@ export function mapWords(tiling) {
 export const leavingWords = (plan) => `One report: ${plan.words}. With it go the number that the collector gave this phone, `
   + "and a signature, so that each device answers once.";
 
+/** What each of two operators sees of a report. */
+export const OPERATORS_WORDS = [
+  ["The first operator, which serves this page", "One share, sealed with its key, and that this phone takes part. The share alone "
+    + "is random numbers: it is independent of where you are."],
+  ["The second operator", "The other share, sealed with its key, which the first operator passes on unopened. It is random numbers too."],
+  ["Whoever reads the map, and both of them", "Sums over all phones, to which each operator has added noise of its own."],
+  ["Both together, if they break their promise", "Your report, whole. Choose only where you trust that they do not collude."],
+];
+
 /** A number rounded up to so many digits, without zeros at its end. */
 function up(value, digits) {
   const scale = 10 ** (digits - 1 - Math.floor(Math.log10(value)));
@@ -60,15 +69,38 @@ const factorWords = (epsilon) => {
     + `epsilon = ${epsilonWords(epsilon)})`;
 };
 
+/** The most that somebody becomes sure of, in per cent, of two values whose odds change by a factor e^epsilon. */
+function beliefWords(epsilon) {
+  const chance = 100 / (1 + Math.exp(-epsilon));
+  return `${chance > 99.99 ? "over 99.99" : `at most ${Number((Math.ceil(chance * 100) / 100).toPrecision(4))}`} %`;
+}
+
+/** The slack of noise that is sampled, over both operators: (1 + e^epsilon) / 2^32, rounded up to three digits. */
+function deltaWords(epsilon) {
+  const [digits, power] = Number(up((1 + Math.exp(epsilon)) / 2 ** 32, 3)).toExponential().split("e-");
+  return `${digits}e-${power.padStart(2, "0")}`;
+}
+
+function operatorsWords(epsilon) {
+  const number = epsilon.toNumber();
+  const twice = Math.exp(2 * number);
+  return `If the contribution of one user is replaced by zero, ${factorWords(epsilon)}, plus at most ${deltaWords(number)} (delta). `
+    + "Leaving delta aside, somebody who holds a contribution and none of one user for equally likely can become "
+    + `${beliefWords(number)} sure of either; between two possible locations, ${beliefWords(2 * number)} (factor e^(2 epsilon) `
+    + `= ${up(twice, twice < 1.1 ? 5 : 3)}). Adversary: either of two operators, the leader or the helper, even one that deviates `
+    + "from the protocol, who sees its shares, noisy sums, who takes part and which reports pass, whatever else it knows. "
+    + "Assumptions: the two operators do not collude, and one of them follows the protocol, which includes that it verifies each "
+    + "report once.";
+}
+
 /** What can be learnt of it: the sentences of the guarantee, as mapveil/privacy/promise.py words them. A test compares. */
 export function learningWords(terms, plan) {
   const adversary = "Adversary: whoever sees the reports, the server included, whatever else they know.";
   if (plan.kind === "local") {
-    const chance = 100 / (1 + Math.exp(-terms.epsilon.toNumber()));
-    const belief = chance > 99.99 ? "over 99.99" : `at most ${Number((Math.ceil(chance * 100) / 100).toPrecision(4))}`;
     return `If the data of one user are replaced by any other, ${factorWords(terms.epsilon)}. Somebody who holds two possible `
-      + `values of one user for equally likely can become ${belief} % sure of either. ${adversary}`;
+      + `values of one user for equally likely can become ${beliefWords(terms.epsilon.toNumber())} sure of either. ${adversary}`;
   }
+  if (plan.kind === "operators") return operatorsWords(terms.epsilon);
   const [sites, offset] = plan.jitter > 0
     ? [
       `the server's list of exact sites is no finer than ${Number(plan.jitter.toPrecision(6))} m`,
@@ -93,6 +125,12 @@ export const costWords = (terms) => (terms.epsilon === null
 
 /** The parts of a kept report, for people who want to see them. */
 export function reportParts(body, trust) {
+  if (trust === "operators") {
+    const hours = Number(new DataView(body.buffer, body.byteOffset).getBigUint64(16));
+    const hour = new Date(3600000 * hours).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
+    const rest = "two sealed shares, and what checks them";
+    return [["Its random number", hex(body.subarray(0, 16))], ["The hour it was made in", hour], ["All else", rest]];
+  }
   if (trust === "random-features") {
     const [east, north, cosine, sine] = readNumbers(decode(body)[3]);
     const turn = (Math.atan2(sine, cosine) * 180) / Math.PI;

@@ -1,0 +1,82 @@
+// A device and its collector: decides, makes a report, charges and keeps it, sends it. Without anything to be seen.
+
+import { answerOf } from "./answer.mjs";
+import { Collector, Trouble } from "./connection.mjs";
+import { drawIdentity, readIdentity } from "./identity.mjs";
+import { Memory } from "./memory.mjs";
+import { RULES, planOf } from "./policy.mjs";
+import { drawFrequency } from "./random_features.mjs";
+import { Randomness } from "./randomness.mjs";
+
+// What the collector says for good, and the state that an answer is left in.
+const FINAL = { 404: "late", 409: "refused", 410: "late", 413: "refused", 422: "refused" };
+
+export class Device {
+  constructor(collector, memory, identity, frequency) {
+    Object.assign(this, { collector, memory, identity, frequency });
+  }
+
+  /** Open the device of a storage, which draws an identity where none is kept. */
+  static async open({ storage, address = "", rules = RULES }) {
+    const memory = new Memory(storage, rules);
+    const kept = (await memory.get("identity")) ?? await memory.keepFirst("identity", await drawIdentity(memory.keepsKeys));
+    const frequency = (await memory.get("frequency")) ?? await memory.keepFirst("frequency", drawFrequency(new Randomness()));
+    return new Device(new Collector(address), memory, await readIdentity(kept), frequency);
+  }
+
+  /** The number that the collector gave this device; null before it is enrolled. */
+  async number() {
+    return (await this.memory.get("number")) ?? null;
+  }
+
+  /** Enrol with a token; the device's number. Asked for again with the same key, the same number is given. */
+  async enrol(token) {
+    return this.memory.keepFirst("number", await this.collector.enrol(token, this.identity));
+  }
+
+  /** Name the second operator that this device trusts, once: its public key, 64 hexadecimal digits. */
+  async trustHelper(key) {
+    return this.memory.keepFirst("helper", key);
+  }
+
+  /** The open collections, each with whether this device has `answered` it. */
+  async collections() {
+    const answered = new Set((await this.memory.answers()).map(({ collection }) => collection));
+    return (await this.collector.openCollections()).map((each) => ({ ...each, answered: answered.has(each.id) }));
+  }
+
+  /** The terms of one of them; a Refusal where they are no terms, or others than announced. */
+  async terms(listed) {
+    return this.collector.announcedTerms(listed);
+  }
+
+  /** How this device answers terms; a Refusal where it does not. It looks at no place. */
+  async plan(terms) {
+    const [pin, helper] = [(await this.memory.get("pin")) ?? null, (await this.memory.get("helper")) ?? null];
+    return planOf(terms, { answers: await this.memory.answers(), pin, helper }, this.memory.rules);
+  }
+
+  /** Make the report of the place that `find` finds, charge and keep it; null where there is none. Nothing is sent. */
+  async answer(terms, plan, find) {
+    await plan.ready(); // whether it is answered at all does not depend on the place
+    if (plan.kind === "random-features") await this.memory.pin(plan.pin, terms.identifier);
+    const body = await answerOf(terms, plan, this.frequency, await find());
+    if (body === null) return null;
+    const { identifier: collection, title, trust, digest, epsilon } = terms;
+    const cost = epsilon === null ? null : epsilon.toString();
+    return this.memory.keepAnswer({ collection, title, trust, terms: digest, epsilon: cost, at: Date.now(), body, state: "made" });
+  }
+
+  /** Send a kept answer, the same bytes each time; Trouble where it is not accepted, which may be `final`. */
+  async send(answer) {
+    try {
+      await this.collector.sendReport(answer, this.identity, await this.number());
+    } catch (error) {
+      if (!(error instanceof Trouble) || !FINAL[error.status]) throw error;
+      error.final = true;
+      await this.memory.mark(answer.collection, FINAL[error.status]);
+      throw error;
+    }
+    await this.memory.mark(answer.collection, "sent");
+  }
+}
