@@ -48,7 +48,15 @@ class PromiseError(MapveilError):
 
 
 class BudgetExceeded(PromiseError):
-    """The ledger refuses: the account's privacy budget would be exceeded."""
+    """The ledger refuses: the account's privacy budget would be exceeded.
+
+    Attributes
+    ----------
+    left : Fraction, optional
+        Epsilon that is left of the account's budget, where it is known.
+    """
+
+    left: Fraction | None = None
 
 
 class CuratorWarning(UserWarning):

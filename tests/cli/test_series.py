@@ -31,7 +31,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     halves = [(name, [[w, 40.69], [e, 40.69], [e, 40.83], [w, 40.83], [w, 40.69]])
               for name, w, e in (("west", -74.03, -73.965), ("east", -73.965, -73.90))]  # fmt: skip
     features = [
-        {"type": "Feature", "properties": {"name": n}, "geometry": {"type": "Polygon", "coordinates": [ring]}}
+        {
+            "type": "Feature",
+            "properties": {"name": n, "residents": 500},
+            "geometry": {"type": "Polygon", "coordinates": [ring]},
+        }
         for n, ring in halves
     ]
     (path / "zones.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
@@ -52,6 +56,10 @@ def test_a_series_is_released_asked_and_compared(mapveil: Callable, folder: Path
     assert together in mapveil("ask", out, *zones).out
     assert together not in mapveil("ask", out, "--window", "2026-W03", *zones).out
     whole = json.loads(mapveil("ask", out, *zones, "--json").out)["answers"]
+    rates = mapveil("ask", out, "--window", "2026-W03", *zones, "--per", "residents", "--json")
+    assert rates.code == 0, rates.err
+    first = json.loads(rates.out)["answers"][0]
+    assert first["estimate_per_1000"] == pytest.approx(1000 * first["estimate"] / first["denominator"])
     assert sum(row["estimate"] for row in whole) == pytest.approx(1000, rel=0.1)
     found = mapveil("change", out, "--window", "2026-W04", "--against", "2026-W02", *zones)
     assert found.code == 0, found.err
@@ -88,7 +96,16 @@ def test_a_column_of_categories_makes_windows(mapveil: Callable, folder: Path, t
         (("--by", "kind"), "--values"),
         ((*WEEKS, "--time", "kind"), "holds no time in 3000 of 3000 rows"),
         (("--by", "hour"), "windows of hours need times"),
-        ((*WEEKS, "--per", "user-week", "--epsilon", "2"), "budget"),
+        ((*WEEKS, "--per", "user-week", "--epsilon", "2"), "the account allows 1 of them"),
+        ((*WEEKS, "--per", "user-week", "--epsilon", "2", "--dry-run"), "the account allows 1 of them"),
+        ((*WEEKS, "--windows-per-user", "3", "--window-error", "7"), "allows 1 window, got 3"),
+        (("--window-error", "7"), "--window-error is for a series"),
+        (
+            ("--every", "1w", "--from", "2026-01-26", "--until", "2026-01-05"),
+            "until must be after 2026-01-26",
+        ),
+        (("--every", "1w", "--from", "2026-01-05", "--until", "2026-01-20"), "must end a window of 1w"),
+        ((*WEEKS, "--trust", "local", "--per", "user-week"), "per must be user under trust local"),
     ],
 )
 def test_bad_input_is_one_line_and_charges_nothing(

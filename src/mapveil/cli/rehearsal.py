@@ -55,7 +55,10 @@ def rehearsable(command: Callable[..., Any]) -> Callable[..., Any]:
             return 0
         except BudgetExceeded as error:
             named = click.get_current_context().params.get("ledger") or default_ledger_path()
-            raise BudgetExceeded(str(error).replace(str(account.ledger), str(named))) from None
+            refused = BudgetExceeded(str(error).replace(str(account.ledger), str(named)))
+            for note in getattr(error, "__notes__", ()):
+                refused.add_note(note)
+            raise refused from None
         raise AssertionError("a rehearsal ends before the charge")
 
     return run

@@ -11,6 +11,7 @@ import click
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import epsilon_option, ledger_option, region_option, table_source, tiling_option
 from mapveil.cli.outputs import outputs
+from mapveil.cli.windows import window_error_option
 from mapveil.maps.released import SUFFIXES
 from mapveil_client.epsilon import readable
 from mapveil_client.errors import ParameterError
@@ -67,6 +68,7 @@ def command() -> None:
     help="Let epsilon be for a user's rows in any W consecutive windows, instead of in all: a window that noise does "
     "not tell from the last one published is not published again.",
 )
+@window_error_option
 @epsilon_option("The privacy budget of a user over all windows, such as 2.", required=True)
 @ledger_option
 @click.option("--no-ledger", is_flag=True, help="Do not charge the series to an account.")
@@ -86,6 +88,7 @@ def start_series(
     time_zone: str | None,
     windows_per_user: int | None,
     w_event: int | None,
+    window_error: float | None,
     epsilon: Fraction,
     ledger: Path | None,
     no_ledger: bool,
@@ -106,6 +109,7 @@ def start_series(
         epsilon=epsilon,
         windows_per_user=windows_per_user,
         w_event=w_event,
+        window_error=window_error,
         ledger=None if no_ledger else Ledger(ledger),
         accept_large_epsilon=accept_large_epsilon,
     )

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from mapveil.maps.density_map import DensityMap
 
 
+window_error_option = click.option(
+    "--window-error",
+    type=float,
+    metavar="USERS",
+    help="Refuse more windows of a user than epsilon allows, if each sum of a window is to be this near (95 %).",
+)
+
+
 def windows_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of windows; the command receives ``windows``, None without any, and ``per``, a mapping."""
 
@@ -31,10 +39,12 @@ def windows_options(function: Callable[..., Any]) -> Callable[..., Any]:
         values: str | None,
         per: str | None,
         windows_per_user: int | None,
+        window_error: float | None,
     ) -> dict[str, Any]:
         if every is None and by is None:
             alone: dict[str, object] = {"--from": start, "--until": until, "--time-zone": time_zone}
             alone |= {"--values": values, "--per": per, "--windows-per-user": windows_per_user}
+            alone |= {"--window-error": window_error}
             for name, value in alone.items():
                 if value is not None:
                     raise ParameterError(f"{name} is for a series: give --every or --by too")
@@ -43,7 +53,8 @@ def windows_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
         listed = () if values is None else tuple(name_list(values, "--values"))
         windows = Windows(every=every, start=start, until=until, zone=time_zone, by=by, values=listed)
-        return {"windows": windows, "per": {"per": per or "user", "windows_per_user": windows_per_user}}
+        chosen = {"per": per or "user", "windows_per_user": windows_per_user, "window_error": window_error}
+        return {"windows": windows, "per": chosen}
 
     return gathered(
         given,
@@ -77,6 +88,7 @@ def windows_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Count each user 1 in at most K windows. With --trust local each client draws K windows by itself. "
             "[default: 1 divided over all windows; local: 1]",
         ),
+        window_error_option,
     )(function)
 
 

@@ -35,6 +35,7 @@ from mapveil.maps.provenance import Provenance
 from mapveil.mechanisms.mechanism import check_tiling
 from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.mechanisms.series_file import SeriesFacts, SeriesFile, create_series_file
+from mapveil.mechanisms.window_error import check_error
 from mapveil.mechanisms.window_runs import differs
 from mapveil.privacy.charges import with_account
 from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit, check_large_epsilon
@@ -84,6 +85,7 @@ class LiveSeries:
         epsilon: EpsilonLike,
         windows_per_user: int | None = None,
         w_event: int | None = None,
+        window_error: float | None = None,
         ledger: Ledger | None = None,
         accept_large_epsilon: bool = False,
     ) -> LiveSeries:
@@ -106,6 +108,9 @@ class LiveSeries:
         w_event : int, optional
             w: epsilon is for a user's rows in any w consecutive windows, and a window like the last is not published
             again. What that adds up to over all windows is charged.
+        window_error : float, optional
+            Largest half width of the 95 % interval around a sum with the whole epsilon of a window, users. More windows
+            of a user than the budget allows at that error are refused.
         ledger : Ledger, optional
             The ledger; without, nothing is charged and the guarantee says so.
         accept_large_epsilon : bool
@@ -129,6 +134,11 @@ class LiveSeries:
             )
         check_tiling(tiling)
         most = windows.count if windows_per_user is None else windows_per_user
+        if window_error is not None:
+            check(w_event is None, "window_error", "left out with w_event", window_error)
+            check_error(
+                exact, most, window_error, fix="let a user count in fewer of them (--windows-per-user)"
+            )
         facts = SeriesFacts(name, windows, tiling, exact, most, w_event, ledger is not None)
         promised = _promise(Multiscale(epsilon=_least(facts)).guarantee(), facts)
         check_large_epsilon(_charge(facts), promised.delta, accepted=accept_large_epsilon)

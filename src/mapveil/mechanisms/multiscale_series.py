@@ -115,6 +115,11 @@ class MultiscaleSeries(Multiscale):
         weeks = int(self.windows.week_of.max()) + 1 if self.per == "user-week" else 1
         return weeks * self.budget
 
+    @property
+    def window_budget(self) -> Fraction:
+        """The part of the budget for the blocks in every window."""
+        return split_epsilon(self.budget, [self.pooled_share, 1 - self.pooled_share])[1]
+
     def parameters(self) -> dict[str, Any]:
         """The parameters as a JSON-ready record."""
         return super().parameters() | {"windows": self.windows.to_dict()}
@@ -152,7 +157,8 @@ class MultiscaleSeries(Multiscale):
 
     def plan(self, setting: Setting) -> Plan:
         """The queries of the map of all windows, then one of every block in every window."""
-        part, rest = split_epsilon(self.budget, [self.pooled_share, 1 - self.pooled_share])
+        rest = self.window_budget
+        part = self.budget - rest
         room = None if self.longest is None else max(self.longest // 2, 1)
         pooled = yield from self._widened(setting, dataclasses.replace(self, epsilon=part, longest=room))
         tree = self._blocks_of_windows(setting, pooled.values, float(rest), room)

@@ -17,8 +17,9 @@ from mapveil.mechanisms.default_tiling import default_tiling
 from mapveil.mechanisms.methods import SERIES
 from mapveil.mechanisms.multiscale_series import MultiscaleSeries
 from mapveil.mechanisms.release import ReleaseChoices, release
-from mapveil_client.epsilon import EpsilonLike
-from mapveil_client.errors import ParameterError, check
+from mapveil.mechanisms.window_error import check_error
+from mapveil_client.epsilon import EpsilonLike, readable
+from mapveil_client.errors import BudgetExceeded, ParameterError, check
 
 
 def release_series(
@@ -29,6 +30,7 @@ def release_series(
     epsilon: EpsilonLike,
     per: Literal["user", "user-week"] = "user",
     windows_per_user: int | None = None,
+    window_error: float | None = None,
     trust: Literal["central", "distributed", "local"] = "central",
     options: Mapping[str, Any] | None = None,
     region: Region | None = None,
@@ -52,6 +54,9 @@ def release_series(
     windows_per_user : int, optional
         Number of windows in which a user counts at most, 1 in each, instead of 1 divided over all windows. Under trust
         ``"local"`` the number that each client draws, 1 by default, with an equal part of epsilon for each.
+    window_error : float, optional
+        Largest half width of the 95 % interval around the noisy sum of a block in a window, users, of a curator's
+        series. More windows of a user than the budget allows at that error are refused.
     trust : str
         ``"central"``, ``"distributed"`` or ``"local"``; see :func:`mapveil.release`.
     options : mapping, optional
@@ -100,11 +105,24 @@ def release_series(
     made = SERIES[trust].make(epsilon, {**(options or {}), **own})
     assert isinstance(made, MultiscaleSeries | LocalSeries)
     mechanism = replace(made, accept_large_epsilon=accept_large_epsilon)
+    if window_error is not None:
+        check(trust == "central", "window_error", "left out without a curator", window_error)
+        assert isinstance(mechanism, MultiscaleSeries)
+        check_error(mechanism.window_budget, mechanism.contribution, window_error, fix="raise epsilon")
     numbered = mechanism.numbered(points)
     if tiling is None:
         assert region is not None
         tiling = default_tiling(mechanism, points, region).spec
     check_times(numbered, points)
-    series = release(numbered, tiling, method=mechanism, trust=trust, region=region, **given)
+    try:
+        series = release(numbered, tiling, method=mechanism, trust=trust, region=region, **given)
+    except BudgetExceeded as error:
+        if per == "user-week" and error.left is not None:
+            weeks, allowed = mechanism.charged / mechanism.budget, error.left // mechanism.budget
+            each = readable(mechanism.budget)
+            error.add_note(
+                f"each of the {weeks} weeks costs {each}, and the account allows {max(allowed, 0)} of them"
+            )
+        raise
     assert isinstance(series, SeriesMap)
     return series

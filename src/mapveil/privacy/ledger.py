@@ -390,7 +390,9 @@ class Ledger:
             account = dataset.balance(connection)
         if account.spent + asked > account.budget:
             name = dataset.proposed(connection) if isinstance(dataset, Recognition) else None
-            raise BudgetExceeded(refusal(account, asked, self.path, name))
+            refused = BudgetExceeded(refusal(account, asked, self.path, name))
+            refused.left = account.budget - account.spent
+            raise refused
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
