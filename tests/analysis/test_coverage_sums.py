@@ -13,11 +13,14 @@ from mapveil.analysis.signal_models.signal_model import LocalPlane
 from mapveil.geo.measurements import RSS, Measurements
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
+from mapveil.local.signal_reports import SignalReports
 from mapveil.mechanisms.laplace_histogram import LaplaceHistogram
 from mapveil.mechanisms.signal_sums import SignalSums
 from mapveil.privacy.account import Account
 from mapveil.privacy.claim import TrustModel, Unit
+from mapveil.secure_sum.drivers import IdealSum
 from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil.trust.two_operators import TwoOperators
 from mapveil_client.errors import InputError, ParameterError
 
 PLANE = LocalPlane.around(np.array([[40.0, -40.0]]))
@@ -144,6 +147,22 @@ def test_clients_answer_as_a_curator_does(prior: FittedKriging) -> None:
     assert made.guarantee.model is TrustModel.SECURE_AGGREGATION
     assert made.guarantee.simulated
     assert float(np.sqrt(np.nanmean((made.mean_dbm - truth()) ** 2))) < off(prior, 0.0)
+
+
+def test_two_operators_and_randomized_reports_correct_the_map(prior: FittedKriging) -> None:
+    reports = measure(3000, 3, 2)
+    for sums, model in (
+        (SignalSums(epsilon=4, trust=TwoOperators()), TrustModel.TWO_OPERATORS),
+        (SignalReports(epsilon=4), TrustModel.LOCAL),
+    ):
+        made = coverage_by_sums(reports, prior, TILING, sums, account=None, rng=1)
+        assert made.guarantee.model is model
+        assert made.guarantee.simulated
+        assert float(np.sqrt(np.nanmean((made.mean_dbm - truth()) ** 2))) < off(prior, 0.0)
+    with pytest.raises(ParameterError, match="secure_sum must be None"):
+        coverage_by_sums(
+            reports, prior, TILING, SignalReports(epsilon=4), account=None, rng=1, secure_sum=IdealSum()
+        )
 
 
 def test_only_users_are_charged(prior: FittedKriging, tmp_path) -> None:

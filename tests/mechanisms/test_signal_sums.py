@@ -15,8 +15,10 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.mechanisms.signal_sums import STRONG, WEAK, SignalSums
-from mapveil.privacy.claim import Assumes, Unit
+from mapveil.privacy.claim import Assumes, TrustModel, Unit
+from mapveil.secure_sum.protocol_sum import ProtocolSum
 from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil.trust.two_operators import TwoOperators
 from mapveil_client.errors import InputError, ParameterError
 
 REGION = Region.from_bbox(0.0, 0.0, 1.0, 1.0)
@@ -61,8 +63,8 @@ def measured(released) -> list[LabelMeasurement]:
     return [each for each in released.measurements if isinstance(each, LabelMeasurement)]
 
 
-@pytest.mark.parametrize("trust", [None, SecureAggregation()])
-def test_with_almost_no_noise_every_level_holds_the_sums(trust: SecureAggregation | None) -> None:
+@pytest.mark.parametrize("trust", [None, SecureAggregation(), TwoOperators()])
+def test_with_almost_no_noise_every_level_holds_the_sums(trust) -> None:
     points = coverage_contributions(rows(400, 30, 1), TILING, np.full(TILING.size, -90.0), 10.0)
     given_trust = {} if trust is None else {"trust": trust}
     method = SignalSums(epsilon=2000, depth=3, levels=2, accept_large_epsilon=True, **given_trust)
@@ -84,6 +86,20 @@ def test_the_noise_has_the_deviation_that_is_stated() -> None:
     assert fine.deviation() == pytest.approx(np.sqrt(2 * 2 * 2**2), rel=0.01)  # two labels, two levels
     off = fine.noisy - np.bincount(fine.groups, exact.sum(axis=0), 64)
     assert 0.7 < off.std() / fine.deviation() < 1.4
+
+
+def test_two_operators_add_labelled_reports_by_the_protocol() -> None:
+    tiling = Quadtree(REGION, depth=1)
+    points = coverage_contributions(rows(50, 12, 1), tiling, np.full(4, -90.0), 10.0)
+    method = SignalSums(
+        epsilon=500, depth=1, levels=1, accept_large_epsilon=True, trust=TwoOperators(scale=16)
+    )
+    exact = user_sums(points, tiling, labels=2).sums / UNIT
+    released = method.release(points, tiling, account=None, rng=1, secure_sum=ProtocolSum())
+    assert released.guarantee.model is TrustModel.TWO_OPERATORS
+    fine = measured(released)[-1]
+    wanted = np.array([[exact[label, fine.groups == node].sum() for label in (0, 1)] for node in range(4)])
+    np.testing.assert_allclose(fine.by_label, wanted, atol=12 / 16)  # each client rounds to sixteenths
 
 
 def test_the_promise_is_about_the_unit() -> None:

@@ -11,6 +11,7 @@ from mapveil.analysis.signal_models.kriging import FittedKriging, Kriging
 from mapveil.geo.measurements import LAT, LON, Measurements
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.tree_least_squares import nested_least_squares
+from mapveil.local.signal_reports import SignalReports
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.maps.signal_map import HOLE_DBM, SignalMap
@@ -20,7 +21,7 @@ from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.claim import Unit
 from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import InputError, check
+from mapveil_client.errors import InputError, ParameterError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def coverage_by_sums(
     reports: Measurements,
     pilot: Measurements | FittedKriging,
     tiling: Tiling,
-    sums: SignalSums,
+    sums: SignalSums | SignalReports,
     *,
     hole_dbm: float = HOLE_DBM,
     rng: Randomness | int | None = None,
@@ -136,7 +137,7 @@ def release_correction(
     reports: Measurements,
     prior: FittedKriging,
     tiling: Tiling,
-    sums: SignalSums,
+    sums: SignalSums | SignalReports,
     *,
     clip_db: float | None = None,
     account: Account | None = OWN,
@@ -172,7 +173,11 @@ def release_correction(
     if unit is not Unit.USER and account is not None:
         account = account.unaccounted(unit)
     contributions = coverage_contributions(reports, tiling, public.mean_dbm, clip, unit=unit)
-    made: dict[str, Any] = {"account": account, "rng": rng, "progress": progress, "secure_sum": secure_sum}
+    made: dict[str, Any] = {"account": account, "rng": rng, "progress": progress}
+    if secure_sum is not None:
+        if isinstance(sums, SignalReports):
+            raise ParameterError("secure_sum must be None where every client randomizes its own report")
+        made["secure_sum"] = secure_sum
     return correct(sums.release(contributions, tiling, **made), prior, clip)
 
 
@@ -289,7 +294,8 @@ def _node_sums(released: DensityMap, clip_db: float) -> NodeSums:
     middle = [np.bincount(finest[kept], each[kept], count) / inside for each in (centres.lat, centres.lon)]
     residuals = [clip_db * (each.by_label[:, STRONG] - each.by_label[:, WEAK]) for each in levels]
     noise = [
-        np.full(each.noisy.size, clip_db**2 * spread) for each, spread in zip(levels, variances, strict=True)
+        clip_db**2 * each.contrast_variance(np.maximum(own, 0.0))
+        for each, own in zip(levels, users.values, strict=True)
     ]
     return NodeSums(
         np.stack(middle, axis=1),

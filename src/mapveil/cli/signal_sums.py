@@ -44,10 +44,11 @@ _COLUMNS = ("user", "lat", "lon", "rss", "time")
 )
 @click.option(
     "--trust",
-    type=click.Choice(["central", "distributed"]),
+    type=click.Choice(["central", "distributed", "operators", "local"]),
     default="central",
     show_default=True,
-    help="Who adds: a trusted curator, or simulated clients by secure aggregation.",
+    help="Who adds: a trusted curator; simulated clients by secure aggregation or two operators; or nobody: every "
+    "client randomizes its own report.",
 )
 @method_options(of="sums")
 @click.option(

@@ -9,7 +9,7 @@ import numpy as np
 
 from mapveil.inference.wilson import noisy_wilson, normal_quantile
 from mapveil.maps.density_map import DensityMap, Detail
-from mapveil.maps.measurement import INTERVAL_ALPHA, Interval, Measurement
+from mapveil.maps.measurement import INTERVAL_ALPHA, EstimatedUsers, Interval, Measurement
 from mapveil.maps.scene import Layer, ScaleKind, Scene, Shading
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import ParameterError, check_whole
@@ -45,6 +45,16 @@ class LabelMeasurement(Measurement):
         """The measurement of one label's sums."""
         return replace(self.of_one_label, noisy=self.by_label[:, label])
 
+    def contrast_variance(self, users: FloatArray) -> FloatArray:
+        """Variance of the difference of two labels' sums around that of the contributions, users^2, shape (groups,).
+
+        Parameters
+        ----------
+        users : ndarray of float64, shape (groups,)
+            Users in each group, from 0.
+        """
+        return np.full(users.shape, self.deviation() ** 2)
+
     def proportions(self) -> FloatArray:
         r"""Estimated proportion of each label, shape (groups, labels): they add up to 1.
 
@@ -67,6 +77,36 @@ class LabelMeasurement(Measurement):
         z = normal_quantile(alpha)
         noise = max(z * single.deviation(), single.half_width(alpha))
         return noisy_wilson(self.by_label[:, label], self.noisy, z, noise, self.labels, sampling=sampling)
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatedLabels(LabelMeasurement, EstimatedUsers):
+    r"""Unbiased estimates of the users at each node by label, from randomized reports of a node and a label.
+
+    A user's label is drawn with a probability that tells a value between the two (a mean of which the sums are wanted),
+    so that the difference of two labels' sums has the variance
+
+    .. math:: n v_0 + s\, k N_v + N_v / k
+
+    where: n is ``reports``, :math:`v_0` the variance of a report's term at a node where nobody is, s is ``slope``, k is
+    ``reports_each``, :math:`N_v` the users at node v, and the last term bounds that of the labels' draws.
+
+    Parameters
+    ----------
+    groups, noisy, epsilon, unit, by_label
+        As for :class:`LabelMeasurement`.
+    reports, variance, step, slope, independent
+        As for :class:`~mapveil.maps.measurement.EstimatedUsers`, of sums over the labels.
+    reports_each : int
+        Reports of a user.
+    """
+
+    reports_each: int = field(default=1, kw_only=True)
+
+    def contrast_variance(self, users: FloatArray) -> FloatArray:
+        """See :meth:`LabelMeasurement.contrast_variance`."""
+        empty = self.reports * (self.variance - self.slope)
+        return np.asarray(empty + users * (self.slope * self.reports_each + 1 / self.reports_each))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism
 from mapveil.registry import Row
@@ -16,6 +16,7 @@ from mapveil_client.errors import ParameterError, check
 from mapveil_client.method_parameters import LABELLED
 
 if TYPE_CHECKING:
+    from mapveil.local.signal_reports import SignalReports
     from mapveil.mechanisms.signal_sums import SignalSums
 
 DEFAULT_METHODS = {
@@ -154,13 +155,25 @@ SERIES: Final[Mapping[str, Method]] = {
 """The method of a series by trust model; it needs windows, so that the table above has no row of it."""
 
 
+_SUMS = Row[AnyMechanism]("signal-sums", "mapveil.mechanisms.signal_sums:SignalSums")
+_REPORTS = Row[AnyMechanism]("signal-reports", "mapveil.local.signal_reports:SignalReports")
+COVERAGE_SUMS: Final[Mapping[str, Method]] = {
+    **{
+        trust: Method("signal-sums", trust, _SUMS, Row("signal-sums", model))
+        for trust, model in (("central", _CURATOR), ("distributed", _SECURE), ("operators", _OPERATORS))
+    },
+    "local": Method("signal-reports", "local", _REPORTS),
+}
+"""The sums of coverage maps by trust model."""
+
+
 def signal_sums(
     epsilon: EpsilonLike,
     trust: str = "central",
     options: Mapping[str, Any] | None = None,
     *,
     accept_large_epsilon: bool = False,
-) -> SignalSums:
+) -> SignalSums | SignalReports:
     """The sums that coverage maps are made of: of measurements, so no method of a release.
 
     Raises
@@ -168,14 +181,10 @@ def signal_sums(
     ParameterError
         No such trust model or option, or a value outside its range.
     """
-    from mapveil.mechanisms.signal_sums import SignalSums
-
-    models = {"central": _CURATOR, "distributed": _SECURE}
-    check(trust in models, "trust", f"one of {', '.join(models)}", trust)
-    row: Row[AnyMechanism] = Row(SignalSums.name, "mapveil.mechanisms.signal_sums:SignalSums")
-    made = Method(SignalSums.name, trust, row, Row(SignalSums.name, models[trust])).make(epsilon, options)
-    assert isinstance(made, SignalSums)
-    return replace(made, accept_large_epsilon=accept_large_epsilon)
+    check(trust in COVERAGE_SUMS, "trust", f"one of {', '.join(COVERAGE_SUMS)}", trust)
+    made = COVERAGE_SUMS[trust].make(epsilon, options)
+    found: SignalSums | SignalReports = replace(cast("Any", made), accept_large_epsilon=accept_large_epsilon)
+    return found
 
 
 def find_method(name: str | None = None, trust: str = "central") -> Method:

@@ -82,7 +82,7 @@ class ProportionHistogram(AdaptiveHistogram):
 
     unanswerable: ClassVar[Mapping[str, str]] = {
         "central": "a curator's sums per cell carry no labels",
-        "operators": "the vectors and paths that clients send carry no labels",
+        "operators": "its clients divide sites by label for coverage alone",
     }
 
     trust: Curator | SecureAggregation | TwoOperators = dataclasses.field(default_factory=SecureAggregation)

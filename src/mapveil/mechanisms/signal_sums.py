@@ -21,7 +21,7 @@ from mapveil.mechanisms.mechanism import check_tiling
 from mapveil.mechanisms.uniform_grid import GridMechanism, held_at, nearest_level, noise_deviation
 from mapveil.privacy.claim import Assumes, Share, Unit
 from mapveil.privacy.guarantee import Guarantee
-from mapveil.trust.queries import Estimate, Execution, NoisySums, Plan, Query, Setting
+from mapveil.trust.queries import Estimate, Execution, NoisySums, Plan, Query, Raster, Setting
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.encodings import LabelEncoding
 from mapveil_client.errors import InputError
@@ -33,8 +33,25 @@ if TYPE_CHECKING:
 WEAK, STRONG = 0, 1
 """Labels of a contribution: its residual divides its weight between the two."""
 
+COVERAGE_UNITS: Final = (Unit.USER, Unit.DAY, Unit.TRACE)
+"""Units that a guarantee of coverage can be about."""
+
+FINEST_LEVEL: Final = 5
+"""Finest level of nodes: a correction costs the cube of their number."""
+
 _LABELS: Final = 2
-_FINEST: Final = 5  # level: a correction costs the cube of its nodes
+
+
+def check_residuals(points: Points | Counts | UserSums | Devices) -> None:
+    """Refuse data without residuals.
+
+    Raises
+    ------
+    InputError
+        Counts, or a table without labels.
+    """
+    if isinstance(points, Counts) or (isinstance(points, Points) and points.columns.label is None):
+        raise InputError(f"{points.source} has no residuals: coverage needs measurements of signal strength")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,20 +102,20 @@ class SignalSums(GridMechanism):
         super().__post_init__()
         self._check(1 <= self.levels <= 16, "levels", "a whole number from 1 to 16")
         self._check_positive("c")
-        units = (Unit.USER, Unit.DAY, Unit.TRACE)
-        self._check(self.unit in units, "unit", f"one of {', '.join(units)}")
+        self._check(self.unit in COVERAGE_UNITS, "unit", f"one of {', '.join(COVERAGE_UNITS)}")
 
     def check_source(self, points: Points | Counts | UserSums | Devices) -> None:
         """Refuse data without residuals."""
-        if isinstance(points, Counts) or (isinstance(points, Points) and points.columns.label is None):
-            raise InputError(
-                f"{points.source} has no residuals: coverage needs measurements of signal strength"
-            )
+        check_residuals(points)
 
     def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:
         """The finest level for so many units with so much budget."""
         deviation = noise_deviation(setting, float(epsilon))
-        return min(nearest_level(setting, math.sqrt(2) * users / (self.c * deviation)), _FINEST)
+        return min(nearest_level(setting, math.sqrt(2) * users / (self.c * deviation)), FINEST_LEVEL)
+
+    def raster(self, tiling: Tiling) -> Raster:
+        """See :meth:`SumMechanism.raster`: locations are weak or strong."""
+        return Raster.of(tiling.lattice(), _LABELS)
 
     def asked_levels(self, finest: int) -> tuple[int, ...]:
         """The root, and the last levels down to the finest."""

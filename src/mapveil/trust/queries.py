@@ -231,16 +231,19 @@ class Raster:
         Morton code of each cell's site.
     inside : ndarray of bool, shape (cells,)
         Whether each cell can hold anybody.
+    labels : int
+        Labels of a location that queries tell apart, numbered from 0; 1 where they ask for none.
     """
 
     depth: int
     site: IntArray
     inside: BoolArray
+    labels: int = 1
 
     @classmethod
-    def of(cls, lattice: Lattice) -> Self:
+    def of(cls, lattice: Lattice, labels: int = 1) -> Self:
         """The lattice of a tiling."""
-        return cls(lattice.depth, interleave(lattice.row, lattice.col), _inside(lattice))
+        return cls(lattice.depth, interleave(lattice.row, lattice.col), _inside(lattice), labels)
 
     @classmethod
     def of_cells(cls, lattice: Lattice) -> Self:

@@ -200,6 +200,8 @@ class OperatorsAnswerer:
 
     def _noisy(self, query: Query, moves: int) -> NoisySums:
         progress, encoding, scale = self._execution.progress, query.encoding, self.setting.scale
+        if self._raster.labels > 1:
+            encoding = _OfLabelledSites(encoding, self._raster.labels)
         progress(query.purpose, 0.0)
         streams = [
             self._rng.child(f"operator {number} answer {len(self.revealed)}") for number in (LEADER, HELPER)
@@ -226,7 +228,8 @@ class OperatorsAnswerer:
 
     @property
     def _scheme(self) -> Scheme:
-        return scheme_of(self.setting.depth, self.setting.scale, self._collection)
+        depth = self._raster.depth + _levels_of(self._raster.labels)
+        return scheme_of(depth, self.setting.scale, self._collection)
 
     def _reporting(self, devices: Devices) -> Devices:
         """The clients whose message arrives."""
@@ -244,11 +247,12 @@ class OperatorsAnswerer:
 
     def _vectors(self, devices: Devices) -> SparseVectors:
         setting = self.setting
-        return encode_places(devices, _Sites(setting.depth), setting.scale, setting.rounding, self._rng)
+        sites = _Sites(setting.depth, self._raster.labels)
+        return encode_places(devices, sites, setting.scale, setting.rounding, self._rng)
 
     def _exact_sites(self) -> IntArray:
-        total = np.zeros(self.setting.members.size, dtype=np.int64)
         vectors = self._vectors(self._devices)
+        total = np.zeros(vectors.length, dtype=np.int64)
         np.add.at(total, vectors.position, vectors.value)
         return total
 
@@ -291,14 +295,50 @@ class OperatorsAnswerer:
 
 @dataclass(frozen=True, eq=False)
 class _Sites(Encoding):
-    """One coordinate for each site of a raster."""
+    """One coordinate for each site of a raster, or for each site and label of a location."""
 
     kind = "sites"
     depth: int
+    labels: int = 1
 
     @property
     def length(self) -> int:
-        return 1 << (2 * self.depth)
+        return 1 << (2 * (self.depth + _levels_of(self.labels)))
 
     def positions(self, sites: npt.NDArray[np.integer], labels: IntArray | None = None) -> IntArray:
-        return sites.astype(np.int64)[:, None]
+        coordinate = sites.astype(np.int64)
+        if self.labels > 1:
+            if labels is None:
+                raise ParameterError(
+                    "sums by label need a label of every location; expected a table with labels"
+                )
+            known = (coordinate >= 0) & (labels >= 0) & (labels < self.labels)
+            below = 2 * _levels_of(self.labels)
+            coordinate = np.where(known, (coordinate << below) | np.where(known, labels, 0), -1)
+        return coordinate[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class _OfLabelledSites(Encoding):
+    """A query by label, asked of sites that are divided by label: a path or a vector of numbers has no labels."""
+
+    kind = "labelled sites"
+    by_label: Encoding
+    labels: int
+
+    @property
+    def length(self) -> int:
+        return self.by_label.length
+
+    @property
+    def copies(self) -> int:
+        return self.by_label.copies
+
+    def positions(self, sites: npt.NDArray[np.integer], labels: IntArray | None = None) -> IntArray:
+        below = 2 * _levels_of(self.labels)
+        return self.by_label.positions(sites >> below, sites.astype(np.int64) & ((1 << below) - 1))
+
+
+def _levels_of(labels: int) -> int:
+    """Levels below a site that hold so many labels, four to a level."""
+    return ((labels - 1).bit_length() + 1) // 2

@@ -1,0 +1,256 @@
+"""Coverage by randomized reports: where a phone measured, and whether weak or strong, under local privacy."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mapveil.engines.contributions import user_cells
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.local.randomizers.local_hashing import hashed_nodes
+from mapveil.local.randomizers.randomizer import Tally
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.proportion_map import EstimatedLabels
+from mapveil.mechanisms.mechanism import Mechanism, charged_to, held_for, tiling_of
+from mapveil.mechanisms.signal_sums import COVERAGE_UNITS, FINEST_LEVEL, check_residuals
+from mapveil.privacy.account import OWN, Account
+from mapveil.privacy.claim import (
+    Adversary,
+    Assumes,
+    ContributionBound,
+    Neighbouring,
+    Norm,
+    Share,
+    TrustModel,
+    Unit,
+)
+from mapveil.privacy.guarantee import Guarantee
+from mapveil.trust.queries import Estimate, Progress, Raster
+from mapveil_client.arrays import IntArray
+from mapveil_client.contribution import Outside
+from mapveil_client.errors import InputError
+from mapveil_client.level_encoding import LevelEncoding
+from mapveil_client.local.cell_labels import LABELS, CellLabelReports
+from mapveil_client.randomness.random import Randomness, as_randomness
+
+_REPORT: Final = "reports of each unit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalReports(Mechanism):
+    r"""Ask every unit for a bounded number of randomized (cell, label) pairs.
+
+    A unit draws ``reports`` entries of its contribution (:mod:`mapveil.analysis.coverage_contributions`) in proportion
+    to their weights: a cell that it measured, and *strong* with the probability :math:`\tfrac12 (1 + r / B)`, else
+    *weak*. Each is sent by local hashing over the pairs of a cell and a label, with an equal part of epsilon. The
+    unbiased numbers of both labels stand for the sums of :class:`~mapveil.mechanisms.signal_sums.SignalSums`:
+    B times their difference is the sum of clipped residuals.
+
+    Cells are the nodes of the level whose number is nearest to
+
+    .. math:: m^2 = \frac{\sqrt 2\, n}{c\, \sigma}, \qquad \sigma^2 = \frac{2 n v}{k}
+
+    where: n is the number of units, k is ``reports``, v the variance of one report's term of a pair's estimate, c is
+    ``c``: the rule of Qardaji, Yang, Li (ICDE 2013) with the noise of the reports. n is public: who reports is.
+
+    Source: Wang, Blocki, Li, Jha (2017) for the reports; J. Duchi, M. Jordan, M. Wainwright, "Minimax optimal
+    procedures for locally private estimation" (2018), for a bounded value as one of its two ends.
+
+    Parameters
+    ----------
+    depth : int, optional
+        The level, instead of the rule's; at most 5 and the tiling's own.
+    reports : int
+        Reports of a unit, from 1 to 16. Each has a part of epsilon, so that one is the most exact.
+    c : float
+        The rule's constant, above 0.
+    unit : str
+        As for :class:`~mapveil.mechanisms.signal_sums.SignalSums`.
+    """
+
+    name: ClassVar[str] = "signal-reports"
+    summary: ClassVar[str] = (
+        "each client randomizes where it measured, and whether weaker than a published map"
+    )
+    source: ClassVar[str] = "Wang et al. 2017 over pairs of a cell and a label"
+
+    depth: int | None = None
+    reports: int = 1
+    c: float = 8.0
+    unit: str = "user"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        held = self.depth is None or 0 <= self.depth <= FINEST_LEVEL
+        self._check(held, "depth", f"a level from 0 to {FINEST_LEVEL}, or none")
+        self._check(1 <= self.reports <= 16, "reports", "a whole number from 1 to 16")
+        self._check_positive("c")
+        self._check(self.unit in COVERAGE_UNITS, "unit", f"one of {', '.join(COVERAGE_UNITS)}")
+
+    def law(self, cells: int) -> CellLabelReports:
+        """The law of the reports about so many cells."""
+        return CellLabelReports(cells, self.budget, self.reports)
+
+    def level(self, raster: Raster, units: int) -> int:
+        """The level of the cells for so many units."""
+        if self.depth is not None:
+            return min(self.depth, raster.depth)
+
+        def off(level: int) -> float:
+            cells = int(raster.members.reshape(1 << (2 * level), -1).any(axis=1).sum())
+            law = self.law(cells)
+            variance = 2 * hashed_nodes(law, np.arange(1), np.zeros(law.symbols), 1.0).variance
+            wanted = math.sqrt(2 * max(units, 1) * self.reports / variance) / self.c
+            return abs(math.log(cells / max(wanted, 1.0)))
+
+        return min(range(min(raster.depth, FINEST_LEVEL) + 1), key=off)
+
+    def release(
+        self,
+        points: Points,
+        tiling: Tiling | None = None,
+        *,
+        account: Account | None = OWN,
+        rng: Randomness | int | None = None,
+        progress: Progress | None = None,
+    ) -> DensityMap:
+        """Simulate a whole collection in this process: every client's half, and the server's.
+
+        Parameters
+        ----------
+        points : Points
+            Contributions, with labels 0 (weak) and 1 (strong); a unit without any in the region does not report.
+        tiling, account, rng, progress
+            As for :meth:`mapveil.local.local_mechanism.LocalMechanism.release`.
+
+        Raises
+        ------
+        InputError
+            The table cannot be used, or has no labels.
+        """
+        check_residuals(points)
+        stream = as_randomness(rng)
+        tell = progress or (lambda step, done: None)
+        cells = tiling_of(points, tiling)
+        with held_for(points, cells, account) as held:
+            charges = self.charges(account, held, cells, seeded=stream.seeded)
+            tell("collect reports", 0.0)
+            found = user_cells(held, cells, Outside.DROP)
+            starts = np.append(found.starts[:-1][np.diff(found.starts) > 0], found.cells.size)
+            raster = Raster.of(cells.lattice())
+            level = self.level(raster, starts.size - 1)
+            encoding = LevelEncoding.of_members(raster.depth, (level,), raster.members)
+            law, labels = self.law(encoding.length), np.asarray(found.labels, dtype=np.int64)
+            if labels.size and (labels.min() < 0 or labels.max() >= LABELS):
+                raise InputError(
+                    f"{points.source}: labels must be 0 (weak) and 1 (strong), got another number"
+                )
+            pairs = encoding.positions(raster.site[found.cells])[:, 0] * LABELS + labels
+
+            def ask() -> Tally:
+                symbols = law.randomize(starts, pairs, found.weights, stream)
+                return Tally(np.bincount(symbols, minlength=law.symbols), symbols.size)
+
+            with charges:
+                charges.spend(self.budget)
+                tally = charges.keep(_REPORT, Tally, ask)
+                made = self.estimate(tally, law, encoding, raster, cells, seeded=stream.seeded)
+        tell("collect reports", 1.0)
+        return charged_to(dataclasses.replace(made, guarantee=made.guarantee.as_simulation()), charges)
+
+    def estimate(
+        self,
+        tally: Tally,
+        law: CellLabelReports,
+        encoding: LevelEncoding,
+        raster: Raster,
+        tiling: Tiling,
+        *,
+        seeded: bool = False,
+    ) -> DensityMap:
+        """The map of a tally, with the estimates of both labels of every square. Run by: the server.
+
+        Parameters
+        ----------
+        tally : Tally
+            Counts of the reports.
+        law : CellLabelReports
+            Their law.
+        encoding : LevelEncoding
+            The one level of squares.
+        raster : Raster
+            Of the tiling.
+        tiling : Tiling
+            The cells of the map.
+        seeded : bool
+            Whether the reports were made with a seed.
+        """
+        units = tally.reports / self.reports
+        noise = hashed_nodes(law, np.arange(law.pairs), tally.counts.astype(np.float64), 1.0)
+        by_label = (units * noise.estimates).reshape(-1, LABELS)
+        users = np.maximum(by_label.sum(axis=1), 0.0)
+        measured = EstimatedLabels(
+            encoding.groups(0),
+            by_label.sum(axis=1),
+            self.budget,
+            1,
+            reports=tally.reports,
+            variance=(LABELS * noise.variance + noise.slope) / self.reports**2,
+            step=noise.step / self.reports,
+            slope=noise.slope / self.reports**2,
+            independent=True,
+            by_label=by_label,
+            reports_each=self.reports,
+        )
+        inside = _members_of(encoding, raster)
+        node = encoding.positions(np.arange(raster.members.size))[:, 0]
+        density = np.where(node >= 0, (users / np.maximum(inside, 1))[node], 0.0) * raster.members
+        on = raster.on_cells(Estimate(np.asarray(density, dtype=np.float64), (measured,)))
+        return DensityMap(
+            values=on.values,
+            tiling=tiling,
+            guarantee=self.guarantee((Share(_REPORT, self.budget),), seeded=seeded),
+            method=self.name,
+            parameters=self.parameters(),
+            measurements=on.measurements,
+            notes=(
+                f"{tally.reports} reports of {encoding.length} squares, each weak or strong, "
+                f"{self.reports} of each {self.unit}",
+            ),
+        )
+
+    def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
+        """The promise of one release, about one ``unit``."""
+        self._spent(shares)
+        unit = Unit(self.unit)
+        return Guarantee(
+            model=TrustModel.LOCAL,
+            unit=unit,
+            neighbours=Neighbouring.REPLACE_ONE,
+            epsilon=self.budget,
+            adversary=Adversary.REPORTS,
+            bound=ContributionBound(Norm.REPORTS, Fraction(self.reports)),
+            assumptions=(
+                *((Assumes.COMPOSES(),) if unit is not Unit.USER else ()),
+                Assumes.ONE_CLIENT(),
+                Assumes.ONE_CONTRIBUTION(),
+                Assumes.CLIENT_RANDOMNESS(),
+                Assumes.PARTICIPATION_PUBLIC(),
+                Assumes.PILOT_PUBLIC(),
+            ),
+            shares=shares,
+            seeded=seeded,
+        )
+
+
+def _members_of(encoding: LevelEncoding, raster: Raster) -> IntArray:
+    """Number of cells on each node."""
+    node = encoding.positions(np.arange(raster.members.size))[:, 0]
+    kept = node >= 0
+    return np.bincount(node[kept], raster.members[kept], encoding.length).astype(np.int64)
