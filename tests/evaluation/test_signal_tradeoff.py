@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil.attacks.signal_adversary import BlindGuess, SignalCodes
-from mapveil.evaluation.collection_trials import PILOT_ONLY, RAW, REFERENCES, SUMS
+from mapveil.evaluation.collection_trials import PILOT_ONLY, RAW, REFERENCES
+from mapveil.evaluation.coverage_trials import SUMS
 from mapveil.evaluation.signal_tradeoff import (
     KNOBS,
     Constraint,
@@ -56,10 +57,15 @@ def made_up(rows: int = 240) -> Measurements:
     return Measurements(values, names, users, tuple("abcd"), at, at, "made up")
 
 
+ONE = next(iter(SUMS))
+
+
 @pytest.fixture(autouse=True)
 def one_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One epsilon of sums instead of four."""
+    """One epsilon of sums instead of four, of one trust model, and no curve: those have tests of their own."""
     monkeypatch.setattr("mapveil.evaluation.signal_tradeoff.SUMS_EPSILONS", (2.0,))
+    monkeypatch.setattr("mapveil.evaluation.signal_tradeoff.SUMS", {ONE: SUMS[ONE]})
+    monkeypatch.setattr("mapveil.evaluation.signal_tradeoff.curve_gains", lambda *given: {})
 
 
 def run(**changes: Any) -> Any:
@@ -261,7 +267,7 @@ def test_every_trade_off_has_the_maps_for_which_nothing_is_collected() -> None:
     made = tradeoff(made_up(), {"gaussian-noise": (0.2,)}, trials=1, rows=200, adversaries=ADVERSARIES)
     by_name = {(each.privatizer, each.value): each for each in made.points}
     assert [name for name, _ in by_name][:3] == list(REFERENCES)
-    assert {value for name, value in by_name if name == SUMS} == {2.0}
+    assert {value for name, value in by_name if name == ONE} == {2.0}
     alone = by_name[PILOT_ONLY, 0.0].means
     assert alone["gain_db"] == 0
     assert alone["epsilon"] == 0

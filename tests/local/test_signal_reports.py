@@ -17,9 +17,7 @@ from mapveil.local.signal_reports import SignalReports
 from mapveil.maps.proportion_map import EstimatedLabels
 from mapveil.privacy.account import Account
 from mapveil.privacy.claim import Adversary, Assumes, Neighbouring, TrustModel, Unit
-from mapveil.trust.queries import Raster
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError
-from mapveil_client.level_encoding import LevelEncoding
 from mapveil_client.local.cell_labels import CellLabelReports
 from mapveil_client.randomness.random import Randomness
 
@@ -93,13 +91,13 @@ def test_estimates_are_unbiased_with_the_variance_that_is_stated(reports: int) -
     pairs = cell * 2 + np.tile([0, 1], phones)
     weights = np.where((cell < 2) == (pairs % 2 == 1), 3, 1)
     starts = 2 * np.arange(phones + 1)
-    method, raster = SignalReports(epsilon=3, reports=reports), Raster.of(TILING.lattice())
-    law, encoding = method.law(4), LevelEncoding.of_members(3, (1,), raster.members)
+    method = SignalReports(epsilon=3, depth=1, reports=reports)
+    design = method.design(TILING, phones)
 
     def once(seed: int) -> EstimatedLabels:
-        drawn = law.randomize(starts, pairs, weights, Randomness(seed))
-        tally = Tally(np.bincount(drawn, minlength=law.symbols), drawn.size)
-        made = method.estimate(tally, law, encoding, raster, TILING).measurements[0]
+        drawn = design.law.randomize(starts, pairs, weights, Randomness(seed))
+        tally = Tally(np.bincount(drawn, minlength=design.law.symbols), drawn.size)
+        made = method.estimate(tally, design, TILING).measurements[0]
         assert isinstance(made, EstimatedLabels)
         return made
 

@@ -178,13 +178,18 @@ tradeoff_options = gathered(
 
 @click.command("tradeoff")
 @click.argument("source", metavar="INPUT")
-@click.option("-o", "--output", "folder", type=click.Path(path_type=Path),
-              help="Folder to write to: curves, tables and a page.")  # fmt: skip
+@click.option(
+    "-o",
+    "--output",
+    "output",
+    type=click.Path(path_type=Path),
+    help="Folder to write curves, tables and a page to; or a file of the plane of errors, .png or .html.",
+)
 @tradeoff_options
 @signal_columns
 @console_options
 def tradeoff(
-    console: Console, source: str, folder: Path | None, columns: dict[str, Any], parameters: dict[str, Any]
+    console: Console, source: str, output: Path | None, columns: dict[str, Any], parameters: dict[str, Any]
 ) -> None:
     """Measure privacy against a map's gain over its pilot's, for every way to collect.
 
@@ -197,22 +202,30 @@ def tradeoff(
     Examples:
       mapveil signal tradeoff measurements.parquet -o tradeoff/
       mapveil signal tradeoff measurements.parquet --quick --json
+      mapveil signal tradeoff measurements.parquet -o plane.png
       mapveil signal tradeoff measurements.parquet --privatizers gap,codebook --trials 5 --workers 2 -o tradeoff/
     """
+    from mapveil.evaluation.coverage_report import curve_rows
     from mapveil.evaluation.html_report import text_table
     from mapveil.evaluation.signal_report import points_rows, write_tradeoff
-    from mapveil.evaluation.signal_tradeoff import plain_numbers, tradeoff
+    from mapveil.evaluation.signal_tradeoff import tradeoff
 
-    if folder is not None and folder.exists() and not folder.is_dir():
-        raise InputError(f"-o {folder}: must be a folder, or a path where one can be made; got a file")
+    one_file = output is not None and output.suffix.lower() in (".png", ".html")
+    if output is not None and output.exists() and output.is_dir() == one_file:
+        raise InputError(
+            f"-o {output}: must be a folder, or a file that ends in .png or .html; got the other kind"
+        )
     measurements = read_signal(console, source, columns)
     with console.progress() as progress:
         result = tradeoff(measurements, **parameters, progress=progress)
-    written = [] if folder is None else write_tradeoff(result, folder)
+    written = [] if output is None else write_tradeoff(result, output)
     console.warn_of_truth("a trade-off")
-    text = f"Trade-off (against the strongest adversary)\n{text_table(*points_rows(result.points))}"
-    points = [point.to_dict() for point in result.points]
-    console.result(text, {"settings": result.settings, "points": plain_numbers(points)}, written)
+    unit = str(result.settings["unit of sums"])
+    text = (
+        f"Trade-off (against the strongest adversary)\n{text_table(*points_rows(result.points))}\n"
+        f"Coverage by sums on later days, by number of units\n{text_table(*curve_rows(result.curve, unit))}"
+    )
+    console.result(text, result.to_dict(), written)
 
 
 _BOUND = click.FloatRange(min=0)

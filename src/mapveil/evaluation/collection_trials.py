@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -19,14 +18,20 @@ import numpy as np
 from mapveil.attacks.signal_adversary import BlindGuess, SignalAdversary
 from mapveil.attacks.signal_attack import attack_signal
 from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.attacks.signal_score import SignalAttack
+from mapveil.evaluation.coverage_trials import (
+    SUMS,
+    Change,
+    attack_local,
+    change_of,
+    corrected,
+    sums_tiling,
+)
 from mapveil.evaluation.signal_trials import SignalTrial, privatize_split
 from mapveil.geo.collection_roles import CollectionRoles
-from mapveil.geo.measurements import LAT, LON, RSS, Measurements, MeasurementSplit, joined
-from mapveil.geo.quadtree import Quadtree
-from mapveil.geo.region import Region
+from mapveil.geo.measurements import RSS, Measurements, MeasurementSplit, joined
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
-from mapveil.privacy.claim import Unit
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:
@@ -36,22 +41,11 @@ if TYPE_CHECKING:
 PILOT_ONLY: Final = "pilot only, collect nothing"
 PUBLIC_ONLY: Final = "public model only"
 RAW: Final = "raw reports"
-SUMS: Final = "coverage by sums"
 REFERENCES: Final = (PILOT_ONLY, PUBLIC_ONLY, RAW)
 """Lines of every table that are no choice: nothing is collected, or nothing is private."""
 
-SUMS_EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
-"""Epsilons of coverage by sums in a trade-off."""
-
 _BLOCKS: Final = 600  # of the model that every map is made by: a fit takes seconds
 _LABELLED: Final = 0.7  # of the users of the reporting period, whose reports adversaries are given
-_MANY_USERS: Final = 50  # from here on the unit of sums is a user
-_DEPTH: Final = 5  # of the tiling of sums: that of its finest nodes
-_MARGIN: Final = 0.02  # of the sides of the pilot's box
-
-
-Change = Callable[[FloatArray], FloatArray]
-"""From rows to what is added to a map there, dB."""
 
 
 class CollectionTask(NamedTuple):
@@ -72,14 +66,9 @@ class CollectionTask(NamedTuple):
 def run_collection_task(task: CollectionTask) -> SignalTrial:
     """Run one trial; a function of the module, so that processes can be given it."""
     rng = Randomness(task.seed).child(f"{task.group} {task.name} {task.knob} {task.value!r} {task.trial}")
-    if task.name in (PILOT_ONLY, PUBLIC_ONLY, SUMS):
+    if task.name in (PILOT_ONLY, PUBLIC_ONLY, *SUMS):
         return _not_collected(task, rng)
     return _reported(task, rng)
-
-
-def sums_unit(reports: Measurements) -> Unit:
-    """The unit of sums of these reports: a user where there are many, else a user's day."""
-    return Unit.USER if len(np.unique(reports.users)) >= _MANY_USERS else Unit.DAY
 
 
 def _not_collected(task: CollectionTask, rng: Randomness) -> SignalTrial:
@@ -90,10 +79,12 @@ def _not_collected(task: CollectionTask, rng: Randomness) -> SignalTrial:
         level = float(roles.pilot.rows[:, RSS].mean())
         places, later = (_rmse(np.full(len(part), level), part) for part in (roles.places, roles.later))
     else:
-        prior = _pilot_map(roles.pilot, task.seed)
+        prior = pilot_map(roles.pilot, task.seed)
         change = None
-        if task.name == SUMS:
-            change, epsilon = _corrected(task, prior, rng), task.value
+        if task.name in SUMS:
+            tiling, epsilon = sums_tiling(roles.pilot), task.value
+            made = corrected(roles.held_out, prior, tiling, epsilon, SUMS[task.name], rng.child("sums"))
+            change = change_of(made, tiling)
         places, later = (_error(prior, part, change) for part in (roles.places, roles.later))
     took = time.perf_counter() - start
     normalisation = Normalisation.learn(roles.pilot)
@@ -102,7 +93,13 @@ def _not_collected(task: CollectionTask, rng: Randomness) -> SignalTrial:
     attack = attack_signal(
         known, judged, adversaries=(BlindGuess(),), rng=rng.child("attack"), strangers=True
     )
-    blind, nothing = attack.strongest, math.nan
+    if SUMS.get(task.name) == "local":
+        given = _labelled(roles, rng)
+        tables = roles.held_out.take(given), joined(roles.held_out.take(~given), roles.later)
+        posterior = attack_local(roles, prior, epsilon, tables, normalisation, rng.child("posterior"))
+        if posterior is not None:
+            attack = attack.merged(SignalAttack((posterior,), attack.weights))
+    best, nothing = attack.strongest, math.nan
     return SignalTrial(
         task.group,
         task.name,
@@ -113,12 +110,12 @@ def _not_collected(task: CollectionTask, rng: Randomness) -> SignalTrial:
         nothing,
         nothing,
         nothing,
-        blind.p1,
-        blind.p2,
-        blind.p2_m,
-        blind.p,
+        best.p1,
+        best.p2,
+        best.p2_m,
+        best.p,
         attack.floor,
-        blind.adversary,
+        best.adversary,
         took,
         0.0,
         0.0,
@@ -181,17 +178,23 @@ def _evidence(
     rng: Randomness,
 ) -> tuple[SignalEvidence, SignalEvidence]:
     """Labelled reports of some users; reports of the others, and of later days."""
-    users = np.unique(roles.held_out.users)
-    count = min(max(round(_LABELLED * users.size), 1), max(users.size - 1, 1))
-    given = np.isin(roles.held_out.users, rng.child("labelled").generator().permutation(users)[:count])
-    if given.all() and not len(roles.later):
-        given = np.arange(len(given)) < _LABELLED * len(given)
+    given = _labelled(roles, rng)
     known = SignalEvidence.of(
         roles.held_out.take(given), sent["held_out"].take(given), normalisation, length=length
     )
     true = joined(roles.held_out.take(~given), roles.later)
     reported = joined(sent["held_out"].take(~given), sent["later"])
     return known, SignalEvidence.of(true, reported, normalisation, length=length)
+
+
+def _labelled(roles: CollectionRoles, rng: Randomness) -> BoolArray:
+    """The reports whose users and places adversaries are given."""
+    users = np.unique(roles.held_out.users)
+    count = min(max(round(_LABELLED * users.size), 1), max(users.size - 1, 1))
+    given = np.isin(roles.held_out.users, rng.child("labelled").generator().permutation(users)[:count])
+    if given.all() and not len(roles.later):
+        given = np.arange(len(given)) < _LABELLED * len(given)
+    return np.asarray(given)
 
 
 def _unlinked(reports: Measurements) -> Measurements:
@@ -208,35 +211,9 @@ def _model(measurements: Measurements, rng: Randomness) -> FittedKriging:
 
 
 @lru_cache(maxsize=2)
-def _pilot_map(pilot: Measurements, seed: int) -> FittedKriging:
+def pilot_map(pilot: Measurements, seed: int) -> FittedKriging:
     """The pilot's map, which several lines of a trial start from; tables are told apart by identity."""
     return _model(pilot, Randomness(seed).child("pilot"))
-
-
-def _corrected(task: CollectionTask, prior: FittedKriging, rng: Randomness) -> Change:
-    """The change of the pilot's map by sums, as a function of rows."""
-    from mapveil.analysis.coverage_sums import release_correction
-    from mapveil.mechanisms.signal_sums import SignalSums
-
-    pilot, reports = task.roles.pilot, task.roles.held_out
-    tiling = Quadtree(_box(pilot.rows), depth=_DEPTH)
-    sums = SignalSums(epsilon=task.value, unit=sums_unit(reports), accept_large_epsilon=True)
-    if not (tiling.locate(reports.rows[:, LON], reports.rows[:, LAT]) >= 0).any():
-        return lambda rows: np.zeros(len(rows))
-    correction = release_correction(reports, prior, tiling, sums, account=None, rng=rng.child("sums"))
-
-    def change(rows: FloatArray) -> FloatArray:
-        cell = tiling.locate(rows[:, LON], rows[:, LAT])
-        return np.where(cell >= 0, correction.change_db[cell], 0.0)
-
-    return change
-
-
-def _box(rows: FloatArray) -> Region:
-    """A box around the pilot: of people who opted in, so it is public."""
-    (south, west), (north, east) = rows[:, :2].min(axis=0), rows[:, :2].max(axis=0)
-    up, across = _MARGIN * (north - south) + 1e-5, _MARGIN * (east - west) + 1e-5
-    return Region.from_bbox(float(west - across), float(south - up), float(east + across), float(north + up))
 
 
 def _error(fitted: FittedKriging, rows: Measurements, change: Change | None = None) -> float:

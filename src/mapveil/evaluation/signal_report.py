@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mapveil.attacks.signal_score import SignalAttack
+from mapveil.evaluation.coverage_report import curve_figure, curve_rows, error_plane
 from mapveil.evaluation.html_report import (
     COLOURS,
     MARKERS,
@@ -154,30 +155,53 @@ def choices_rows(choices: Sequence[Choice]) -> tuple[list[str], list[list[str]]]
     return ["privatizer", "set", *_HEADER], rows
 
 
-def write_tradeoff(measured: Tradeoff, folder: Path) -> list[Path]:
-    """Write ``points.csv``, ``trials.csv``, ``tradeoff.png``, ``parameters.png`` and ``index.html``; the paths."""
+def write_tradeoff(measured: Tradeoff, path: Path) -> list[Path]:
+    """Write the plane of errors (.png), it with curve and tables (.html), or all of them to a folder; the paths.
+
+    A folder holds ``points.csv``, ``trials.csv``, ``curve.csv``, ``plane.png``, ``curve.png``, ``tradeoff.png``,
+    ``parameters.png`` and ``index.html``.
+    """
+    plane = not_private_png(error_plane(measured.points))
+    if path.suffix.lower() == ".png":
+        return [write_atomically(path, plane)]
+    unit = str(measured.settings.get("unit of sums", "unit"))
+    pictures, curve_body = {"plane": plane}, ""
+    if measured.curve:
+        pictures["curve"] = not_private_png(curve_figure(measured.curve, unit))
+        curve_body = html_picture(
+            pictures["curve"], "Where a curve is above the dashed line the phones' sums help."
+        ) + html_table(*curve_rows(measured.curve, unit))
+    title = "Privacy and utility of privatized measurements"
+    body = [
+        settings_list(measured.settings),
+        html_picture(plane, "Bottom right is best: an adversary that is far off, a map that is not."),
+        curve_body,
+    ]
+    points = html_table(*points_rows(measured.points))
+    if path.suffix.lower() == ".html":
+        return [write_atomically(path, html_page(title, "".join([*body, points]), NOT_PRIVATE))]
     shown = {"gain": GAIN, **{name: PLANES[name] for name in ("P-U", "P2-U1")}}
-    plane = not_private_png(plane_figure([(name, each, measured.points) for name, each in shown.items()]))
+    paper = not_private_png(plane_figure([(name, each, measured.points) for name, each in shown.items()]))
     tuned = [point for point in measured.points if point.privatizer in KNOBS]
     measures = {"distortion": lambda means: -means["u1"], "P against the strongest": lambda means: means["p"]}
     knobs = not_private_png(parameter_figure(tuned, measures))
-    body = [
-        settings_list(measured.settings),
-        html_picture(plane, "Top right is best. Bars are 95 % intervals of the mean over the trials."),
+    body += [
+        html_picture(paper, "Top right is best. Bars are 95 % intervals of the mean over the trials."),
         html_picture(knobs, "To choose a parameter under a constraint: distortion and privacy over it."),
-        html_table(*points_rows(measured.points)),
+        points,
     ]
     records = {
         "points": [point.to_dict() for point in measured.points],
         "trials": [trial_record(trial) for trial in measured.trials],
+        "curve": [point._asdict() for point in measured.curve],
     }
     tables = {
         name: (list(rows[0]) if rows else [], [list(row.values()) for row in rows])
         for name, rows in records.items()
     }
-    pictures = {"tradeoff": plane, "parameters": knobs}
-    title = "Privacy and utility of privatized measurements"
-    return write_folder(folder, title, pictures, tables, body, NOT_PRIVATE)
+    return write_folder(
+        path, title, {**pictures, "tradeoff": paper, "parameters": knobs}, tables, body, NOT_PRIVATE
+    )
 
 
 def write_attack(attack: SignalAttack, path: Path) -> None:

@@ -15,13 +15,21 @@ from mapveil.attacks.signal_adversary import SignalAdversary
 from mapveil.attacks.signal_attack import signal_adversaries
 from mapveil.evaluation.collection_trials import (
     REFERENCES,
-    SUMS,
-    SUMS_EPSILONS,
     CollectionTask,
+    pilot_map,
     run_collection_task,
     with_gains,
 )
 from mapveil.evaluation.comparison import interval_of_mean
+from mapveil.evaluation.coverage_trials import (
+    SUMS,
+    SUMS_EPSILONS,
+    CurvePoint,
+    curve_gains,
+    curve_of,
+    sums_unit,
+    units_needed,
+)
 from mapveil.evaluation.signal_trials import SignalTrial
 from mapveil.evaluation.trials import Progress, in_processes
 from mapveil.geo.collection_roles import collection_roles
@@ -134,6 +142,17 @@ class Tradeoff:
     trials: tuple[SignalTrial, ...]
     points: tuple[TradeoffPoint, ...]
     settings: dict[str, object]  # JSON-ready
+    curve: tuple[CurvePoint, ...] = ()  # gain of sums over the number of units
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready record: the settings, the points, and the curve with the units it takes by epsilon."""
+        needed = {f"{epsilon:g}": each._asdict() for epsilon, each in units_needed(self.curve).items()}
+        return {
+            "settings": self.settings,
+            "points": plain_numbers([point.to_dict() for point in self.points]),
+            "curve": plain_numbers([point._asdict() for point in self.curve]),
+            "units_needed": needed,
+        }
 
 
 def tradeoff(
@@ -206,6 +225,7 @@ def tradeoff(
         ]
     chosen = signal_adversaries(quick=quick) if adversaries is None else tuple(adversaries)
     source, tasks = measurements.source, []
+    curves: list[dict[tuple[float, int], float]] = []
     notes: tuple[str, ...] = ()
     for trial in range(trials):
         rng = Randomness(seed).child(f"{source} trial {trial}")
@@ -213,10 +233,11 @@ def tradeoff(
         sample = sample.take(np.argsort(sample.positions))
         roles = collection_roles(sample, rng.child("roles"), pilot=pilot, later=later)
         ways: list[tuple[str, Privatizer | None, str, float]] = [(name, None, "", 0.0) for name in REFERENCES]
-        ways += [(SUMS, None, "epsilon", epsilon) for epsilon in SUMS_EPSILONS]
+        ways += [(name, None, "epsilon", epsilon) for name in SUMS for epsilon in SUMS_EPSILONS]
         ways += [(privatizer.name, privatizer, knob, value) for knob, value, privatizer in wanted]
         tasks += [CollectionTask(source, roles, *way, trial, seed, chosen, length) for way in ways]
-        notes = roles.notes
+        curves.append(curve_gains(roles, pilot_map(roles.pilot, seed), rng.child("curve")))
+        notes, unit = roles.notes, sums_unit(roles.held_out).value
     found = with_gains(
         tuple(in_processes(run_collection_task, tasks, workers=workers, progress=progress, step="trials"))
     )
@@ -227,11 +248,12 @@ def tradeoff(
         "trials": trials,
         "roles": f"by days and users: pilot {pilot:g}, later {later:g}",
         **({"notes": "; ".join(notes)} if notes else {}),
+        "unit of sums": unit,
         "sequence": length,
         "adversaries": "quick" if quick else "full",
         "seed": seed,
     }
-    return Tradeoff(found, points_of(found), settings)
+    return Tradeoff(found, points_of(found), settings, curve_of(curves))
 
 
 def points_of(trials: Iterable[SignalTrial]) -> tuple[TradeoffPoint, ...]:
@@ -268,7 +290,7 @@ def choose_parameters(
     choices = []
     for name in dict.fromkeys(point.privatizer for point in points if point.privatizer not in REFERENCES):
         own = sorted((point for point in points if point.privatizer == name), key=lambda point: point.value)
-        values, measured = _fine(own, KNOBS[name].log if name in KNOBS else name == SUMS)
+        values, measured = _fine(own, KNOBS[name].log if name in KNOBS else name in SUMS)
         kept = np.flatnonzero(
             np.all([each.margin(measured[each.measure]) >= 0 for each in constraints], axis=0)
             & (measured["gain_db"] > 0)

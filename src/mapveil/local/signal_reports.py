@@ -6,7 +6,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,18 @@ from mapveil_client.local.cell_labels import LABELS, CellLabelReports
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 _REPORT: Final = "reports of each unit"
+
+
+class ReportDesign(NamedTuple):
+    """The public facts that reports are made and read by."""
+
+    raster: Raster  # of the tiling
+    encoding: LevelEncoding  # the one level of squares
+    law: CellLabelReports
+
+    def squares(self, cells: IntArray) -> IntArray:
+        """The square of each cell, -1 where nobody can be, shape (cells,)."""
+        return self.encoding.positions(self.raster.site[cells])[:, 0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,18 +105,22 @@ class SignalReports(Mechanism):
         self._check_positive("c")
         self._check(self.unit in COVERAGE_UNITS, "unit", f"one of {', '.join(COVERAGE_UNITS)}")
 
-    def law(self, cells: int) -> CellLabelReports:
-        """The law of the reports about so many cells."""
+    def design(self, tiling: Tiling, units: int) -> ReportDesign:
+        """The squares and the law of the reports of so many units, which are public. Run by: the server."""
+        raster = Raster.of(tiling.lattice())
+        encoding = LevelEncoding.of_members(raster.depth, (self._level(raster, units),), raster.members)
+        return ReportDesign(raster, encoding, self._law(encoding.length))
+
+    def _law(self, cells: int) -> CellLabelReports:
         return CellLabelReports(cells, self.budget, self.reports)
 
-    def level(self, raster: Raster, units: int) -> int:
-        """The level of the cells for so many units."""
+    def _level(self, raster: Raster, units: int) -> int:
         if self.depth is not None:
             return min(self.depth, raster.depth)
 
         def off(level: int) -> float:
             cells = int(raster.members.reshape(1 << (2 * level), -1).any(axis=1).sum())
-            law = self.law(cells)
+            law = self._law(cells)
             variance = 2 * hashed_nodes(law, np.arange(1), np.zeros(law.symbols), 1.0).variance
             wanted = math.sqrt(2 * max(units, 1) * self.reports / variance) / self.c
             return abs(math.log(cells / max(wanted, 1.0)))
@@ -143,33 +159,29 @@ class SignalReports(Mechanism):
             tell("collect reports", 0.0)
             found = user_cells(held, cells, Outside.DROP)
             starts = np.append(found.starts[:-1][np.diff(found.starts) > 0], found.cells.size)
-            raster = Raster.of(cells.lattice())
-            level = self.level(raster, starts.size - 1)
-            encoding = LevelEncoding.of_members(raster.depth, (level,), raster.members)
-            law, labels = self.law(encoding.length), np.asarray(found.labels, dtype=np.int64)
+            design = self.design(cells, starts.size - 1)
+            labels = np.asarray(found.labels, dtype=np.int64)
             if labels.size and (labels.min() < 0 or labels.max() >= LABELS):
                 raise InputError(
                     f"{points.source}: labels must be 0 (weak) and 1 (strong), got another number"
                 )
-            pairs = encoding.positions(raster.site[found.cells])[:, 0] * LABELS + labels
+            pairs = design.squares(found.cells) * LABELS + labels
 
             def ask() -> Tally:
-                symbols = law.randomize(starts, pairs, found.weights, stream)
-                return Tally(np.bincount(symbols, minlength=law.symbols), symbols.size)
+                symbols = design.law.randomize(starts, pairs, found.weights, stream)
+                return Tally(np.bincount(symbols, minlength=design.law.symbols), symbols.size)
 
             with charges:
                 charges.spend(self.budget)
                 tally = charges.keep(_REPORT, Tally, ask)
-                made = self.estimate(tally, law, encoding, raster, cells, seeded=stream.seeded)
+                made = self.estimate(tally, design, cells, seeded=stream.seeded)
         tell("collect reports", 1.0)
         return charged_to(dataclasses.replace(made, guarantee=made.guarantee.as_simulation()), charges)
 
     def estimate(
         self,
         tally: Tally,
-        law: CellLabelReports,
-        encoding: LevelEncoding,
-        raster: Raster,
+        design: ReportDesign,
         tiling: Tiling,
         *,
         seeded: bool = False,
@@ -180,17 +192,14 @@ class SignalReports(Mechanism):
         ----------
         tally : Tally
             Counts of the reports.
-        law : CellLabelReports
-            Their law.
-        encoding : LevelEncoding
-            The one level of squares.
-        raster : Raster
-            Of the tiling.
+        design : ReportDesign
+            See :meth:`design`.
         tiling : Tiling
             The cells of the map.
         seeded : bool
             Whether the reports were made with a seed.
         """
+        raster, encoding, law = design
         units = tally.reports / self.reports
         noise = hashed_nodes(law, np.arange(law.pairs), tally.counts.astype(np.float64), 1.0)
         by_label = (units * noise.estimates).reshape(-1, LABELS)

@@ -1,0 +1,128 @@
+"""Pictures and tables of coverage by sums: the plane of errors beside every privatizer, and the curve over units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from mapveil.evaluation.collection_trials import PILOT_ONLY, PUBLIC_ONLY, RAW
+from mapveil.evaluation.coverage_trials import CURVE_EPSILONS, SUMS, CurvePoint, units_needed
+from mapveil.evaluation.html_report import (
+    COLOURS,
+    MARKERS,
+    Curve,
+    Panel,
+    curves_figure,
+    figure_grid,
+    legend_below,
+)
+from mapveil.evaluation.signal_tradeoff import TradeoffPoint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_JUDGED: Final = {"places_db": "at held-out places", "later_db": "on later days"}
+_FRAME: Final = 2.5  # errors of the pilot's map that the frame holds: a privatizer's error has no upper end
+_DASHES: Final = {PILOT_ONLY: "--", PUBLIC_ONLY: ":"}
+_SUMS_SHADES: Final = ("#000000", "#4d4d4d", "#8c8c8c", "#D55E00")  # one family, the local model apart
+
+
+def error_plane(points: Sequence[TradeoffPoint]) -> Figure:
+    """Draw every way to collect by the strongest adversary's error and the map's; the best is at the bottom right."""
+    shown = {key: words for key, words in _JUDGED.items() if any(_finite(point, key) for point in points)}
+    names = [name for name in dict.fromkeys(point.privatizer for point in points) if name not in _DASHES]
+    others = [name for name in names if name not in SUMS and name != RAW]
+    figure, every = figure_grid(len(shown), 5.6, 4.6, 1.1)
+    for axes, (key, words) in zip(every, shown.items(), strict=True):
+        for name in names:
+            own = sorted((one for one in points if one.privatizer == name), key=lambda one: one.value)
+            own = [one for one in own if _finite(one, key)]
+            if name in SUMS:
+                at = list(SUMS).index(name)
+                style: dict[str, Any] = {
+                    "color": _SUMS_SHADES[at],
+                    "marker": "DsP*"[at],
+                    "linestyle": "-" if at == 3 else "",
+                }
+            else:
+                at = 6 if name == RAW else others.index(name) % 6
+                style = {
+                    "color": COLOURS[at],
+                    "marker": "x" if name == RAW else MARKERS[at],
+                    "linestyle": "-",
+                }
+            axes.plot(
+                [one.means["p2_m"] for one in own], [one.means[key] for one in own], label=name, markersize=5,
+                linewidth=1.2, **style,
+            )  # fmt: skip
+        _references(axes, points, key)
+        axes.set_title(words, fontsize=10)
+        axes.set_xlabel("error of the strongest adversary's location, m")
+        axes.set_ylabel("error of the map, dB")
+        axes.grid(visible=True, alpha=0.25)
+    legend_below(figure, names)
+    return figure
+
+
+def _references(axes: Axes, points: Sequence[TradeoffPoint], key: str) -> None:
+    """The maps for which nothing is collected as lines, and a frame around what is of use beside them."""
+    flat = {
+        one.privatizer: one.means[key] for one in points if one.privatizer in _DASHES and _finite(one, key)
+    }
+    for name, level in flat.items():
+        axes.axhline(level, color="#333333", linewidth=0.9, linestyle=_DASHES[name])
+        axes.annotate(
+            name, (0.01, level), xycoords=("axes fraction", "data"), va="bottom", fontsize=7, color="#333333"
+        )
+    levels = [one.means[key] for one in points if _finite(one, key)]
+    if flat and levels:
+        top = min(max(levels), _FRAME * min(flat.values()))
+        low = min(levels)
+        axes.set_ylim(low - 0.08 * (top - low) - 0.05, top + 0.08 * (top - low) + 0.05)
+
+
+def _finite(point: TradeoffPoint, key: str) -> bool:
+    return math.isfinite(point.means["p2_m"]) and math.isfinite(point.means[key])
+
+
+def curve_figure(curve: Sequence[CurvePoint], unit: str) -> Figure:
+    """Draw the gain over the pilot's map on later days over the number of units, a line for each epsilon."""
+    curves = []
+    for epsilon in CURVE_EPSILONS:
+        own = [one for one in curve if one.epsilon == epsilon]
+        column = [[getattr(one, name) for one in own] for name in ("units", "gain_db", "low", "high")]
+        curves.append(Curve(f"ε = {epsilon:g}", *column))
+    ticks = sorted({one.units for one in curve})
+    figure = curves_figure(
+        [Panel("gain of coverage by sums on later days, dB", f"{unit}s", curves, log_x=True, ticks=ticks)]
+    )
+    figure.axes[0].axhline(0.0, color="#333333", linewidth=0.9, linestyle="--")
+    return figure
+
+
+def curve_rows(curve: Sequence[CurvePoint], unit: str) -> tuple[list[str], list[list[str]]]:
+    """Header and rows for people: the gain over the pilot's map, dB, by number of units and epsilon."""
+    found = {(one.units, one.epsilon): one for one in curve}
+    rows = [
+        [f"{units:,}", *(_cell(found.get((units, epsilon))) for epsilon in CURVE_EPSILONS)]
+        for units in sorted({one.units for one in curve})
+    ]
+    needed = units_needed(curve).values()
+    last = [
+        [words, *("none tried" if count is None else f"{count:,}" for count in counts)]
+        for words, counts in (
+            ("above 0 on average from", [each.on_average for each in needed]),
+            ("its interval above 0 from", [each.surely for each in needed]),
+        )
+    ]
+    header = [f"{unit}s", *(f"gain at ε = {epsilon:g}, dB" for epsilon in CURVE_EPSILONS)]
+    return header, [*rows, *last]
+
+
+def _cell(point: CurvePoint | None) -> str:
+    if point is None:
+        return ""
+    spread = f" ({point.low:.2f} to {point.high:.2f})" if math.isfinite(point.low + point.high) else ""
+    return f"{point.gain_db:.2f}{spread}"

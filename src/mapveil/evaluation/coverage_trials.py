@@ -1,0 +1,226 @@
+"""Coverage by sums on one division of a table: the corrected map, the best adversary on its reports, and the curve.
+
+Not private: maps are judged on true rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from mapveil.attacks.report_posterior import ReportedRows, attack_reports
+from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.evaluation.comparison import interval_of_mean
+from mapveil.geo.collection_roles import CollectionRoles, user_days
+from mapveil.geo.measurements import LAT, LON, RSS, Measurements
+from mapveil.geo.quadtree import Quadtree
+from mapveil.geo.region import Region
+from mapveil.mechanisms.methods import signal_sums
+from mapveil.privacy.claim import Unit
+from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.randomness.random import Randomness
+
+if TYPE_CHECKING:
+    from mapveil.analysis.coverage_sums import Correction
+    from mapveil.analysis.signal_models.kriging import FittedKriging
+    from mapveil.attacks.signal_score import AdversaryScore
+    from mapveil.obfuscation.privatizers.normalisation import Normalisation
+
+SUMS: Final = {
+    f"coverage by sums, {words}": trust
+    for words, trust in (
+        ("curator", "central"),
+        ("secure sums", "distributed"),
+        ("two operators", "operators"),
+        ("local", "local"),
+    )
+}
+"""Lines of coverage by sums in a trade-off, and the trust model of each."""
+
+SUMS_EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
+"""Epsilons of coverage by sums in a trade-off."""
+
+CURVE_EPSILONS: Final = (1.0, 2.0, 4.0)
+"""Epsilons of the curve over the number of units."""
+
+_MANY_USERS: Final = 50  # from here on the unit of sums is a user
+_DEPTH: Final = 5  # of the tiling of sums: that of its finest nodes
+_MARGIN: Final = 0.02  # of the sides of the pilot's box
+_FEWEST: Final = 4  # units of a curve
+_DRAWS: Final = 8  # of units and noise, for each number of units and each trial
+
+Change = Callable[[FloatArray], FloatArray]
+"""From rows to what is added to a map there, dB."""
+
+
+class CurvePoint(NamedTuple):
+    """The gain over the pilot's map on later days by sums of so many units: mean and 95 % interval of trials."""
+
+    epsilon: float
+    units: int
+    gain_db: float
+    low: float
+    high: float
+
+
+def sums_unit(reports: Measurements) -> Unit:
+    """The unit of sums of these reports: a user where there are many, else a user's day."""
+    return Unit.USER if len(np.unique(reports.users)) >= _MANY_USERS else Unit.DAY
+
+
+def unit_codes(reports: Measurements) -> IntArray:
+    """Dense codes of the unit of each row, shape (rows,)."""
+    return np.unique(
+        reports.users if sums_unit(reports) is Unit.USER else user_days(reports), return_inverse=True
+    )[1].astype(np.int64)
+
+
+def sums_tiling(pilot: Measurements) -> Quadtree:
+    """The cells of sums: a box around the pilot, who opted in, so that it is public."""
+    (south, west), (north, east) = pilot.rows[:, :2].min(axis=0), pilot.rows[:, :2].max(axis=0)
+    up, across = _MARGIN * (north - south) + 1e-5, _MARGIN * (east - west) + 1e-5
+    return Quadtree(
+        Region.from_bbox(float(west - across), float(south - up), float(east + across), float(north + up)),
+        depth=_DEPTH,
+    )
+
+
+def corrected(
+    reports: Measurements, prior: FittedKriging, tiling: Quadtree, epsilon: float, trust: str, rng: Randomness
+) -> Correction | None:
+    """The correction of the pilot's map by sums of reports; None where nobody measured in the pilot's box."""
+    from mapveil.analysis.coverage_sums import release_correction
+
+    if not (tiling.locate(reports.rows[:, LON], reports.rows[:, LAT]) >= 0).any():
+        return None
+    sums = signal_sums(epsilon, trust, _options(trust, sums_unit(reports)), accept_large_epsilon=True)
+    return release_correction(reports, prior, tiling, sums, account=None, rng=rng)
+
+
+def _options(trust: str, unit: Unit) -> dict[str, Any]:
+    # An evaluation publishes nothing: a handful of units may answer.
+    return {"unit": unit.value} | ({"minimum_batch": 1} if trust == "operators" else {})
+
+
+def change_of(correction: Correction | None, tiling: Quadtree) -> Change:
+    """The correction as a function of rows; 0 outside its cells."""
+
+    def change(rows: FloatArray) -> FloatArray:
+        if correction is None:
+            return np.zeros(len(rows))
+        cell = tiling.locate(rows[:, LON], rows[:, LAT])
+        return np.where(cell >= 0, correction.change_db[cell], 0.0)
+
+    return change
+
+
+def attack_local(
+    roles: CollectionRoles,
+    prior: FittedKriging,
+    epsilon: float,
+    labelled: tuple[Measurements, Measurements],
+    normalisation: Normalisation,
+    rng: Randomness,
+) -> AdversaryScore | None:
+    """The best adversary on one report under local privacy, who knows the first of two tables, judged on the second.
+
+    None where a table has no row in the pilot's box: nothing is reported there.
+    """
+    from mapveil.analysis.coverage_sums import default_clip_db
+    from mapveil.local.signal_reports import SignalReports
+
+    tiling = sums_tiling(roles.pilot)
+    centres = tiling.centres()
+    public = prior.at(centres.lat, centres.lon)
+    clip = default_clip_db(public.deviation_db)
+    codes = unit_codes(roles.held_out)
+    method = SignalReports(epsilon=epsilon, accept_large_epsilon=True)
+    design = method.design(tiling, int(codes.max(initial=0)) + 1)
+
+    def rows_of(table: Measurements) -> ReportedRows | None:
+        ordered = table.take(table.sequences(1)[:, 0])
+        cell = tiling.locate(ordered.rows[:, LON], ordered.rows[:, LAT])
+        ordered, cell = ordered.take(cell >= 0), cell[cell >= 0]
+        if not cell.size:
+            return None
+        residual = np.clip(ordered.rows[:, RSS] - public.mean_dbm[cell], -clip, clip)
+        evidence = SignalEvidence.of(ordered, ordered, normalisation)
+        return ReportedRows(evidence, design.squares(cell), 0.5 * (1 + residual / clip))
+
+    known, judged = map(rows_of, labelled)
+    return None if known is None or judged is None else attack_reports(design.law, known, judged, rng)
+
+
+def curve_gains(
+    roles: CollectionRoles, prior: FittedKriging, rng: Randomness, *, draws: int = _DRAWS
+) -> dict[tuple[float, int], float]:
+    """Mean gain on later days (at held-out places, where there are none), by epsilon and number of units, dB."""
+    judged = roles.later if len(roles.later) else roles.places
+    tiling, codes = sums_tiling(roles.pilot), unit_codes(roles.held_out)
+    every = int(codes.max(initial=0)) + 1
+    predicted, true = prior.mean_dbm(judged.rows), judged.rows[:, RSS]
+    alone = float(np.sqrt(np.square(predicted - true).mean()))
+    gains: dict[tuple[float, int], float] = {}
+    for count in unit_counts(every):
+        found: dict[float, list[float]] = {epsilon: [] for epsilon in CURVE_EPSILONS}
+        for draw in range(draws):
+            own = rng.child(f"{count} units draw {draw}")
+            chosen = own.child("units").generator().permutation(every)[:count]
+            reports = roles.held_out.take(np.isin(codes, chosen))
+            for epsilon in CURVE_EPSILONS:
+                made = corrected(
+                    reports, prior, tiling, epsilon, "central", own.child(f"epsilon {epsilon:g}")
+                )
+                error = predicted + change_of(made, tiling)(judged.rows) - true
+                found[epsilon].append(alone - float(np.sqrt(np.square(error).mean())))
+        gains |= {(epsilon, count): float(np.mean(found[epsilon])) for epsilon in CURVE_EPSILONS}
+    return gains
+
+
+def unit_counts(every: int) -> tuple[int, ...]:
+    """Numbers of units of a curve: all of them, and halves of that down to four."""
+    counts = [every]
+    while counts[-1] // 2 >= _FEWEST:
+        counts.append(counts[-1] // 2)
+    return tuple(counts[::-1])
+
+
+def curve_of(trials: Sequence[dict[tuple[float, int], float]]) -> tuple[CurvePoint, ...]:
+    """The curve over trials: means and 95 % intervals of each number of units, which all trials share by rank."""
+    made = []
+    for epsilon in CURVE_EPSILONS:
+        ranked = [sorted(count for other, count in each if other == epsilon)[::-1] for each in trials]
+        for rank in range(min(map(len, ranked), default=0)):
+            gains = [each[epsilon, counts[rank]] for each, counts in zip(trials, ranked, strict=True)]
+            units = round(float(np.mean([counts[rank] for counts in ranked])))
+            made.append(CurvePoint(epsilon, units, *interval_of_mean(gains)))
+    return tuple(sorted(made))
+
+
+class UnitsNeeded(NamedTuple):
+    """The numbers of units from which on sums are better than the pilot's map on later days; None for none tried."""
+
+    on_average: int | None  # the mean gain is above 0, there and at all larger numbers
+    surely: int | None  # so is the lower end of its 95 % interval
+
+
+def units_needed(curve: Sequence[CurvePoint]) -> dict[float, UnitsNeeded]:
+    """The numbers of units that it takes, by epsilon."""
+
+    def first(own: Sequence[CurvePoint], lowest: Callable[[CurvePoint], float]) -> int | None:
+        found = None
+        for each in sorted(own, key=lambda each: -each.units):
+            if not lowest(each) > 0:
+                break
+            found = each.units
+        return found
+
+    needed = {}
+    for epsilon in CURVE_EPSILONS:
+        own = [each for each in curve if each.epsilon == epsilon]
+        needed[epsilon] = UnitsNeeded(
+            first(own, lambda each: each.gain_db), first(own, lambda each: each.low)
+        )
+    return needed
