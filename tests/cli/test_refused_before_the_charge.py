@@ -152,10 +152,16 @@ def wrong_flags(command: str) -> Iterator[tuple[str, ...]]:
         yield "--region", "10,50,11,51", "--at", "10.5,50.5", "--evaluate"
 
 
-@pytest.mark.parametrize("trust", ["central", "distributed", "local", "random-features"])
+TRUSTS = ("central", "distributed", "local", "random-features")
+
+
+@pytest.mark.parametrize("trust", TRUSTS)
 def test_flags_of_release(mapveil: Callable, people: Path, tmp_path: Path, trust: str) -> None:
+    """The curator meets every one, the others take turns: most are read before the trust model is asked."""
+    turn = TRUSTS.index(trust)
+    mine = itertools.islice(wrong_flags("release"), max(0, turn - 1), None, 3 if turn else 1)
     budget = () if trust == "random-features" else ("--epsilon", "1")
-    for flags in wrong_flags("release"):
+    for flags in mine:
         given = () if "--region" in flags else ("--region", BOX)
         cells = () if "--tiling" in flags else ("--tiling", "quadtree:3")
         asked = ("release", people, "--trust", trust, *given, *cells, *budget, *flags)

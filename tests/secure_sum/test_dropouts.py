@@ -11,7 +11,7 @@ from mapveil_client.secure_sum.graph import make_ring, permutation
 from mapveil_client.secure_sum.masks import Cipher
 from mapveil_client.secure_sum.states import Abort, ServerState
 
-SLOW = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=80)
+SLOW = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 
 
 def must_abort(parameters, graph_seed, stays) -> bool:
@@ -100,11 +100,10 @@ def test_any_pattern_gives_the_exact_sum_of_the_survivors_or_an_abort(local_roun
 
 
 @pytest.mark.parametrize(
-    ("clients", "neighbours", "active"), [(200, 12, False), (200, 8, True), (80, 79, False)]
+    ("clients", "neighbours", "active"), [(200, 12, False), (80, 8, True), (80, 79, False)]
 )
-@pytest.mark.parametrize("seed", [1, 2])
-def test_two_hundred_clients(local_round, make_parameters, clients, neighbours, active, seed):
-    chance = np.random.default_rng(seed)
+def test_many_clients(local_round, make_parameters, clients, neighbours, active):
+    chance = np.random.default_rng(1)
     last = 5 if active else 4
     stays = np.where(chance.random(clients) < 0.05, chance.integers(0, last, clients), last)
     parameters = make_parameters(
@@ -115,7 +114,7 @@ def test_two_hundred_clients(local_round, make_parameters, clients, neighbours, 
         signed=active,
         active=active,
     )
-    assert check(local_round, parameters, stays, seed)
+    assert check(local_round, parameters, stays, 1)
 
 
 @pytest.mark.parametrize("leaves_after", [0, 1, 2, 3, 4])
@@ -133,9 +132,9 @@ def test_everyone_but_one_step_at_a_time(local_round, make_parameters, leaves_af
     assert made.server.included.sum() == (7 if leaves_after >= 3 else 5)
 
 
-def test_two_thousand_clients_of_which_every_twentieth_leaves(local_round, make_parameters):
-    clients = 2000
+def test_a_thousand_clients_of_which_every_twentieth_leaves(local_round, make_parameters):
+    clients = 1000
     chance = np.random.default_rng(3)
     stays = np.where(chance.random(clients) < 0.05, chance.integers(0, 4, clients), 9)
-    parameters = make_parameters(clients, neighbours=12, threshold=7, length=3, bits=20, minimum=1800)
+    parameters = make_parameters(clients, neighbours=12, threshold=7, length=3, bits=20, minimum=900)
     assert check(local_round, parameters, stays, 3)

@@ -104,6 +104,7 @@ def read_measurements(data: bytes) -> tuple[Measurement, ...]:
         ArithmeticError,
         OSError,
         EOFError,
+        RuntimeError,  # an entry marked as encrypted, or compressed in a way that is not known here
         zipfile.BadZipFile,
         zlib.error,
     ) as error:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import warnings
 import zipfile
+import zlib
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -189,7 +190,7 @@ def _from_numpy(path: Path, key: str | None, crs: str | None) -> tuple[npt.NDArr
                 return loaded, None
             with loaded as archive:
                 arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{path}: not a complete NumPy file of numbers ({_first_line(error)})") from error
     values = _chosen(arrays, key, path)
     if not all(edge in arrays for edge in _EDGES):

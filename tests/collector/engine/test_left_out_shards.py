@@ -299,6 +299,7 @@ def test_fewer_included_than_the_minimum_end_the_collection_uncharged(
     failed(store)
 
 
+@pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)
 def test_a_collection_of_a_hundred_shards_with_eight_in_a_hundred_dropouts_ends_in_a_map(
     engine, store, clock, crowd_of, opened, make_spec
 ):
