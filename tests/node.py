@@ -39,7 +39,7 @@ def node() -> list[str]:
     return found
 
 
-def run_in_node(script: str, given: Any, *switches: str, folder: Path | None = None) -> Any:
+def run_in_node(script: str, given: Any, *, folder: Path | None = None) -> Any:
     """Run a module that prints JSON, where ``given`` is a constant, and return what it printed.
 
     ``load`` imports a module of the browser device by its name.
@@ -48,8 +48,17 @@ def run_in_node(script: str, given: Any, *switches: str, folder: Path | None = N
         "import { readFileSync } from 'node:fs'; const given = JSON.parse(readFileSync(0, 'utf8'));"
         f"const load = (name) => import(`file://{MODULES}/${{name}}.mjs`);"
     )
+    return _run([*node(), "--input-type=module", "--eval", f"{head}\n{script}"], given, folder)
+
+
+def run_file(path: Path, given: Any) -> Any:
+    """Run a file that reads JSON from its standard input and prints JSON."""
+    return _run([*node(), str(path)], given, None)
+
+
+def _run(command: list[str], given: Any, folder: Path | None) -> Any:
     done = subprocess.run(
-        [*node(), *switches, "--input-type=module", "--eval", f"{head}\n{script}"],
+        command,
         input=json.dumps(given),
         capture_output=True,
         text=True,

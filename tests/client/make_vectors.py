@@ -5,6 +5,7 @@ They are what the Python client makes; the browser device must make the same byt
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from fractions import Fraction
@@ -18,9 +19,12 @@ import mapveil as mv
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.random_features.map_points import map_points
+from mapveil_client.device_account import Account
 from mapveil_client.epsilon import odds, power
+from mapveil_client.errors import BudgetExceeded
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import setting_fingerprint, write_reports
+from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.random_features.frequencies import KeptFrequencies, Pin, unit_frequencies
 from mapveil_client.random_features.kernels import kernel_named
@@ -295,6 +299,35 @@ def weights() -> list[dict[str, Any]]:
     return made
 
 
+def budgets() -> list[dict[str, Any]]:
+    """Costs that a device with the default limits is asked for after others, and whether it agrees."""
+    asked: tuple[tuple[str, ...], ...] = (
+        ("2",),
+        ("2001/1000",),
+        ("1/2", "1/2", "2", "1", "1/1000000"),
+        ("1.5", "1.5", "1.5", "1"),
+        *((("1/3",) * count + ("1/3",)) for count in (10, 11, 12)),
+        ("1/7", "2", "13/7", "1/1000000000000"),
+        ("0.1",) * 40 + ("0.1",),
+    )
+    made = []
+    for costs in asked:
+        account, policy = Account(), DevicePolicy()
+        agreed = []
+        for number, cost in enumerate(map(Fraction, costs)):
+            good = cost <= policy.most_per_collection
+            with contextlib.suppress(BudgetExceeded):
+                if good:
+                    good = False
+                    account.grant(f"{number:032x}", cost, budget=policy.budget)
+                    account.charge(f"{number:032x}", 0, cost, budget=policy.budget)
+                    account.end(f"{number:032x}")
+                    good = True
+            agreed.append(good)
+        made.append({"costs": list(costs), "agreed": agreed, "spent": str(account.spent)})
+    return made
+
+
 def vectors() -> dict[str, Any]:
     """All files, by name."""
     return {
@@ -303,6 +336,7 @@ def vectors() -> dict[str, Any]:
         "projection": random_features(),
         "signatures": signatures(),
         "odds": weights(),
+        "budget": budgets(),
     }
 
 

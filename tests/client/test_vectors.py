@@ -31,7 +31,7 @@ def close(one: Any, other: Any) -> bool:
     return one == other
 
 
-@pytest.mark.parametrize("name", ["locate", "local", "odds", "signatures", "projection"])
+@pytest.mark.parametrize("name", ["locate", "local", "odds", "signatures", "projection", "budget"])
 def test_the_python_client_makes_the_vectors(name: str, made: dict[str, Any]) -> None:
     path = GENERATOR.FOLDER / f"{name}.json"
     kept = json.loads(path.read_text("utf-8"))

@@ -140,6 +140,19 @@ test("options that no randomizer has, and epsilons that are nothing, are refused
   await assert.rejects(plan((terms) => terms.replace('"epsilon":"3/2"', '"epsilon":"1/1048577"')), /cannot be used/);
 });
 
+test("costs are agreed to as by the Python client", () => {
+  for (const { costs, agreed, spent } of read("device/budget")) {
+    const charged = [];
+    costs.forEach((epsilon, at) => {
+      const ask = () => checkBudget(Fraction.read(epsilon), charged);
+      if (agreed[at]) ask();
+      else assert.throws(ask, Refusal, `${costs} ${at}`);
+      if (agreed[at]) charged.push({ epsilon });
+    });
+    assert.equal(spentBy(charged).toString(), spent);
+  }
+});
+
 test("the lifetime's budget is exact, and never exceeded", async () => {
   const answered = (...costs) => ({ answers: costs.map((epsilon) => ({ epsilon })), pin: null });
   await plan((terms) => terms, answered("2", "1/2", null));
