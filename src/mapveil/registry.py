@@ -56,7 +56,7 @@ class Row(Generic[T]):
             required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
             if required and item.name not in given:
                 raise ParameterError(
-                    f"{self.name} needs the option {item.name!r}; expected --option {item.name}=VALUE"
+                    f"{self.name} needs the option {item.name!r} (--option {item.name}=VALUE)"
                 )
         try:
             return self.load()(**given)

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import importlib
 import math
+import re
 import typing
 from fractions import Fraction
 from numbers import Integral, Real
@@ -23,10 +24,33 @@ from typing import Any, Final, Literal, cast
 _LONGEST: Final = 300
 
 
+_NAME: Final = r"[a-z_]\w*(?:=(?:'[^']*'|[\w./-]+))?"
+_FLAGS: Final = re.compile(r" \((--[^()]*)\)")
+_NAMED_FLAGS: Final = re.compile(rf"(?<![\w'-])({_NAME}(?:(?: and |, ){_NAME})*) \((--(?!option)[^()]*)\)")
+
+
 class MapveilError(Exception):
-    """Any failure that Mapveil itself reports; its text is one line for a person."""
+    """Any failure that Mapveil itself reports; its text is one line for a person.
+
+    A text names an argument as Python does, with the flag of the command line behind it: ``region (--region) is
+    required``. Each door shows its own: :func:`str` the argument, :meth:`in_flags` the flag.
+    """
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return _FLAGS.sub("", super().__str__())
+
+    def in_flags(self) -> str:
+        """The text as the command line says it."""
+        return _NAMED_FLAGS.sub(_flags, super().__str__())
+
+
+def _flags(found: re.Match[str]) -> str:
+    """The flags in place of as many names before them."""
+    names, flags = re.split(r"( and |, )", found[1]), found[2]
+    others = names[: -(2 * flags.count("--") - 1)]
+    return "".join((*others, flags))
 
 
 class InputError(MapveilError):

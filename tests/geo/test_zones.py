@@ -69,7 +69,7 @@ def test_no_crs_is_refused_and_can_be_given() -> None:
 def test_invalid_polygons_are_named_and_repaired_on_request() -> None:
     columns = {"name": ["good", "bow"], "geometry": [TWO, BOW]}
     broken = geopandas.GeoDataFrame(columns, crs="EPSG:4326")
-    with pytest.raises(InputError, match=r"invalid polygons: bow \(Self-intersection.*--repair"):
+    with pytest.raises(InputError, match=r"invalid polygons: bow \(Self-intersection.*repair=True"):
         Zones.read(broken)
     found = Zones.read(broken, repair=True)
     assert shapely.is_valid(found.polygons).all()

@@ -267,8 +267,8 @@ def test_ids_that_coincide_are_refused_with_both_ways_out(ledger: Ledger) -> Non
         ledger.recognise(table(range(1, 301)))
     assert str(caught.value) == (
         "arrays: has people in common with account oslo (about 100%) of the smaller of both, so nothing is charged or "
-        "released; if they are the same people: --dataset oslo; if they are others whose ids coincide, as ids such as "
-        "1 to n do by chance: --dataset people --other-people REASON, and say why (in Python dataset=, other_people=)"
+        "released; if they are the same people: dataset=oslo; if they are others whose ids coincide, as ids such as "
+        "1 to n do by chance: dataset=people with other_people=REASON, and say why"
     )
 
 
@@ -293,7 +293,7 @@ def test_other_people_are_recorded_and_have_a_budget_of_their_own(ledger: Ledger
     assert ledger.account(week) == ledger.account("bergen")
     before = ledger.path.read_bytes()
     for known in ("oslo", "bergen"):
-        with pytest.raises(ParameterError, match=r"^leave out .*--other-people.*nothing is charged"):
+        with pytest.raises(ParameterError, match=r"^leave out other_people, .*nothing is charged"):
             ledger.recognise(table(range(1, 501)), dataset=known, other_people="another reason")
     with pytest.raises(
         ParameterError, match=r"^leave out .*too few ids in common with any other account than new"
@@ -336,7 +336,7 @@ def test_people_of_two_accounts_are_refused_until_these_are_joined(ledger: Ledge
     ledger.recognise(table(PANEL[:30]), dataset="north")
     ledger.recognise(table(PANEL[30:]), dataset="south")
     for given in (dict[str, str](), {"dataset": "north"}):
-        with pytest.raises(InputError, match="mapveil ledger name south north, then --dataset north"):
+        with pytest.raises(InputError, match="mapveil ledger name south north, then dataset=north"):
             ledger.recognise(table(PANEL), **given)
     ledger.name("south", "north")
     ledger.recognise(table(PANEL), dataset="north")

@@ -82,7 +82,7 @@ REFUSED: dict[str, tuple[Release, str]] = {
     "nothing to state": (released(NEW, name="june", other_people="a reason"), "nothing to state"),
     "a statement without a name": (
         released(NEW, other_people="a reason"),
-        "dataset .* is required.*--dataset june",
+        "dataset is required.*such as dataset=june",
     ),
     "a statement without a reason": (released(OTHERS, name="june", other_people=" "), "must be a reason"),
     "a name that could be an id": (released(NEW, name="abcdef"), "no account in the ledger"),
@@ -162,7 +162,7 @@ def test_a_refusal_of_new_people_says_how_to_allow_it(ledger: Ledger) -> None:
     ],
 )
 def test_a_proposed_name_can_be_given(ledger: Ledger, source: str, name: str) -> None:
-    with pytest.raises(MapveilError, match=f"--dataset {name} --other-people REASON"):
+    with pytest.raises(MapveilError, match=f"dataset={name} with other_people=REASON"):
         released(table(120, 200, source))(ledger)
     ledger.recognise(table(120, 200), dataset=name, other_people="a test")
     assert ledger.account(name).name == name

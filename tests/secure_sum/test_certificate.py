@@ -160,7 +160,7 @@ def test_an_authority_is_named_by_one_text() -> None:
 
 def test_the_key_of_an_authority_stays_in_its_file(tmp_path) -> None:
     path = tmp_path / "key"
-    with pytest.raises(InputError, match="--create makes one"):
+    with pytest.raises(InputError, match="create one with make=True"):
         EnrolmentAuthority.open(path, "tests")
     made = EnrolmentAuthority.open(path, "tests", make=True)
     assert EnrolmentAuthority.open(path, "tests").named == made.named

@@ -163,7 +163,8 @@ def _show_warning(
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) + _notes(error)
+    text = error.in_flags() if isinstance(error, MapveilError) else str(error)
+    return " ".join(text.split()) + _notes(error)
 
 
 def _notes(error: BaseException | None) -> str:

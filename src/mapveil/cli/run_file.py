@@ -81,6 +81,8 @@ class RunFile(NamedTuple):
     def blamed(self, command: click.Command, error: Exception) -> Exception:
         """The error with the line of the key whose value has it, or with the file's name."""
         said = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        if isinstance(error, MapveilError):
+            said = error.in_flags()
         parameters = {_key(each): each for each in command.params}
         context = click.Context(command, info_name=self.command, resilient_parsing=False)
         for key, (line, texts) in self.values.items():

@@ -68,12 +68,12 @@ def find_columns(
     if missing:
         raise InputError(
             f"{source}: no {' and no '.join(missing)} column among {listed(types)}; expected usual "
-            "names (lon, longitude, lat, latitude) or --lon NAME and --lat NAME (in Python lon=NAME, lat=NAME)"
+            "names (lon, longitude, lat, latitude) or lon=NAME and lat=NAME (--lon NAME and --lat NAME)"
         )
     if found["user"] is None:
         raise InputError(
             f"{source}: no column of user ids among {listed(types)}; promises are made to users, so a "
-            "usual name (user_id, uid, device_id) or --user NAME (in Python user=NAME) is needed"
+            "usual name (user_id, uid, device_id) or user=NAME (--user NAME) is needed"
         )
     names = {kind: name for kind, name in found.items() if name is not None}
     computed = {
@@ -110,7 +110,7 @@ def find_coordinates(
         if name is None:
             raise InputError(
                 f"{source}: no {usual[0]} column among {listed(types)}; expected usual names (easting, northing, x, y) "
-                "or --lon NAME and --lat NAME (in Python lon=NAME, lat=NAME)"
+                "or lon=NAME and lat=NAME (--lon NAME and --lat NAME)"
             )
         made.append(Coordinate(name, _expression(kind, source, name, types)))
     return made[0], made[1]

@@ -36,7 +36,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., Tiling], tuple[str, ...]]]] = {
 
 _ACCEPTED: Final = (
     "expected quadtree:8, grid:ROWSxCOLUMNS, h3:8, tiles:15, places:FILE (lon and lat columns) or places:COLUMN "
-    "(of the table, with --places-are-public)"
+    "(of the table, with places_are_public=True (--places-are-public))"
 )
 
 
@@ -112,8 +112,8 @@ def tiling_for(
     if not places_are_public:
         raise InputError(
             f"tiling 'places:{column}' must be a public list, got a column of the users' own table: a place with one "
-            "visitor reveals that visitor. Give places:FILE, or state that the list is public by --places-are-public "
-            "(places_are_public=True)"
+            "visitor reveals that visitor. Give places:FILE, or state that the list is public by "
+            "places_are_public=True (--places-are-public)"
         )
     return places_of_column(source, column, region)
 

@@ -204,7 +204,7 @@ def _csv_reason(message: str) -> str:
     if columns:
         return f", {columns[2]} columns where the header has {columns[1]}"
     if "not utf-8" in message:
-        return ", not UTF-8 text (another one needs encoding, --encoding)"
+        return ", not UTF-8 text; another one needs encoding (--encoding)"
     if "unterminated quote" in message:
         return ", a quote that is not closed"
     return ""

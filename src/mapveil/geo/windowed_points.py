@@ -124,7 +124,7 @@ def _only_days(points: Points) -> InputError:
 def _no_zone(points: Points) -> InputError:
     return InputError(
         f"{points.source}: the times in column {points.columns.time!r} state no time zone; name that of their clock, "
-        "such as --time-zone Europe/Paris or UTC (in Python zone=...)"
+        "such as zone=UTC (--time-zone UTC) or Europe/Paris"
     )
 
 

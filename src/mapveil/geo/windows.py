@@ -303,6 +303,4 @@ def _text(edge: datetime, unit: str) -> str:
 
 def no_time_column(source: str) -> InputError:
     """The error of a table without times, where windows need them."""
-    return InputError(
-        f"{source}: no column of times, which windows need; name one: --time NAME (in Python time=NAME)"
-    )
+    return InputError(f"{source}: no column of times, which windows need; name one: time=NAME (--time NAME)")

@@ -242,7 +242,7 @@ def _checked(
         return shapes, ()
     named = _listed([f"{names[at]} ({shapely.is_valid_reason(shapes[at])})" for at in broken])
     if not repair:
-        raise InputError(f"{where}: invalid polygons: {named}; repair them, or give --repair")
+        raise InputError(f"{where}: invalid polygons: {named}; repair them, or give repair=True (--repair)")
     shapes = shapes.copy()
     shapes[broken] = polygonal(shapely.make_valid(shapes[broken]))
     return shapes, (f"{broken.size} invalid polygons were repaired: {named}",)

@@ -78,7 +78,7 @@ class Method(NamedTuple):
             given["epsilon"] = epsilon
         elif epsilon is not None:
             raise ParameterError(
-                f"{self.name} has no epsilon: it is not differential privacy; leave --epsilon out"
+                f"{self.name} has no epsilon: it is not differential privacy; leave epsilon (--epsilon) out"
             )
         if self.model is not None:
             of_model = {name: given.pop(name) for name in self.model.options() if name in given}
@@ -205,7 +205,7 @@ def find_method(name: str | None = None, trust: str = "central") -> Method:
     hint = ""
     if elsewhere:
         why = getattr(elsewhere[0].load(), "unanswerable", {}).get(trust)
-        trusts = ", ".join(f"--trust {method.trust}" for method in elsewhere)
+        trusts = ", ".join(f"trust {method.trust}" for method in elsewhere)
         hint = f" (there is one with {trusts}{f': {why}' if why else ''})"
     raise ParameterError(f"no {trust} method is called {wanted!r}{hint}; methods: {names}")
 

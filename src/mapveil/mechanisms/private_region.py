@@ -98,7 +98,7 @@ def find_region(
             if turn == 0:
                 raise NoRegion(
                     f"no region can be found privately: at most about {axes[0].threshold:.0f} users share any band of "
-                    "the world; name one with --region W,S,E,N ('mapveil describe' shows the curator which)"
+                    "the world; name one by region (--region W,S,E,N); 'mapveil describe' shows the curator which"
                 )
             break
         region = _cut(region, columns, rows)

@@ -241,7 +241,7 @@ def _with(mechanism: AnyMechanism, **given: Any) -> AnyMechanism:
     if name in (each.name for each in fields(mechanism)):
         return replace(mechanism, **given)
     known = [each for each in METHODS if name in each.options()]
-    names = ", ".join(f"{each.name} (--trust {each.trust})" for each in known)
+    names = ", ".join(f"{each.name} under trust {each.trust}" for each in known)
     raise ParameterError(f"{mechanism.name} takes no {name}; the methods that do: {names}")
 
 

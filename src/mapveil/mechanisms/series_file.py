@@ -235,6 +235,6 @@ class SeriesFile:
         said += [f"{len(found) - _SHOWN} more"] * (len(found) > _SHOWN)
         raise InputError(
             f"{table.source}: its rows lie in {', '.join(said) or 'no window of the series'}, but the next window is "
-            f"{names[number]}; name the one to release: --window NAME (in Python window=...). Nothing was released and "
+            f"{names[number]}; name the one to release: window=NAME (--window NAME). Nothing was released and "
             "no window used up; keep this message private, it tells of the data"
         )

@@ -74,6 +74,7 @@ def nearest_ends(graph: RoadGraph, ends: Ends) -> tuple[int, int]:
             raise InputError(f"{lon:g},{lat:g} is outside the roads of {graph.source}: {metres:.0f} m away")
     if node[0] == node[1]:
         raise InputError(
-            f"--from and --to are at one junction of {graph.source}; choose locations farther apart"
+            f"origin and destination (--from, --to) are at one junction of {graph.source}; choose locations "
+            "farther apart"
         )
     return int(node[0]), int(node[1])

@@ -290,7 +290,7 @@ def _find(ledger: Ledger, request: str, dataset: str | Recognition) -> Answers:
     raise InputError(
         "no unwritten release of this request can be resumed; "
         + (
-            f"unwritten: {'; '.join(lines)}: repeat that command with --resume"
+            f"unwritten: {'; '.join(lines)}: repeat that request with resume (--resume)"
             if lines
             else "nothing is unwritten, or another process writes it"
         )

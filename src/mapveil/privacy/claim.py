@@ -35,12 +35,12 @@ def check_large_epsilon(epsilon: Fraction, delta: Fraction, *, accepted: bool) -
     if epsilon <= ACCEPTED_EPSILON and delta > ACCEPTED_DELTA and not accepted:
         raise ParameterError(
             f"epsilon must be smaller: at {plain(epsilon)} delta is {float(delta):g}, and above "
-            f"{float(ACCEPTED_DELTA):g} a release needs --accept-large-epsilon (accept_large_epsilon=True)"
+            f"{float(ACCEPTED_DELTA):g} a release needs accept_large_epsilon=True (--accept-large-epsilon)"
         )
     if epsilon > ACCEPTED_EPSILON and not accepted:
         raise ParameterError(
             f"epsilon must be at most {ACCEPTED_EPSILON}, above which the proved odds exceed 4.8*10^8 to 1, got "
-            f"{plain(epsilon)}; to release all the same: --accept-large-epsilon (accept_large_epsilon=True)"
+            f"{plain(epsilon)}; to release all the same: accept_large_epsilon=True (--accept-large-epsilon)"
         )
 
 

@@ -232,7 +232,7 @@ class Ledger:
             if connection.execute("SELECT 1 FROM spends WHERE id = ?", (spend,)).fetchone():
                 raise PromiseError(
                     f"{self.path}: spend {spend} is in the ledger already, so nothing is released; if it was annulled, "
-                    "release anew, without --resume"
+                    "release anew, without resume (--resume)"
                 )
             self._refuse(connection, current, asked)
             known = recorded(connection, current)
@@ -377,7 +377,7 @@ class Ledger:
             if kind == "annulled" and found[0]:
                 raise InputError(
                     f"{self.path}: spend {spend} is a release's, which has a kept answer or is being released now, and "
-                    "cannot be annulled; repeat its command with --resume instead"
+                    "cannot be annulled; repeat its request with resume (--resume) instead"
                 )
             row = (spend, kind, now(), reason, None if outputs is None else json.dumps(outputs))
             connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)

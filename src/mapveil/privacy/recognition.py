@@ -64,7 +64,11 @@ class Asked:
 
     def __post_init__(self) -> None:
         if self.dataset is None and (self.data is None or self.other_people is not None):
-            example = f", such as --dataset {_word(self.source)}" if self.data is not None else ""
+            example = (
+                f", such as dataset={_word(self.source)} (--dataset {_word(self.source)})"
+                if self.data is not None
+                else ""
+            )
             raise ParameterError(
                 "dataset (--dataset NAME) is required with other_people (--other-people), or without data"
                 + example
@@ -215,7 +219,7 @@ def recognition(connection: sqlite3.Connection, asked: Asked, seen: Seen | None)
         )
     told = tuple(
         f"{asked.source}: has exactly the people of account {called(connection, account)}, by their ids; another "
-        "budget is charged for them only because --other-people states that they are others: "
+        "budget is charged for them only because other_people (--other-people) states that they are others: "
         f"{other_people if account in shares else stated[account]}"
         for account in sorted(alike.keys() & {*shares, *stated})  # stated now, or before
     )
@@ -281,9 +285,10 @@ def _people_in_common(
     more = [name for name in names.values() if name != first]
     joins = "".join(f"mapveil ledger name {name} {first}, then " for name in more)
     own = asked.dataset or proposed_name(connection, asked.source)
+    quoted = shlex.quote(own)
     return InputError(
         f"{asked.source}: has people in common with {common} of the smaller of both, so nothing is charged or "
-        f"released; if they are the same people: {joins}--dataset {first}; if they are others whose ids coincide, as "
-        f"ids such as 1 to n do by chance: --dataset {shlex.quote(own)} --other-people REASON, and say why (in Python "
-        "dataset=, other_people=)"
+        f"released; if they are the same people: {joins}dataset={first} (--dataset {first}); if they are others whose "
+        f"ids coincide, as ids such as 1 to n do by chance: dataset={quoted} (--dataset {quoted}) with "
+        "other_people=REASON (--other-people REASON), and say why"
     )

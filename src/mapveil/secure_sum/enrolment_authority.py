@@ -57,7 +57,9 @@ class EnrolmentAuthority:
         """
         key = signing_key(path, make=make)
         if key is None:
-            raise InputError(f"{path}: there is no key of an enrolment authority; --create makes one")
+            raise InputError(
+                f"{path}: there is no key of an enrolment authority; create one with make=True (--create)"
+            )
         return cls(population, key)
 
     def certify(self, key: bytes, now: float, *, days: int = DAYS, serial: int | None = None) -> Certificate:
