@@ -46,6 +46,21 @@ def test_noise_takes_little_more_than_its_entropy() -> None:
     assert bits < np.log2(2 * np.e * UNIT) + 1.5
 
 
+@given(FLOATS, st.sampled_from([2.0**-9, 0.25, 4.0]))
+def test_sums_are_rounded_to_their_step_where_they_are_none(values: np.ndarray, step: float) -> None:
+    coded, record = code(values, UNIT, step)
+    back = decode(coded, record, UNIT)
+    if record["as"] == "multiples":
+        assert np.array_equal(back, np.rint(values / step) * step)
+    else:  # too large to count in steps
+        assert not np.isfinite(values).all() or np.abs(values).max() >= step * 2.0**52
+        assert np.array_equal(back, values)
+
+
+def test_no_step_is_finer_than_a_unit() -> None:
+    assert code(np.array([1 / UNIT]), UNIT, 0.5 / UNIT)[1]["as"] == "units"
+
+
 def test_coarse_groups_follow_from_fine_ones_where_they_are_nested() -> None:
     fine = np.array([0, 0, 1, 2, -1, 3])
     assert within(np.array([0, 0, 0, 1, -1, -1]), fine, 4) is not None

@@ -11,6 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from mapveil.formats.measurement_record import write_measurements
 from mapveil.formats.read_map import _GEOJSON_HEAD, NotAMap, read_map
 from mapveil.maps.density_map import DensityMap
 from mapveil_client.errors import InputError
@@ -93,7 +94,9 @@ def test_metadata_that_is_no_maps_is_refused(make_map: MakeMap, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("suffix", [".tif", ".parquet", ".geojson", ".csv"])
-def test_measurements_and_bounds_come_back_to_the_bit(suffix: str, make_map: MakeMap, tmp_path: Path) -> None:
+def test_measurements_come_back_but_for_a_fraction_of_their_noise(
+    suffix: str, make_map: MakeMap, tmp_path: Path
+) -> None:
     heat = make_map("polygon", partial=True)
     first = heat.measurements[0]
     everybody = replace(
@@ -104,7 +107,8 @@ def test_measurements_and_bounds_come_back_to_the_bit(suffix: str, make_map: Mak
     again = read_map(tmp_path / f"map{suffix}")
     for one, two in zip(again.measurements, heat.measurements, strict=True):
         np.testing.assert_array_equal(one.groups, two.groups)
-        np.testing.assert_array_equal(one.noisy, two.noisy)
+        # A step is at most a 16th of the deviation, and a sum moves by half of it.
+        assert np.abs(one.noisy - two.noisy).max() <= two.deviation() / 32
         assert one.groups.dtype == np.int64
         assert (one.epsilon, one.unit, one.terms, one.sensitivity) == (
             two.epsilon,
@@ -112,7 +116,7 @@ def test_measurements_and_bounds_come_back_to_the_bit(suffix: str, make_map: Mak
             two.terms,
             two.sensitivity,
         )
-    np.testing.assert_array_equal(again.error(0.1), heat.error(0.1))
+    assert write_measurements(again.measurements) == write_measurements(heat.measurements), "rounded once"
 
 
 def test_a_map_of_proportions_is_one_again(tmp_path: Path) -> None:
@@ -138,7 +142,10 @@ def test_estimates_from_reports_come_back(tmp_path: Path) -> None:
         city, Quadtree(city.region, depth=2), account=None, rng=1
     )
     heat.save(tmp_path / "map.csv")
-    np.testing.assert_array_equal(read_map(tmp_path / "map.csv").error(), heat.error())
+    again = read_map(tmp_path / "map.csv")
+    for one, two in zip(again.measurements, heat.measurements, strict=True):
+        assert np.abs(one.noisy - two.noisy).max() <= two.deviation() / 32  # none of the number of reports
+        assert one.law() == two.law()
 
 
 @pytest.mark.parametrize("text", ["no base64!", "AAAA", "UEsFBgAAAAAAAAAAAAAAAAAAAAAAAA=="])

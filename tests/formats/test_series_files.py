@@ -41,7 +41,7 @@ def test_a_series_comes_back_from_its_file(series: mv.SeriesMap, suffix: str, tm
     assert found.guarantee == series.guarantee
     for at in range(3):
         before, after = (each.window(at).measurements[0] for each in (series, found))
-        np.testing.assert_array_equal(before.noisy, after.noisy)
+        assert np.abs(before.noisy - after.noisy).max() <= before.deviation() / 32
         assert before.half_width(0.05) == after.half_width(0.05)
     assert len(found.measurements) == len(series.measurements)
 

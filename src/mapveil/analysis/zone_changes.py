@@ -53,6 +53,7 @@ _GAMMA: Final = 0.05  # of the false discovery rate over the number of zones
 _REACH: Final = 9.0  # deviations of a binomial variable: 1e-18 lies beyond
 _POINTS: Final = 64
 _MOST: Final = 1 << 14  # values of a binomial variable at a time
+_ROUNDED: Final = 2.0**-9  # deviations: more than the rounding of noisy sums in files
 _HALF: Final = 0.5  # p-value above which a zone counts for those without a change
 
 
@@ -152,9 +153,13 @@ def _check_alike(before: DensityMap, after: DensityMap) -> None:
 
 
 def _one_release(before: DensityMap, after: DensityMap) -> bool:
-    """Whether two maps have the same noisy sums: two releases never do."""
+    """Whether two maps have the same noisy sums, but for their rounding in a file: two releases never do."""
     pairs = zip(before.measurements, after.measurements, strict=False)
-    return bool(before.measurements) and all(np.array_equal(one.noisy, two.noisy) for one, two in pairs)
+    return bool(before.measurements) and all(
+        one.noisy.shape == two.noisy.shape
+        and np.allclose(one.noisy, two.noisy, rtol=0, atol=_ROUNDED * one.deviation())
+        for one, two in pairs
+    )
 
 
 def _two_sided(noise: WeightedNoise, apart: float) -> float:

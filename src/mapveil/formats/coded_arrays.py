@@ -1,7 +1,7 @@
 """Arrays of measurements in few bytes: group numbers as steps, sums as whole units, bytes of like weight together.
 
 A coarser measurement's groups follow from a finer one's where they are nested: then one number for each finer group
-says them all. What comes back is equal to the last bit.
+says them all. What comes back is equal to the last bit, but for noisy sums that are rounded to a step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _EXACT: Final = 1 << 53  # whole numbers of a float
 Array = npt.NDArray[Any]
 
 
-def code(values: Array, unit: int) -> tuple[Array, dict[str, Any]]:
+def code(values: Array, unit: int, step: float = 0.0) -> tuple[Array, dict[str, Any]]:
     """Code an array; decode it with the record, which is JSON-ready.
 
     Parameters
@@ -27,10 +27,18 @@ def code(values: Array, unit: int) -> tuple[Array, dict[str, Any]]:
         Group numbers, or noisy sums.
     unit : int
         Units per user: sums of whole units are kept as such.
+    step : float
+        Users, a power of two: sums are rounded to multiples of it where they are no coarser; 0 keeps every bit.
     """
     shape = list(values.shape)
     if values.dtype.kind == "i":
         return _planes(_narrow(np.diff(values.ravel(), prepend=0)), {"as": "steps", "shape": shape})
+    if step * unit > 1:
+        multiples = np.rint(values.ravel() / step)
+        if np.isfinite(multiples).all() and np.abs(multiples).max(initial=0) < _EXACT:
+            return _planes(
+                _narrow(multiples.astype(np.int64)), {"as": "multiples", "shape": shape, "step": step}
+            )
     with np.errstate(over="ignore"):  # what is no whole unit is kept as it is
         units = np.rint(values.ravel() * float(unit))
     if units.size and np.abs(units).max() < _EXACT and np.array_equal(units / unit, values.ravel()):
@@ -53,6 +61,8 @@ def decode(coded: Array, record: dict[str, Any], unit: int) -> Array:
     match record["as"]:
         case "steps":
             return np.asarray(np.cumsum(_wide(values)).reshape(record["shape"]))
+        case "multiples":
+            return np.asarray((_wide(values) * float(record["step"])).reshape(record["shape"]))
         case "units":
             return np.asarray((_wide(values) / unit).reshape(record["shape"]))
         case "floats":

@@ -33,6 +33,7 @@ MEASUREMENTS_KEY: Final = "mapveil_measurements"
 """Name of the measurements in a file: key of schema metadata, tag, or member of a JSON object."""
 
 _MOST_UNITS: Final = 1 << 62
+_BITS: Final = 4  # below the noise's deviation that a noisy sum is kept with
 
 _KINDS: Final[dict[str, type[Measurement]]] = {
     "sums": Measurement,
@@ -43,7 +44,11 @@ _KINDS: Final[dict[str, type[Measurement]]] = {
 
 
 def write_measurements(measurements: Sequence[Measurement]) -> bytes:
-    """Encode measurements as one npz: coded arrays by ``number.field``, everything else as JSON in ``records``."""
+    """Encode measurements as one npz: coded arrays by ``number.field``, everything else as JSON in ``records``.
+
+    Noisy sums are rounded to a power of two between a 32nd and a 16th of their noise's deviation, for noise does not
+    compress: that adds at most 0.04 % of its variance.
+    """
     arrays: dict[str, Any] = {}
     records: list[dict[str, Any]] = []
     finer = _finer(measurements)
@@ -53,7 +58,8 @@ def write_measurements(measurements: Sequence[Measurement]) -> bytes:
         of, table = finer[number]
         if table is not None:
             held["groups"] = table
-        coded = {name: code(v, measurement.unit) for name, v in held.items()}
+        steps = {"noisy": _step(measurement)}
+        coded = {name: code(v, measurement.unit, steps.get(name, 0.0)) for name, v in held.items()}
         arrays |= {f"{number}.{name}": array for name, (array, _) in coded.items()}
         kind = next(name for name, each in _KINDS.items() if type(measurement) is each)
         fractions = {name: str(v) for name, v in values.items() if isinstance(v, Fraction)}
@@ -63,6 +69,12 @@ def write_measurements(measurements: Sequence[Measurement]) -> bytes:
     packed = io.BytesIO()
     np.savez_compressed(packed, records=np.array(json.dumps(records)), **arrays)
     return packed.getvalue()
+
+
+def _step(measurement: Measurement) -> float:
+    """The step that the noisy sums are rounded to; 0 where they have no noise, or are kept by label too."""
+    deviation = 0.0 if isinstance(measurement, LabelMeasurement) else measurement.deviation()
+    return 2.0 ** (math.floor(math.log2(deviation)) - _BITS) if deviation > 0 else 0.0
 
 
 def _finer(measurements: Sequence[Measurement]) -> list[tuple[int | None, IntArray | None]]:
