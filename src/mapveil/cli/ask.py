@@ -31,7 +31,12 @@ _PER = 1000.0
 @click.option(
     "--confidence", type=float, default=95.0, show_default=True, help="Coverage of intervals, per cent."
 )
-@outputs(ZONE_SUFFIXES, ".csv .parquet .geojson (one row per zone)", required=False, streamed=".csv")
+@outputs(
+    (*ZONE_SUFFIXES, ".html"),
+    ".csv .parquet .geojson (one row per zone), .html (a page with the zones drawn)",
+    required=False,
+    streamed=".csv",
+)
 @console_options
 def command(
     console: Console,
@@ -54,7 +59,7 @@ def command(
     \b
     Examples:
       mapveil ask map.parquet --zones districts.geojson -o districts.csv
-      mapveil ask map.parquet --zones districts.geojson --top 10
+      mapveil ask map.parquet --zones districts.geojson --top 10 -o answers.html
       mapveil ask map.parquet --zones districts.gpkg --per population.tif -o rates.csv
       mapveil ask year.parquet --window 2026-W34 --zones districts.geojson
     """
@@ -66,6 +71,7 @@ def command(
     from mapveil.formats.zone_table import write_zones
     from mapveil.inference.zone_overlay import ZoneOverlay
     from mapveil.maps.series_map import SeriesMap, counting_note
+    from mapveil.pictures.zone_page import write_answers_page
 
     if top is not None and above is not None:
         raise ParameterError("--top and --above are two questions: ask one at a time")
@@ -101,20 +107,26 @@ def command(
             "question": {"confidence": confidence, "cost": "none", "zones": len(asked.zones)},
             "map": heat.metadata(),
         }
-        save_all(outputs, lambda path: write_zones(asked.zones, columns, about, path), progress)
+        zones_asked = counted(len(asked.zones), "zone")
+        lines = [f"{zones_asked}, {confidence:g} % intervals of the noise; asking costs no privacy"]
+        if isinstance(heat, SeriesMap):
+            lines.append(f"all {counted(len(heat), 'window')} together; --window NAME asks one")
+        if window is not None:
+            lines.append(f"window {window}: {counting_note(heat.parameters)}")
+
+        def save(path: Path) -> None:
+            if path.suffix.lower() == ".html":
+                write_answers_page(asked, found, columns, "; ".join(lines), path)
+            else:
+                write_zones(asked.zones, columns, about, path)
+
+        save_all(outputs, save, progress)
     for note in (*heat.guarantee.promise.warnings, *asked.zones.notes, *_uncovered(found)):
         console.warn(note)
     if per is not None and (
         bare := [name for name, u in zip(asked.zones.names, under, strict=True) if u == 0]
     ):
         console.warn(f"no rate of {counted(len(bare), 'zone')} where {per} is 0, such as {bare[0]}")
-    lines = [
-        f"{counted(len(asked.zones), 'zone')}, {confidence:g} % intervals of the noise; asking costs no privacy"
-    ]
-    if isinstance(heat, SeriesMap):
-        lines.append(f"all {counted(len(heat), 'window')} together; --window NAME asks one")
-    if window is not None:
-        lines.append(f"window {window}: {counting_note(heat.parameters)}")
     if ranked is not None:
         lines += _ranks(ranked.rows())
     elif compared is not None:

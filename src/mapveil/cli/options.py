@@ -16,6 +16,7 @@ from mapveil_client.errors import InputError
 if TYPE_CHECKING:
     from mapveil.geo.basemap import Basemap
     from mapveil.geo.context import Context
+    from mapveil.geo.online_tiles import OnlineTiles
     from mapveil.geo.region import Region
     from mapveil.maps.prior import Prior
     from mapveil.maps.released import ReleasedMap
@@ -69,6 +70,7 @@ class Drawing(NamedTuple):
     subtitle: str
     context: Context | None
     basemap: Basemap | None
+    tiles: OnlineTiles | None
 
     def of(self, released: ReleasedMap) -> dict[str, Any]:
         """The fields of a map that they make."""
@@ -77,6 +79,10 @@ class Drawing(NamedTuple):
             from mapveil.geo.basemap import joined
 
             context = joined(context, self.basemap.within(released.tiling.region.bbox))
+        if self.tiles is not None:
+            from mapveil.geo.context import Context
+
+            context = (context or Context.nothing())._replace(tiles=self.tiles)
         return {"title": self.title, "subtitle": self.subtitle, "context": context}
 
 
@@ -207,8 +213,24 @@ def _basemap(text: str) -> Basemap:
     return open_basemap(text)
 
 
+def _online_tiles(text: str) -> OnlineTiles:
+    from mapveil.geo.online_tiles import parse_online_tiles
+
+    return parse_online_tiles(text)
+
+
+def _drawing(**named: Any) -> dict[str, Any]:
+    drawing = Drawing(**named)
+    outputs: tuple[Path, ...] = click.get_current_context().params.get("outputs") or ()
+    if drawing.tiles is not None and not any(path.suffix.lower() == ".html" for path in outputs):
+        raise InputError(
+            "--online-basemap needs a page (-o FILE.html): only a page's reader fetches tiles, Mapveil does not"
+        )
+    return {"drawing": drawing}
+
+
 drawing_options = gathered(
-    lambda **named: {"drawing": Drawing(**named)},
+    _drawing,
     click.option(
         "--title",
         default="",
@@ -229,8 +251,16 @@ drawing_options = gathered(
         metavar="FILE.pmtiles",
         help="Draw the roads, waters and names of a file of vector tiles in pictures and pages.",
     ),
+    click.option(
+        "--online-basemap",
+        "tiles",
+        type=Parsed("tiles", _online_tiles),
+        metavar="URL",
+        help="Let pages fetch map tiles, such as https://tile.openstreetmap.org/{z}/{x}/{y}.png: the host learns who "
+        "looks, and where. The page says so. [default: pages fetch nothing]",
+    ),
 )
-"""Add ``--title``, ``--subtitle``, ``--context`` and ``--basemap``; the command receives one :class:`Drawing`."""
+"""Add the options of what pictures and pages show; the command receives one :class:`Drawing`."""
 
 
 def _prior(text: str) -> Prior:

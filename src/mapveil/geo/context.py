@@ -17,6 +17,8 @@ from mapveil_client.errors import InputError, require
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mapveil.geo.online_tiles import OnlineTiles
+
 _NAME: Final = "name"
 _MOST_CORNERS: Final = 1_000_000  # a page carries them all
 
@@ -27,11 +29,19 @@ class Context(NamedTuple):
     lines: Shapes
     names: PlaceNames  # of features with a ``name``, in the file's order
     zones: Zones  # its valid polygons, by their names or numbers
+    tiles: OnlineTiles | None = None  # what pages fetch where their readers look
 
     @classmethod
     def of_zones(cls, zones: Zones) -> Context:
         """The outlines and names of zones."""
         return cls(shapes_of(zones.polygons), labels_of(zones.polygons, zones.names), zones)
+
+    @classmethod
+    def nothing(cls) -> Context:
+        """No layers."""
+        none, no_shapes = np.empty(0), np.empty(0, dtype=np.object_)
+        start = np.zeros(1, dtype=np.int64)
+        return cls(Shapes(none, none, start), PlaceNames(none, none, ()), Zones(no_shapes, ()))
 
 
 def read_context(path: str | PathLike[str]) -> Context:

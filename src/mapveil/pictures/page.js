@@ -27,10 +27,11 @@ function columnsOf({ layers, scene: { main, bounds } }) {
 
 function* cellRows({ scene, degrees, centre, columns }) {
   const place = degrees ? ["lon", "lat"] : ["column", "row"];
-  yield ["cell", ...place, ...columns.map(([name]) => name)].join() + "\n";
+  const names = scene.names && scene.names.map(quote);
+  yield ["cell", ...(names ? ["name"] : []), ...place, ...columns.map(([name]) => name)].join() + "\n";
   for (let i = 0; i < scene.size; i++) {
     const [x, y] = degrees ? centre(i).map((value) => value.toFixed(6)) : [scene.raster.col[i], scene.raster.row[i]];
-    yield [i, x, y, ...columns.map(([, values]) => short(values[i]) ?? "")].join() + "\n";
+    yield [i, ...(names ? [names[i]] : []), x, y, ...columns.map(([, values]) => short(values[i]) ?? "")].join() + "\n";
   }
 }
 
@@ -80,7 +81,8 @@ function* features(cells, metadata) {
     const value = columns[0][1][i];
     if (value === scene.empty || Number.isNaN(value)) continue;
     const known = columns.map(([name, values]) => [name, short(values[i])]);
-    const properties = { cell: i, ...Object.fromEntries(known) };
+    const named = scene.names ? { name: scene.names[i] } : {};
+    const properties = { cell: i, ...named, ...Object.fromEntries(known) };
     yield separator + JSON.stringify({ type: "Feature", id: i, geometry: outlineOf(cells, i, ringsOf), properties });
     separator = ",\n";
   }
@@ -98,9 +100,10 @@ async function start() {
     at("viewer").replaceChildren(alertBox(`The map could not be drawn here (${error.message}); a newer browser can.`));
     return;
   }
-  const { element, side, drawn } = mounted,
+  const { element, side, odds, drawn } = mounted,
     { scene } = drawn;
-  side.append(at("promised"));
+  if (odds) odds.before(at("promised"));
+  else side.append(at("promised"));
   element.append(at("below"));
   at("viewer").replaceChildren(element);
   const cells = scene.layers && { ...drawn, columns: columnsOf(drawn) };

@@ -15,11 +15,13 @@ from mapveil.pictures.scene_record import scene_record
 
 if TYPE_CHECKING:
     from mapveil.maps.released import ReleasedMap
+    from mapveil.privacy.promise import Promise
 
 
 _MODULES: Final = (
     "dom", "theme", "scale", "packed", "degrees", "graticule", "ground", "legend", "cell_scene", "line_scene",
-    "plane_view", "noise_law", "noisy_sums", "zone_shapes", "zone_card", "viewer",
+    "plane_view", "noise_law", "noisy_sums", "zone_shapes", "zone_card", "odds_card", "online_tiles",
+    "viewer",
 )  # fmt: skip
 """Modules that pages share with the console, each after those it imports."""
 
@@ -35,28 +37,48 @@ def page_html(released: ReleasedMap) -> str:
     """Make a page of a map: pan and zoom, a reading of each cell or line, legend, guarantee, downloads.
 
     Numbers are rounded to four digits; the page fetches nothing and sends nothing, which its content security
-    policy enforces.
+    policy enforces. Where the map's ``context`` names online tiles it fetches those, of their host alone.
 
     Parameters
     ----------
     released : ReleasedMap
         The map.
     """
-    record, tiling, promise = scene_record(released), released.tiling, released.guarantee.promise
-    made = f"{released.method}, {promise.label}, {tiling.spec} ({tiling.size} cells)"
+    tiling = released.tiling
+    made = f"{released.method}, {released.guarantee.promise.label}, {tiling.spec} ({tiling.size} cells)"
+    return filled_page(scene_record(released), (released.subtitle, made), released.guarantee.promise)
+
+
+def filled_page(record: dict[str, Any], lines: Sequence[str], promise: Promise, answers: str = "") -> str:
+    """Make the page of a scene's record.
+
+    Parameters
+    ----------
+    record : dict
+        As :func:`~mapveil.pictures.scene_record.scene_record` makes them.
+    lines : sequence of str
+        Lines below the title; empty ones are left out.
+    promise : Promise
+        The promise of the release.
+    answers : str
+        HTML between the map and how it was made.
+    """
     first, *rest = map(html.escape, promise.sentences)
     words = (f"<strong>{html.escape(promise.headline)}</strong> {first}", *rest)
     warnings = (f'<p class="banner" role="alert">{html.escape(text)}</p>' for text in promise.warnings)
     notes = [f"<li>{html.escape(note)}</li>" for note in record["notes"]] or ["<li>There are none.</li>"]
-    left_out = record["left_out"]
+    tiles = record["scene"]["tiles"]
     fields = {
         "title": html.escape(record["title"]),
         "banner": "\n".join(warnings),
-        "subtitle": "<br>".join(html.escape(text) for text in (released.subtitle, made) if text),
+        "subtitle": "<br>".join(html.escape(text) for text in lines if text),
         "promise": "\n".join(f"<p>{text}</p>" for text in words).replace("<p>", '<p class="factor">', 1),
+        "answers": answers,
         "tables": "".join(_section_html(name, rows) for name, rows in record["tables"]),
         "notes": "".join(notes),
-        "left_out": f"GeoJSON leaves out {left_out}." if left_out else "The lines that are drawn here.",
+        "left_out": record["left_out"],
+        "images": "data:" if tiles is None else f"data: {tiles['origin']}",
+        "sends": "sends nothing anywhere" if tiles is None else "sends nothing of the map anywhere",
         "data": _script_json(record),
         "style": _resource_text("shared/assets/look.css") + _resource_text("page.css"),
         "script": _viewer_script(),

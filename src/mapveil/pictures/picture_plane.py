@@ -55,19 +55,20 @@ class MapPlane(NamedTuple):
 
 def map_plane(tiling: Tiling) -> MapPlane:
     """The plane for a tiling: its raster's, or its region's widened to every cell."""
-    frame = raster_frame(tiling)
-    rings = None
-    if frame is not None:
-        projection, bounds = projection_of(frame.crs), frame.bounds
-    else:
-        projection = tiling.region.projection
-        rings = polygon_rings(tiling.polygons(), projection)
-        low, high = rings.corners.min(axis=0), rings.corners.max(axis=0)
-        bounds = (float(low[0]), float(low[1]), float(high[0]), float(high[1]))
-    metres = (1.0, 1.0)
-    if tiling.region.georeferenced:
-        metres = _metres_per_unit(projection, bounds)
-    return MapPlane(projection, bounds, *metres, frame, rings)
+    frame, region = raster_frame(tiling), tiling.region
+    if frame is None:
+        return outlines_plane(region.projection, polygon_rings(tiling.polygons(), region.projection))
+    projection, metres = projection_of(frame.crs), (1.0, 1.0)
+    if region.georeferenced:
+        metres = _metres_per_unit(projection, frame.bounds)
+    return MapPlane(projection, frame.bounds, *metres, frame, None)
+
+
+def outlines_plane(projection: Projection, rings: Rings) -> MapPlane:
+    """The plane around outlines on earth."""
+    low, high = rings.corners.min(axis=0), rings.corners.max(axis=0)
+    bounds = (float(low[0]), float(low[1]), float(high[0]), float(high[1]))
+    return MapPlane(projection, bounds, *_metres_per_unit(projection, bounds), None, rings)
 
 
 def region_rings(tiling: Tiling, projection: Projection) -> Rings:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from mapveil.geo.context import Context
 from mapveil.geo.ground import ATTRIBUTION, PlaceNames, Shapes, cut_lines, ground_of, places_in
 from mapveil.pictures.picture_plane import Courses, MapPlane
 from mapveil_client.arrays import FloatArray
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from mapveil.geo.context import Context
     from mapveil.geo.region import Region
 
 WATER: Final = "#dde7ee"
@@ -192,8 +192,7 @@ def _degrees_box(plane: MapPlane, bounds: Box) -> Box | None:
 def _within(context: Context | None, box: Box) -> tuple[Shapes, PlaceNames]:
     """The user's layers, cut to a box of degrees."""
     if context is None:
-        nothing = np.empty(0)
-        return Shapes(nothing, nothing, np.zeros(1, dtype=np.int64)), PlaceNames(nothing, nothing, ())
+        context = Context.nothing()
     return cut_lines(context.lines, box), places_in(context.names, box)
 
 

@@ -10,25 +10,31 @@ import numpy as np
 
 from mapveil.maps.scene import Layer, Shading
 from mapveil.pictures.colours import layer_scale, ramp
+from mapveil.pictures.ground_record import ground_record
 from mapveil.pictures.packed import packed, packed_rings, packed_xy
 from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST, cell_areas, half_widths
-from mapveil.pictures.picture_plane import Courses, MapPlane, map_plane, planar, region_rings
-from mapveil.pictures.plane_ground import plane_ground
+from mapveil.pictures.picture_plane import MapPlane, Rings, map_plane, planar, region_rings
 from mapveil.pictures.question_record import question_record
+from mapveil.privacy.promise import hypotheses
 from mapveil_client.arrays import FloatArray
 from mapveil_client.epsilon import readable
 
 if TYPE_CHECKING:
+    from mapveil.geo.context import Context
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.released import ReleasedMap
     from mapveil.maps.scene import DrawnBlocks, Lines, Scene
+    from mapveil.privacy.guarantee import Guarantee
 
 
+_NO_TILES: Final = (
+    "The online tiles are not drawn: meridians and parallels do not run straight in this map's plane."
+)
 _MESH: Final = 64
 _DEGREE_DECIMALS: Final = 7
 _STRAIGHT: Final = 1e-9  # degrees
 _MOST_DOTS: Final = 20_000  # cells whose centres are all shown
-_AROUND: Final = 1.0  # of the map's sides: ground around it, which the page shows when zoomed out
+AROUND: Final = 1.0  # of the map's sides: ground around it, which the page shows when zoomed out
 
 
 def scene_record(released: ReleasedMap) -> dict[str, Any]:
@@ -42,7 +48,10 @@ def scene_record(released: ReleasedMap) -> dict[str, Any]:
         The map.
     """
     scene, tiling, guarantee = released.scene(page=True), released.tiling, released.guarantee
-    metadata = released.metadata()
+    metadata, plane, region = released.metadata(), map_plane(tiling), tiling.region
+    degrees = degrees_record(plane) if region.georeferenced else None
+    outline = None if region.polygon is None else region_rings(tiling, plane.projection)
+    tiles = tiles_record(released.context, degrees)
     made = [
         ("Method", released.method),
         ("Cells", f"{tiling.spec}, {tiling.size} cells"),
@@ -65,64 +74,73 @@ def scene_record(released: ReleasedMap) -> dict[str, Any]:
         "title": released.title or scene.title,
         "metadata": metadata,
         "tables": [(head, rows) for head, rows in tables if rows],
-        "notes": list(scene.notes),
+        "notes": [*scene.notes, *([_NO_TILES] if tiles is None and _wants_tiles(released) else [])],
         "reading": scene.reading,
-        "left_out": scene.left_out,
+        "odds": odds_record(guarantee),
+        "left_out": f"GeoJSON leaves out {scene.left_out}."
+        if scene.left_out
+        else "The lines that are drawn here.",
         "scene": {
-            **_plane(tiling),
+            **plane_record(plane, outline),
+            "georeferenced": region.georeferenced,
+            "degrees": degrees,
             **shown,
-            "ground": _ground(released),
+            "ground": ground_record(plane, region, released.context, margin=AROUND),
+            "tiles": tiles,
             "questions": question_record(released),
         },
     }
-    # JSON knows no infinity and no NaN: such numbers are null.
+    return finite_record(record)
+
+
+def _wants_tiles(released: ReleasedMap) -> bool:
+    return released.context is not None and released.context.tiles is not None
+
+
+def finite_record(record: dict[str, Any]) -> dict[str, Any]:
+    """The record as JSON has it: without infinities and NaN, which are null."""
     finite: dict[str, Any] = json.loads(json.dumps(record), parse_constant=lambda _: None)
     return finite
 
 
-def _plane(tiling: Tiling) -> dict[str, Any]:
-    """The plane that a scene is drawn in."""
-    plane = map_plane(tiling)
+def tiles_record(context: Context | None, degrees: dict[str, Any] | None) -> dict[str, str] | None:
+    """The online tiles that a page fetches, and what it says of them.
+
+    None where it fetches none, or where meridians do not run straight in its plane.
+    """
+    if context is None or context.tiles is None or degrees is None or degrees["mesh"] is not None:
+        return None
+    tiles = context.tiles
+    notice = (
+        f"Background: {tiles.credit}. This browser fetches it from {tiles.host}, which so learns its address and the "
+        "part of the map that it shows; nothing of the map itself is sent. The colours are paler than in the legend."
+    )
+    return {"template": tiles.template, "origin": tiles.origin, "notice": notice}
+
+
+def odds_record(guarantee: Guarantee) -> list[dict[str, Any]]:
+    """Pairs of hypotheses whose odds the release bounds, for the viewer; none of a seeded one."""
+    pairs = () if guarantee.seeded else hypotheses(guarantee)
+    return [
+        {"between": f"{words[0].upper()}{words[1:]}", "epsilon": float(epsilon)} for words, epsilon in pairs
+    ]
+
+
+def plane_record(plane: MapPlane, outline: Rings | None) -> dict[str, Any]:
+    """The plane that a scene is drawn in, and the outline of what is drawn; None for the whole plane."""
     x0, y0, x1, y1 = plane.bounds
-    box, rings = tiling.region.polygon is None, region_rings(tiling, plane.projection)
     return {
-        "georeferenced": tiling.region.georeferenced,
         "ramp": base64.b64encode(ramp().tobytes()).decode(),
         "extent": [x1 - x0, y1 - y0],
         "metres": [plane.metres_per_x, plane.metres_per_y],
-        "degrees": _degrees(plane) if tiling.region.georeferenced else None,
-        "outline": None if box else packed_rings(rings, plane),
-    }
-
-
-def _ground(released: ReleasedMap) -> dict[str, Any] | None:
-    """Land, water, borders and names around the map, as far as the page lets one look; None without georeference."""
-    plane = map_plane(released.tiling)
-    ground = plane_ground(plane, released.tiling.region, released.context, margin=_AROUND)
-    if ground is None:
-        return None
-    x0, _, _, y1 = plane.bounds
-    west, south, east, north = ground.bounds
-
-    def lines_of(courses: Courses) -> dict[str, Any]:
-        return {**packed_xy(plane, *courses.corners.T), "start": packed(courses.start)}
-
-    return {
-        "box": [west - x0, y1 - north, east - x0, y1 - south],
-        "land": lines_of(ground.land),
-        "lakes": lines_of(ground.lakes),
-        "shores": lines_of(ground.shores),
-        "borders": lines_of(ground.borders),
-        "own": lines_of(ground.own),
-        "places": {**packed_xy(plane, *ground.places.T), "name": list(ground.names)},
-        "attribution": ground.attribution,
+        "outline": None if outline is None else packed_rings(outline, plane),
     }
 
 
 def _cells(tiling: Tiling, scene: Scene) -> dict[str, Any]:
     """The layers of a map of cells, and where its cells lie."""
     area, bounds, blocks = cell_areas(tiling, scene.layers), scene.bounds, scene.blocks
-    layers = [_layer(layer) for layer in scene.layers]
+    layers = [layer_record(layer) for layer in scene.layers]
     if bounds is not None:
         density = next((layer for layer in scene.layers if layer.derived), scene.layers[scene.main])
         layers.append(_uncertainty(density, bounds, area))
@@ -158,7 +176,7 @@ def _blocks(blocks: DrawnBlocks | None) -> dict[str, Any] | None:
     }
 
 
-def _layer(layer: Layer) -> dict[str, Any]:
+def layer_record(layer: Layer) -> dict[str, Any]:
     """A layer for the viewer."""
     scale, shading = layer_scale(layer), layer.shading
     return {
@@ -193,7 +211,7 @@ def _uncertainty(
 ) -> dict[str, Any]:
     """A layer of half the width of each cell's bounds, in the unit of the density."""
     title, half = f"uncertainty: half the {bounds[2]} interval", half_widths(density, bounds, area)
-    layer = _layer(Layer("half_width", title, density.unit, half, Shading(density.shading.kind)))
+    layer = layer_record(Layer("half_width", title, density.unit, half, Shading(density.shading.kind)))
     return {**layer, "values": {"of": "bounds", "over_area": density.derived}}
 
 
@@ -247,21 +265,25 @@ def _places(tiling: Tiling) -> dict[str, Any]:
             "col": packed(frame.col),
         }
     elif plane.rings is not None:
-        centres = tiling.centres()
-        corners = plane.projection.unproject(*plane.rings.corners.T)
-        record["rings"] = {
-            **packed_rings(plane.rings, plane),
-            # Offsets, because a float of 32 bits has seven digits.
-            "origin": [float(np.min(corners[0])), float(np.min(corners[1]))],
-            "lon": packed(corners[0] - np.min(corners[0])),
-            "lat": packed(corners[1] - np.min(corners[1])),
-            "centre_lon": np.round(centres.lon, _DEGREE_DECIMALS).tolist(),
-            "centre_lat": np.round(centres.lat, _DEGREE_DECIMALS).tolist(),
-        }
+        record["rings"] = outlines_record(plane, plane.rings, *tiling.centres())
     return record
 
 
-def _degrees(plane: MapPlane) -> dict[str, Any]:
+def outlines_record(plane: MapPlane, rings: Rings, lon: FloatArray, lat: FloatArray) -> dict[str, Any]:
+    """Outlines of cells, in the plane and in degrees, and the degrees of each cell's middle."""
+    corners = plane.projection.unproject(*rings.corners.T)
+    return {
+        **packed_rings(rings, plane),
+        # Offsets, because a float of 32 bits has seven digits.
+        "origin": [float(np.min(corners[0])), float(np.min(corners[1]))],
+        "lon": packed(corners[0] - np.min(corners[0])),
+        "lat": packed(corners[1] - np.min(corners[1])),
+        "centre_lon": np.round(lon, _DEGREE_DECIMALS).tolist(),
+        "centre_lat": np.round(lat, _DEGREE_DECIMALS).tolist(),
+    }
+
+
+def degrees_record(plane: MapPlane) -> dict[str, Any]:
     """Degrees of the plane's places: along its sides where those run straight, else of a mesh's nodes."""
     x0, y0, x1, y1 = plane.bounds
 

@@ -166,17 +166,28 @@ def _statement(claim: Claim) -> list[str]:
     ]
     either = f"{belief(claim.epsilon)} sure of either"
     held = " and" if claim.seeded else ""
-    if claim.neighbours is Neighbouring.REPLACE_ONE:
-        return [
-            *told,
-            f"{aside}{held} who holds {_pair(claim)} for equally likely can become {either}.",
-        ]
+    further = "".join(
+        f"; between {pair}, {belief(power)} (factor e^(2 epsilon) = {factor(power)})"
+        for pair, power in hypotheses(claim)[1:]
+    )
     return [
         *told,
-        f"{aside}{held} who holds {_pair(claim)} for equally likely can become {either}; between two "
-        f"possible locations, {belief(2 * claim.epsilon)} (factor e^(2 epsilon) = "
-        f"{factor(2 * claim.epsilon)}).",
+        f"{aside}{held} who holds {_pair(claim)} for equally likely can become {either}{further}.",
     ]
+
+
+def hypotheses(claim: Claim) -> tuple[tuple[str, Fraction], ...]:
+    """Pairs of hypotheses about one unit, each with the logarithm of the largest factor between them.
+
+    There are none without epsilon. Under replace-one neighbours two locations are one pair, otherwise a pair of their
+    own: e^epsilon from either to absence makes e^(2 epsilon).
+    """
+    if claim.epsilon is None:
+        return ()
+    first = (_pair(claim), claim.epsilon)
+    if claim.neighbours is Neighbouring.REPLACE_ONE:
+        return (first,)
+    return (first, ("two possible locations", 2 * claim.epsilon))
 
 
 def _pair(claim: Claim) -> str:

@@ -31,6 +31,7 @@ ROLES = [
     ("POST", f"/v1/collections/{ABSENT}/retrieval/query", "viewer"),
     ("GET", "/v1/ledger", "viewer"),
     ("GET", "/v1/audit", "viewer"),
+    ("GET", "/v1/ground", "viewer"),
     ("GET", "/v1/devices", "viewer"),
     ("DELETE", "/v1/devices/999", "operator"),
     ("PUT", "/v1/devices/999/quarantine", "operator"),
@@ -63,12 +64,13 @@ BODIES: dict[str, dict[str, Any]] = {
         "headers": {"Content-Type": "application/cbor"},
     },
 }
+QUERIES: dict[str, dict[str, Any]] = {"/v1/ground": {"params": {"box": "-74.1,40.6,-73.9,40.8"}}}
 
 
 def test_every_endpoint_wants_its_role_and_no_less(api: Any) -> None:
     order = ["viewer", "operator", "admin"]
     for method, path, least in ROLES:
-        options = BODIES.get(path, {}) if method == "POST" else {}
+        options = (BODIES if method == "POST" else QUERIES).get(path, {})
         assert api.ask(method, path, None, **options).status_code == 401, (method, path)
         for role in order:
             status = api.ask(method, path, role, **options).status_code

@@ -20,10 +20,16 @@ from mapveil.collector.store.audit_log import AuditLine
 from mapveil.collector.store.principals import Enrolment, NewEnrolment, NewOperator, Operator
 from mapveil.collector.store.schema import MOST_NUMBER
 from mapveil.collector.store.watched_devices import barred_devices, device_faults
+from mapveil.geo.region import Region
+from mapveil.pictures.ground_record import mercator_ground
 
 Number = Annotated[int, Path(ge=1, le=MOST_NUMBER)]
 After = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Lines above this number")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of lines")]
+_NUMBER = r"-?[0-9]{1,3}(\.[0-9]{1,15})?"
+Box = Annotated[
+    str, Query(pattern=f"^{_NUMBER}(,{_NUMBER}){{3}}$", description="West, south, east, north, degrees")
+]
 OfCollection = Annotated[str | None, Query(pattern="^[0-9a-f]{32}$", description="Of this collection only")]
 
 
@@ -31,6 +37,7 @@ def add_operator_routes(app: FastAPI, service: Service) -> None:
     """Add the routes of operators: at an enrolment authority those about devices, tokens and the audit log only."""
     if not service.authority_only:
         _add_collections(app, service)
+        _add_ground(app, service)
         _add_ledger(app, service)
     _add_audit(app, service)
     _add_accounts(app, service)
@@ -67,6 +74,17 @@ def _add_collections(app: FastAPI, service: Service) -> None:
     @act(f"{one}/abort", summary="Stop a collection; what was charged stays charged")
     def abort(id: CollectionId, why: Aborting, who: Operator = operator) -> Any:
         return engine.abort(id, who.actor, why.reason)
+
+
+def _add_ground(app: FastAPI, service: Service) -> None:
+    viewer, summary = (
+        service.operator("viewer"),
+        "Coast, borders and names within a box, to choose a region by",
+    )
+
+    @app.get("/v1/ground", tags=["collections"], summary=summary)
+    def ground(box: Box, who: Operator = viewer) -> dict[str, Any]:
+        return mercator_ground(Region.from_bbox(*map(float, box.split(","))))
 
 
 def _add_ledger(app: FastAPI, service: Service) -> None:

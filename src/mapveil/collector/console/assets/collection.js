@@ -142,8 +142,13 @@ function about(one, who, signal) {
       { class: "stack" },
       waiting && who.role !== "viewer" ? enrolmentCard(one) : null,
       promiseCard(one.guarantee),
-      waiting ? card("Region", regionView(() => one.region, { label: ASKED, signal }).frame) : null,
+      waiting ? regionCard(one.region, signal) : null,
     ),
     asked,
   ];
+}
+
+function regionCard(region, signal) {
+  const { frame, credit } = regionView(() => region, { label: ASKED, signal });
+  return card("Region", frame, credit);
 }

@@ -89,6 +89,7 @@ export function regionPicker(start, changed, signal) {
         ),
       ),
       map.frame,
+      map.credit,
       el(
         "div",
         { class: "actions" },
@@ -99,7 +100,7 @@ export function regionPicker(start, changed, signal) {
       el(
         "p",
         { class: "hint" },
-        "The map shows nothing but degrees: a picture of the ground would have to come from another server. East and north are positive, west and south negative.",
+        "Coast, borders and names come from this collector: no other server is asked. East and north are positive, west and south negative.",
       ),
     ),
   };

@@ -1,5 +1,7 @@
-// A region on a map without a ground: the world in web mercator, with nothing but degrees on it.
+// A region on a map of the world in web mercator: coast, borders, names and degrees.
+import { el } from "./dom.js";
 import { planeView } from "./plane_view.js";
+import { regionGround } from "./region_ground.js";
 import { css } from "./theme.js";
 
 const RADIUS = 6378137; // metres, of the sphere of EPSG:3857
@@ -31,7 +33,21 @@ export function regionView(boxNow, { label, drag = null, signal }) {
     return [...toPlane(west, north), ...toPlane(east, south)];
   };
   // In pixels: the plane's metres are too many for the canvas's own numbers.
+  const credit = el("p", { class: "hint" });
+  const ground = regionGround(
+    toPlane,
+    (said) => {
+      credit.textContent = said;
+      view.redraw();
+    },
+    signal,
+  );
+  const paint = (pen, view) => {
+    ground.look(view.seen());
+    ground.paint(pen, view);
+  };
   const over = (pen, view) => {
+    ground.names(pen, view);
     const [left, top, right, bottom] = edges();
     const [x0, y0] = view.toScreen(left, top),
       [x1, y1] = view.toScreen(right, bottom);
@@ -64,7 +80,8 @@ export function regionView(boxNow, { label, drag = null, signal }) {
       [padX, padY] = [(right - left) / 6, (bottom - top) / 6];
     return [left - padX, top - padY, right + padX, bottom + padY];
   };
-  const view = planeView({ plane: WORLD, label, over, take, home, tallest: 300, deepest: 1e6, signal });
+  const view = planeView({ plane: WORLD, label, paint, over, take, home, tallest: 300, deepest: 1e6, signal });
+  view.credit = credit;
   view.seen = () => {
     const [west, north] = degreesAt(0, 0),
       [east, south] = degreesAt(view.wide, view.high);

@@ -170,11 +170,12 @@ export function cellScene(scene) {
       return cell >= 0 && !Number.isNaN(areaOf(cell)) ? cell : -1;
     }
     pen.setTransform(1, 0, 0, 1, 0, 0);
+    let found = -1; // the last, which lies on top
     for (const [cell, box] of boxes) {
       if (x < box[0] || x > box[2] || y < box[1] || y > box[3]) continue;
-      if (pen.isPointInPath(paths.get(cell), x, y, "evenodd")) return cell;
+      if (pen.isPointInPath(paths.get(cell), x, y, "evenodd")) found = cell;
     }
-    return -1;
+    return found;
   }
   const corner = (col, row) => degrees.at((col / raster.columns) * width, (row / raster.rows) * height);
   function centre(cell) {
@@ -198,19 +199,21 @@ export function cellScene(scene) {
     ];
   }
   function rows(cell) {
-    if (cell < 0) return [["Here", "outside the map"]];
+    if (cell < 0) return [["Here", scene.thing ? `no ${scene.thing}` : "outside the map"]];
     const [lon, lat] = degrees ? centre(cell) : [],
       ofBlock = blockRows(cell);
+    const named = names && [scene.thing ? "Zone" : "Site", names[cell]];
     return [
+      scene.thing && named,
       ...ofBlock,
       row(layers[main], cell, ofBlock.length ? "" : "main"),
       lower && [`${probability} bounds`, range(lower[cell], upper[cell])],
       ...layers.map((each, at) => (at === main || /^block_/.test(each.name) ? null : row(each, cell))),
-      names && ["Site", names[cell]],
+      !scene.thing && named,
       degrees && ["Longitude", degree(lon, "EW")],
       degrees && ["Latitude", degree(lat, "NS")],
       degrees ? null : ["Column, row", `${raster.col[cell]}, ${raster.row[cell]}`],
-      ["Cell", String(cell)],
+      !scene.thing && ["Cell", String(cell)],
     ].filter(Boolean);
   }
 

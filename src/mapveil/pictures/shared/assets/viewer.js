@@ -6,6 +6,8 @@ import { announce, card, el, factRows, freshId } from "./dom.js";
 import { groundOf } from "./ground.js";
 import { drawLegend } from "./legend.js";
 import { lineScene } from "./line_scene.js";
+import { oddsCard } from "./odds_card.js";
+import { onlineTiles } from "./online_tiles.js";
 import { unpackAll } from "./packed.js";
 import { planeView } from "./plane_view.js";
 import { number } from "./scale.js";
@@ -55,10 +57,10 @@ export const nothingRead = (thing) =>
 export const stampsOf = (...records) => [...new Set(records.flatMap(({ metadata }) => metadata.guarantee.promise.stamps))];
 export const stampLine = (stamps) => el("p", { class: "stamps", hidden: !stamps.length }, stamps.join("; "));
 
-/** Mounts a scene's record; resolves to the whole `element`, the column `side` of its cards, and what is `drawn`. */
+/** Mounts a scene's record; resolves to the whole `element`, the column `side` of its cards with that of the `odds`, and what is `drawn`. */
 export async function mountScene(record, { signal } = {}) {
   const scene = await unpackAll(record.scene),
-    thing = scene.layers ? "cell" : "line",
+    thing = scene.thing ?? (scene.layers ? "cell" : "line"),
     drawn = scene.layers ? cellScene(scene) : lineScene(scene);
   const reading = el("dl", { class: "facts", id: "reading" }, nothingRead(thing));
   const chip = el("p", { class: "chip", "aria-hidden": "true", hidden: true });
@@ -95,14 +97,18 @@ export async function mountScene(record, { signal } = {}) {
     pinned = how === "tap" && found >= 0 && !(pinned && found === selected);
     if (found !== selected || how !== "hover") tell(found, how);
   };
-  const ground = groundOf(scene.ground);
+  const ground = groundOf(scene.ground),
+    tiles = onlineTiles(scene.tiles, degreesOf(scene), () => view.redraw());
   const questions = scene.layers && zoneCard(scene, drawn, () => view);
   const view = planeView({
     plane: planeOf(scene),
     label: `${record.title}. ${KEYS}, Enter reads the ${thing} in the middle.`,
     paint(pen, view) {
       ground.under(pen);
+      tiles.paint(pen, view);
+      pen.globalAlpha = tiles.veil;
       drawn.paint(pen, view, selected ?? -1);
+      pen.globalAlpha = 1;
       ground.over(pen, view);
       questions?.paint?.(pen, view);
     },
@@ -147,10 +153,11 @@ export async function mountScene(record, { signal } = {}) {
   if (record.reading) colours.append(el("p", { class: "hint" }, record.reading));
   onTheme(() => show(), signal);
 
-  const foot = `Drag or arrow keys: move. Wheel, pinch or + and −: zoom. Point or tap: read a ${thing}; click to hold it, Escape to let go. ${ground.attribution}`;
-  const side = el("div", { class: "stack side" }, card(`This ${thing}`, reading), colours, questions?.element ?? []);
+  const foot = `Drag or arrow keys: move. Wheel, pinch or + and −: zoom. Point or tap: read a ${thing}; click to hold it, Escape to let go. ${[ground.attribution, tiles.notice].filter(Boolean).join(". ")}`;
+  const odds = oddsCard(record.odds);
+  const side = el("div", { class: "stack side" }, card(`This ${thing}`, reading), colours, questions?.element ?? [], odds ?? []);
   const picture = el("section", { class: "card flush", "aria-label": "Map" }, view.frame, el("p", { class: "foot" }, foot));
-  return { element: el("div", { class: "viewer" }, picture, side), side, drawn };
+  return { element: el("div", { class: "viewer" }, picture, side), side, odds, drawn };
 }
 
 /** What the colours show, and on which scale. */
