@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,6 +35,15 @@ def test_the_facts_are_those_of_the_table() -> None:
     assert repr(found) == "Description(arrays)"
     assert json.loads(json.dumps(found.to_dict()))["private"] is False
     assert mv.describe(points, POLYGON).inside == 2
+
+
+def test_days_that_are_not_read_have_no_order(tmp_path: Path) -> None:
+    rows = "user_id,lon,lat,day\na,-74,40.7,31/12/2025\na,-74,40.7,01/02/2026\nb,-74,40.7,2026-01-15\n"
+    (tmp_path / "t.csv").write_text(rows, encoding="utf-8")
+    found = mv.describe(mv.read_points(tmp_path / "t.csv"))
+    assert found.times is None
+    assert found.unread_times == (2, "01/02/2026")
+    assert "times: 2 of 3 are not read, such as '01/02/2026'" in str(found)
 
 
 @pytest.mark.parametrize(("lon", "lat", "region"), [(40.75, -74.0, REGION), (40.75, 139.7, None)])

@@ -55,7 +55,7 @@ def rehearsable(command: Callable[..., Any]) -> Callable[..., Any]:
             return 0
         except BudgetExceeded as error:
             named = click.get_current_context().params.get("ledger") or default_ledger_path()
-            refused = BudgetExceeded(str(error).replace(str(account.ledger), str(named)))
+            refused = BudgetExceeded(error.in_flags().replace(str(account.ledger), str(named)))
             for note in getattr(error, "__notes__", ()):
                 refused.add_note(note)
             raise refused from None
@@ -68,14 +68,15 @@ def _report(console: Console, found: Rehearsed, account: RehearsalAccount) -> No
     context = click.get_current_context()
     about, balance = found.about, found.balance
     where = context.params.get("region") or about["region"] or "a region that a tenth of epsilon finds"
-    chosen = about["tiling"] or "quadtree"
-    cells = f"{chosen} as deep as the number of users allows" if chosen == "quadtree" else chosen
+    spec = about["tiling"] or "quadtree"
+    cells = f"{spec} as deep as the number of users allows" if spec == "quadtree" else spec
     rows = {"method": about["method"], "cells": f"{cells}, in {where}"}
-    rows |= {
-        name: str(value)
-        for name, value in about["parameters"].items()
-        if value is not None and name != "epsilon"
+    chosen = {
+        name: value for name, value in about["parameters"].items() if value is not None and name != "epsilon"
     }
+    if chosen:
+        # As the command line would set them.
+        rows["options"] = " ".join(f"--option {name}={value}" for name, value in chosen.items())
     names = [str(path) for path in account.outputs]
     record: dict[str, Any] = {"dry_run": True, **about, "charge": None, "outputs": names}
     if found.epsilon is None:

@@ -32,7 +32,7 @@ WITH users AS (
     GROUP BY user_id
 )
 SELECT COALESCE(SUM(n), 0), COUNT(*), QUANTILE_DISC(n, {quantiles}), MIN(west), MIN(south), MAX(east), MAX(north),
-       CAST(MIN(first) AS VARCHAR), CAST(MAX(last) AS VARCHAR)
+       CAST(MIN(first) AS VARCHAR), CAST(MAX(last) AS VARCHAR), COALESCE(SUM(unread), 0), MIN(unlike)
 FROM users
 """
 
@@ -46,7 +46,8 @@ class Description:
     users: int
     rows_per_user: dict[str, int]  # quantiles
     bbox: BoxEdges | None  # degrees; None without rows
-    times: tuple[str, str] | None  # the first and the last, as the table has them
+    times: tuple[str, str] | None  # the first and the last; None where any is not read
+    unread_times: tuple[int, str] | None  # texts that are not read as times: how many, and one of them
     inside: int | None  # rows in the region, where one is given
     swapped: bool  # whether most rows would be locations, or in the region, with lat and lon exchanged
     bad_rows: int
@@ -69,6 +70,11 @@ class Description:
             lines += [f"bounding box: {','.join(f'{edge:g}' for edge in self.bbox)}"]
         if self.times is not None:
             lines += [f"times: {self.times[0]} to {self.times[1]}"]
+        if self.unread_times is not None:
+            number, text = self.unread_times
+            lines += [
+                f"times: {number} of {self.rows} are not read, such as {text!r}; expected such as 2026-01-31 08:30"
+            ]
         if self.inside is not None:
             lines += [f"rows inside the region: {self.inside}"]
         if self.swapped:
@@ -113,12 +119,12 @@ def describe(points: Points, region: Region | None = None) -> Description:
     other columns: none
     """
     good, (bad, every) = dataclasses.replace(points, on_bad_rows="drop"), points.bad_rows()
-    times = "MIN(time) AS first, MAX(time) AS last" if points.columns.time else "NULL AS first, NULL AS last"
+    times = _times_sql(points)
     inside = exchanged = 0
     with connection() as opened, reading(points.source):
         scan = good.scan(opened)
         text = _USERS_SQL.format(times=times, points=scan, quantiles=list(_QUANTILES.values()))
-        rows, users, quantiles, *box, first, last = opened.execute(text).fetchall()[0]
+        rows, users, quantiles, *box, first, last, unread, unlike = opened.execute(text).fetchall()[0]
         swapped = bad > 0 and look_swapped(points, opened)
         if region is not None:
             for batch in opened.sql(f"SELECT lon, lat FROM ({scan}) AS points").to_arrow_reader(_BATCH):
@@ -133,11 +139,26 @@ def describe(points: Points, region: Region | None = None) -> Description:
         users=int(users),
         rows_per_user=dict(zip(_QUANTILES, quantiles or (), strict=False)),
         bbox=None if box[0] is None else (box[0], box[1], box[2], box[3]),
-        times=None if first is None else (str(first), str(last)),
+        times=None if first is None or unread else (str(first), str(last)),
+        unread_times=(int(unread), str(unlike)) if unread else None,
         inside=None if region is None else inside,
         swapped=swapped,
         bad_rows=bad,
         first_bad=first_failures(points, bad, every) if bad else None,
         columns=columns,
         others=tuple(name for name in column_types(points.table) if name not in columns.values()),
+    )
+
+
+def _times_sql(points: Points) -> str:
+    """SQL of the first and the last time of a user's rows, and of texts that are no times: those have no order."""
+    name = points.columns.time
+    if name is None:
+        return "NULL AS first, NULL AS last, 0 AS unread, NULL AS unlike"
+    if column_types(points.table)[name] != "VARCHAR":
+        return "MIN(time) AS first, MAX(time) AS last, 0 AS unread, NULL AS unlike"
+    missing = "TRY_CAST(time AS TIMESTAMP WITH TIME ZONE) IS NULL AND time IS NOT NULL"
+    return (
+        f"MIN(time) AS first, MAX(time) AS last, COUNT(*) FILTER ({missing}) AS unread, "
+        f"MIN(time) FILTER ({missing}) AS unlike"
     )
