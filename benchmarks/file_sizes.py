@@ -41,8 +41,9 @@ def row(heat: DensityMap) -> tuple[int, float, float]:
 
 def main() -> None:
     """Print a row for each method that has measurements."""
-    city = mv.synthetic.city(users=USERS, seed=1)
-    tiling = mv.Quadtree(city.region, depth=DEPTH)
+    region = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+    city = mv.synthetic.city(users=USERS, seed=1, region=region)
+    tiling = mv.Quadtree(region, depth=DEPTH)
     table = io.StringIO()
     table.write("| method | noisy sums | every bit kept | rounded |\n|---|---|---|---|\n")
     for method in (each for each in METHODS if each.trust in TRUSTS):
