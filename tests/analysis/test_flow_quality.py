@@ -34,7 +34,7 @@ def test_distances_are_those_of_matrices(seed: int, count: int, least: float) ->
     np.add.at(truth, ends, 1 / count)
     listed = flows.matrix().toarray()
     rest = 36 - flows.size
-    spread = np.where(listed > 0, listed, flows.unlisted / rest if rest else 0.0) / flows.total
+    spread = np.where(listed > 0, listed, flows.unlisted / rest if rest else 0.0) / flows.all_trips
     found = flow_quality(*ends, flows)
     assert found.l1 == pytest.approx(np.abs(truth - spread).sum(), abs=1e-9)
     assert found.origins_l1 == pytest.approx(np.abs((truth - spread).sum(axis=1)).sum(), abs=1e-9)

@@ -8,13 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mapveil as mv
-from mapveil.analysis.joint_flows import (
-    PairTally,
-    estimate_joint,
-    fit_gravity,
-    proportional_fit,
-)
+from mapveil.analysis.joint_flows import PairTally, estimate_joint
 from mapveil.analysis.pair_channel import pair_channel
+from mapveil.inference.gravity import Gravity, fit_gravity, proportional_fit
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
 from mapveil.local.randomizers.staircase_response import StaircaseResponse
 from mapveil_client.local.domain import Domain
@@ -117,12 +113,19 @@ def test_reports_that_came_apart_say_nothing_of_pairs() -> None:
     assert np.abs(made.joint - 1 / 256).sum() < 0.5
 
 
+def gravity(channel, tally, start, rows, columns) -> Gravity:
+    """The likeliest gravity model of pairs of reports."""
+    return fit_gravity(
+        start, rows, columns, PLANE, SPACING, lambda joint: tally.likelihood(channel.forward(joint))
+    )
+
+
 @pytest.mark.parametrize(("length_m", "staying"), [(1500.0, 1.0), (4000.0, 1.0), (4000.0, 10.0)])
 def test_gravity_finds_how_fast_trips_get_rarer(length_m: float, staying: float) -> None:
     truth = gravity_of(length_m, 5, staying)
     channel, tally = reports_of(GeneralizedRandomizedResponse(epsilon=3), truth, 100_000, 5)
     rows, columns = truth.sum(axis=1), truth.sum(axis=0)
-    found = fit_gravity(channel, tally, np.outer(rows, columns), rows, columns, PLANE, SPACING)
+    found = gravity(channel, tally, np.outer(rows, columns), rows, columns)
     assert length_m / 2 <= found.length_m <= 2 * length_m
     assert found.staying == pytest.approx(staying, rel=2.1) if staying > 1 else found.staying <= 3
     assert np.abs(found.joint - truth).sum() < 0.3 < np.abs(np.outer(rows, columns) - truth).sum()
@@ -133,7 +136,7 @@ def test_gravity_leaves_independent_ends_alone() -> None:
     rows, columns = generator.dirichlet(np.ones(16)), generator.dirichlet(np.ones(16))
     truth = np.outer(rows, columns)
     channel, tally = reports_of(GeneralizedRandomizedResponse(epsilon=3), truth, 100_000, 6)
-    found = fit_gravity(channel, tally, truth, rows, columns, PLANE, SPACING)
+    found = gravity(channel, tally, truth, rows, columns)
     assert np.abs(found.joint - truth).sum() < 0.1
 
 

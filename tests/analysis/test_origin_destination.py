@@ -75,7 +75,7 @@ def test_a_release_is_a_whole_map_of_flows(estimator: str) -> None:
     told: list[str] = []
     asked = OriginDestination(mechanism=GRR, estimator=estimator)
     flows = asked.release(commuters(3000), GRID, rng=1, progress=lambda step, done: told.append(step))
-    assert flows.total == pytest.approx(3000)
+    assert flows.all_trips == pytest.approx(3000)
     assert (flows.trips >= 0).all()
     assert flows.guarantee.epsilon == 4
     assert flows.guarantee.seeded
@@ -118,8 +118,8 @@ def test_a_user_reports_one_trip_however_many_they_have() -> None:
     trips = commuters(3000, users=500)
     by_user = OriginDestination(mechanism=GRR).release(trips, GRID, rng=4)
     by_trip = OriginDestination(mechanism=GRR, unit="trip").release(trips, GRID, rng=4)
-    assert by_user.total == pytest.approx(500)
-    assert by_trip.total == pytest.approx(3000)
+    assert by_user.all_trips == pytest.approx(500)
+    assert by_trip.all_trips == pytest.approx(3000)
     assert (by_user.guarantee.unit, by_trip.guarantee.unit) == ("user", "trip")
     assert Assumes.COMPOSES() in by_trip.guarantee.assumptions
     assert by_trip.guarantee.simulated
@@ -133,7 +133,7 @@ def test_what_is_not_listed_is_counted_as_unlisted(most: int, least: float) -> N
     part = OriginDestination(mechanism=GRR, most=most, least=least).release(trips, GRID, rng=5)
     assert part.size == min(most, int((whole.trips >= max(least, 1e-9)).sum()))
     np.testing.assert_allclose(part.trips, whole.trips[: part.size])
-    assert part.total == pytest.approx(whole.total)
+    assert part.all_trips == pytest.approx(whole.all_trips)
 
 
 def test_a_seed_repeats_and_without_one_runs_differ() -> None:
@@ -166,14 +166,14 @@ def test_ends_outside_are_told_apart_by_option() -> None:
     )
     for estimator in FLOW_ESTIMATORS:
         none = OriginDestination(mechanism=GRR, estimator=estimator).release(away, GRID, account=None)
-        assert (none.size, none.total, none.notes[0]) == (0, 0, "0 users reported one trip each")
+        assert (none.size, none.all_trips, none.notes[0]) == (0, 0, "0 users reported one trip each")
     with pytest.raises(InputError, match="outside"):
         OriginDestination(mechanism=GeneralizedRandomizedResponse(epsilon=4, outside="refuse")).release(
             away, GRID, account=None
         )
     nearest = GeneralizedRandomizedResponse(epsilon=4, outside="nearest")
     flows = OriginDestination(mechanism=nearest).release(away, GRID, rng=8)
-    assert flows.total == pytest.approx(300)
+    assert flows.all_trips == pytest.approx(300)
     # The northern row is nearest to all of them.
     assert flows.trips[GRID.centres().lat[flows.origin] > 41.18].sum() > 200
     assert Assumes.PARTICIPATION_PUBLIC() not in flows.guarantee.assumptions

@@ -191,7 +191,7 @@ BAD_TABLES = {
     "destination missing": (HEAD + "u,-8.6,41.15,-8.6,41.15\nv,-8.6,41.15,,\n", "row 2"),
     "destination not a number": (HEAD + "u,-8.6,41.15,-8.6,nan\n", "row 1"),
     "origin infinite": (HEAD + "u,-8.6,41.15,-8.6,41.15\nv,inf,41.15,-8.6,41.15\n", "row 2"),
-    "destination out of range": (HEAD + "u,-8.6,41.15,-8.6,141.15\n", "row 1"),
+    "destination out of range": (HEAD + "u,-8.6,41.15,-8.6,191.5\n", "row 1"),
 }
 
 

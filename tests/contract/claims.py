@@ -37,7 +37,7 @@ from mapveil_client.randomness.random import Randomness
 from ..local import test_randomizer as local
 from . import faults
 from .exact_checks import EPSILON, check_accounting
-from .front_door import check_front_door
+from .front_door import WAYS, check_front_door
 from .series import LOCAL_SERIES, SERIES_AUDITED, check_local_series, check_series
 from .worlds import REGION, ROWS, Row
 
@@ -94,6 +94,12 @@ def _of_plan(row: Row) -> Audit:
 def _of_series(name: str) -> Audit:
     check = partial(check_series, SERIES_AUDITED[name])
     return Audit(check, lambda factor: (faults.noise_of(query.purpose, factor) for query in check()))
+
+
+def _of_summed_flows(name: str) -> Audit:
+    purposes = ("trips from and to every zone", "blocks of zones", "leaves of the blocks")
+    check = partial(check_front_door, name)
+    return Audit(check, lambda factor: (faults.noise_of(purpose, factor) for purpose in purposes))
 
 
 def check_local_ratio(name: str) -> None:
@@ -203,6 +209,7 @@ AUDITS: dict[str, Audit] = {
         for name, given in LOCAL_SERIES.items()
     },
     "flows": Audit(partial(check_front_door, "flows"), lambda factor: iter([faults.local_epsilon(factor)])),
+    **{name: _of_summed_flows(name) for name in WAYS if name.startswith("flows, ")},
     **{
         f"random-features {each.name}": _of_geo_indistinguishability(each)
         for each in METHODS

@@ -200,12 +200,16 @@ def _resumed(trust: str) -> Way:
     return Way(release)
 
 
-def _flows(account: mv.Account, epsilon: Fraction) -> Released:
-    table, each = mv.synthetic.city(users=CLIENTS, seed=1), np.arange(CLIENTS)
-    lon, lat = SMALL.centres()
-    start, end = each % SMALL.size, (5 * each + 3) % SMALL.size
-    trips = Trips(each, lon[start], lat[start], lon[end], lat[end], points=table)
-    return (mv.flows(trips, SMALL, epsilon=epsilon, account=account),)
+def _flows(trust: str) -> Way:
+    def release(account: mv.Account, epsilon: Fraction) -> Released:
+        table, each = mv.synthetic.city(users=CLIENTS, seed=1), np.arange(CLIENTS)
+        lon, lat = SMALL.centres()
+        start, end = each % SMALL.size, (5 * each + 3) % SMALL.size
+        trips = Trips(each, lon[start], lat[start], lon[end], lat[end], points=table)
+        few = {} if trust == "local" else {"options": {"pair_signal": 1e6}}  # every kind of query
+        return (mv.flows(trips, SMALL, epsilon=epsilon, trust=trust, account=account, **few),)
+
+    return Way(release)
 
 
 def _neighbours(account: mv.Account, epsilon: Fraction) -> Released:
@@ -221,7 +225,8 @@ WAYS: dict[str, Way] = {
     "session, local": _session("local", "grr"),
     "resumed, central": _resumed("central"),
     "resumed, distributed": _resumed("distributed"),
-    "flows": Way(_flows),
+    "flows": _flows("local"),
+    **{f"flows, {trust}": _flows(trust) for trust in ("central", "distributed", "operators")},
     "neighbours": Way(_neighbours),
 }
 """Every way to charge an account, by name: all methods and trust models, and what is made of releases."""

@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from mapveil.analysis.origin_destination import FlowEstimator, FlowUnit, OriginDestination
 from mapveil.analysis.pair_channel import MOST_SITES
@@ -31,7 +31,8 @@ from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.provenance import Provenance
 from mapveil.mechanisms.mechanism import check_tiling
-from mapveil.mechanisms.methods import find_method
+from mapveil.mechanisms.methods import find_method, flow_blocks
+from mapveil.mechanisms.release import SecureSumName, transport_for
 from mapveil.privacy.account import OWN, Account
 from mapveil.trust.queries import Progress
 from mapveil_client.arrays import IntArray
@@ -50,20 +51,25 @@ def flows(
     epsilon: EpsilonLike,
     method: str | None = None,
     options: Mapping[str, Any] | None = None,
-    estimator: FlowEstimator = "joint",
+    trust: Literal["central", "distributed", "operators", "local"] = "local",
+    estimator: FlowEstimator | None = None,
     unit: FlowUnit = "user",
     region: Region | None = None,
     candidates: tuple[IntArray, IntArray] | None = None,
     most: int = 5000,
     least: float = 0.0,
+    secure_sum: SecureSumName | None = None,
+    dropout: float | None = None,
     accept_large_epsilon: bool = False,
     account: Account | None = OWN,
     rng: Randomness | int | None = None,
     progress: Progress | None = None,
 ) -> FlowMap:
-    """Release flows between the cells of a map: a client randomizes both ends of a trip.
+    """Release flows between the cells of a map.
 
-    Simulated: this process reads the trips and plays every client.
+    Under ``"local"`` a client randomizes both ends of a trip; else a curator, or secure sums, add up each user's trips
+    (:class:`~mapveil.mechanisms.flow_blocks.FlowBlocks`). Simulated but for a curator: this process reads the trips and
+    plays every client.
 
     Parameters
     ----------
@@ -71,15 +77,19 @@ def flows(
         See :func:`mapveil.analysis.trips.read_trips`.
     tiling : Tiling or str, optional
         The cells, at most 4,096 that can hold anybody, or their specification in ``region``. By default a quadtree
-        of ``region`` as fine as the number of trips and epsilon allow.
+        of ``region`` as fine as the number of trips and epsilon allow; not under a curator, who may not count trips.
     epsilon : int, float, str, Decimal or Fraction
-        The whole budget of a trip, above 0: half for each end.
+        The whole budget of a user, or of a trip, above 0.
     method : str, optional
         A randomizer of the local trust model; ``"grr"`` on few cells and ``"hr"`` on many by default.
     options : mapping, optional
-        Parameters of the randomizer.
+        Parameters of the randomizer, or of the flows from noisy sums and their trust model.
+    trust : str
+        Who adds up the trips: see :func:`mapveil.release`.
     estimator, unit, most, least
-        See :class:`~mapveil.analysis.origin_destination.OriginDestination`.
+        See :class:`~mapveil.analysis.origin_destination.OriginDestination`; estimator and unit are for local trust.
+    secure_sum, dropout
+        See :func:`mapveil.release`.
     region : Region, optional
         The region, where ``tiling`` is not a tiling.
     candidates
@@ -97,12 +107,41 @@ def flows(
         The account does not allow the epsilon.
     """
     budget = as_epsilon(epsilon)
+    transport = transport_for(trust, secure_sum, dropout)
+    if trust != "local":
+        given = {"method": method, "estimator": estimator, "candidates": candidates}
+        given["unit"] = None if unit == "user" else unit
+        for name, value in given.items():
+            if value is not None:
+                raise ParameterError(f"{name} is for flows under trust local only, got trust {trust}")
+        if tiling is None:
+            raise ParameterError(
+                "zones (--zones) or a tiling (--tiling) are required for flows from sums: a default would follow from "
+                "the number of trips"
+            )
+        summing = flow_blocks(
+            budget, trust, options, most=most, least=least, accept_large_epsilon=accept_large_epsilon
+        )
+        summed = summing.release(
+            trips.as_points(),
+            tiling if isinstance(tiling, Tiling) else _parsed(tiling, region, trips),
+            people=trips.points,
+            account=account,
+            rng=rng,
+            progress=progress,
+            secure_sum=transport,
+            dropout=dropout or 0.0,
+        )
+        made_by = Provenance.of("flows", trips.points, secure_sum=secure_sum, dropout=dropout)
+        return replace(summed, provenance=made_by)
 
     def mechanism_of(name: str) -> OriginDestination:
         given = dict(options or {}) if method else {"estimator": "multiscale", **(options or {})}
         randomizer = cast("LocalMechanism", find_method(name, "local").make(budget, given))
         randomizer = replace(randomizer, accept_large_epsilon=accept_large_epsilon)
-        return OriginDestination(mechanism=randomizer, estimator=estimator, unit=unit, most=most, least=least)
+        return OriginDestination(
+            mechanism=randomizer, estimator=estimator or "joint", unit=unit, most=most, least=least
+        )
 
     mechanism = mechanism_of(method or "grr")
     cells = _cells(tiling, region, mechanism, trips)
@@ -119,15 +158,10 @@ def _cells(
     """The cells as given, or a quadtree chosen by the number of reports, which the server sees anyway."""
     if tiling is not None and not isinstance(tiling, str):
         return tiling
-    if region is None:
-        raise InputError(f"{trips.source}: a table of trips needs a region or a tiling")
     if tiling is not None:
-        cells = parse_tiling(tiling, region)
-        if cells.size > 4 * MOST_SITES:
-            raise ParameterError(
-                f"tiling {tiling} must have at most {MOST_SITES} cells that can hold anybody, got {cells.size} cells"
-            )
-        return cells
+        return _parsed(tiling, region, trips)
+    if region is None:
+        raise _no_region(trips)
     coarse = Quadtree(region, depth=1)
     outside, one_each = mechanism.mechanism.outside, mechanism.unit == "user"
     try:
@@ -135,6 +169,21 @@ def _cells(
     except InputError:  # an end outside is refused: the release says so, after it has checked the budget
         return coarse
     return Quadtree(region, depth=best_depth(max(origins.size, 1), mechanism.mechanism.budget))
+
+
+def _parsed(tiling: str, region: Region | None, trips: Trips) -> Tiling:
+    if region is None:
+        raise _no_region(trips)
+    cells = parse_tiling(tiling, region)
+    if cells.size > 4 * MOST_SITES:
+        raise ParameterError(
+            f"tiling {tiling} must have at most {MOST_SITES} cells that can hold anybody, got {cells.size} cells"
+        )
+    return cells
+
+
+def _no_region(trips: Trips) -> InputError:
+    return InputError(f"{trips.source}: a table of trips needs a region or a tiling")
 
 
 def best_depth(trips: int, epsilon: Fraction) -> int:

@@ -2,10 +2,9 @@ r"""Flows from pairs of reports: likelihood, started where people usually go, st
 
 Three steps, each of them post-processing of the reports:
 
-1. *Gravity.* Trips get rarer with distance, :math:`F_{x x'} = a_x\, b_{x'}\, s^{[x = x']} e^{-|x - x'| / L}`, with a
-   and b such that F has the two estimated marginal distributions (iterative proportional fitting). L and s are those
-   of a grid under which the pairs of reports are likeliest: two numbers, which few reports suffice for. Without any
-   decay (:math:`L = \infty, s = 1`) it is the independent model.
+1. *Gravity* (:mod:`mapveil.inference.gravity`). Trips get rarer with distance, with the two estimated marginal
+   distributions. The length L and the weight s of staying are those under which the pairs of reports are likeliest: two
+   numbers, which few reports suffice for.
 2. *Expectation maximisation* of the whole matrix from there,
 
    .. math:: F'_{x x'} = F_{x x'} \sum_{y, y'} q(y \mid x)\, q(y' \mid x')\, \frac{N_{y y'} / n}{(Q^T F Q)_{y y'}}
@@ -30,12 +29,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.analysis.pair_channel import PairChannel
+from mapveil.inference.gravity import Gravity, fit_gravity
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.randomness.random import Randomness, uniform_below
 
-_STAYING: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-_GAIN: Final = 1.0  # nats that a weight of staying must win; a decay with distance needs none
-_SWEEPS: Final = 15
 _TINY: Final = 1e-300
 _FOLDS: Final = 3  # parts of the reports that are set aside in turn
 _MOST_STEPS: Final = 200
@@ -77,14 +74,6 @@ class PairTally(NamedTuple):
         return PairTally(
             self.first[kept], self.second[kept], times[kept].astype(np.float64), int(times.sum())
         )
-
-
-class Gravity(NamedTuple):
-    """The decay of trips with distance (gravity model)."""
-
-    length_m: float  # e times rarer over this much; infinite where distance does not matter
-    staying: float  # how much likelier a trip within one site is than the decay says
-    joint: FloatArray
 
 
 class JointFlows(NamedTuple):
@@ -143,8 +132,12 @@ def estimate_joint(
         start /= max(start.sum(), _TINY)
     fitted = Gravity(math.inf, 1.0, start)
     if gravity:
+
+        def likelihood(joint: FloatArray) -> float:
+            return tally.likelihood(channel.forward(joint))
+
         fitted = fit_gravity(
-            channel, tally, start, origins[order], destinations[order], plane[:, order], spacing_m
+            start, origins[order], destinations[order], plane[:, order], spacing_m, likelihood
         )
     tell(0.3)
     if steps is None:
@@ -155,89 +148,6 @@ def estimate_joint(
         joint = _step(channel, tally, joint, channel.forward(joint))
     tell(1.0)
     return JointFlows(channel.out_of_site_order(joint), fitted.length_m, fitted.staying, steps)
-
-
-def fit_gravity(
-    channel: PairChannel,
-    tally: PairTally,
-    start: FloatArray,
-    origins: FloatArray,
-    destinations: FloatArray,
-    plane: FloatArray,
-    spacing_m: float,
-) -> Gravity:
-    """The likeliest gravity model of a grid: lengths that double, and six weights of staying.
-
-    The lengths are searched first, then the neighbours of the best point of the grid, for as long as one of them is
-    likelier. Everything in the channel's order of sites.
-    """
-    across = np.hypot(*(part[:, None] - part[None, :] for part in plane))
-    halvings = max(math.ceil(math.log2(max(float(across.max()) / spacing_m, 2.0))), 1)
-    lengths = [float(spacing_m * 2.0**k) for k in range(-1, halvings + 1)]
-    best = Gravity(math.inf, 1.0, start)
-    reached, at = tally.likelihood(channel.forward(start)), (len(lengths), _STAYING.index(1.0))
-    tried = {at}
-
-    def attempt(length: int, staying: int) -> bool:
-        nonlocal best, reached, at
-        point = (length, staying)
-        if point in tried or not (0 <= length <= len(lengths) and 0 <= staying < len(_STAYING)):
-            return False
-        tried.add(point)
-        metres, weight = math.inf if length == len(lengths) else lengths[length], _STAYING[staying]
-        pulled = start * np.exp(across / -metres)
-        pulled[np.diag_indices_from(pulled)] *= weight
-        joint = proportional_fit(pulled, origins, destinations)
-        if joint is None:
-            return False
-        found = tally.likelihood(channel.forward(joint))
-        gain = _GAIN if staying != at[1] and weight != 1 else 0.0
-        if not found > reached + gain:
-            return False
-        best, reached, at = Gravity(metres, weight, joint), found, point
-        return True
-
-    for length in range(len(lengths)):
-        attempt(length, at[1])
-    while any(
-        attempt(at[0] + step, at[1] + turn)
-        for step, turn in ((0, 1), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1), (1, 0), (-1, 0))
-    ):
-        pass
-    return best
-
-
-def proportional_fit(
-    joint: FloatArray, rows: FloatArray, columns: FloatArray, sweeps: int = _SWEEPS
-) -> FloatArray | None:
-    """The matrix with its rows and columns scaled to given sums, in turn; None where it has nothing left.
-
-    Source: Deming, Stephan (1940).
-
-    Parameters
-    ----------
-    joint : ndarray of float64, shape (sites, sites)
-        Not negative.
-    rows, columns : ndarray of float64, shape (sites,)
-        The sums wanted.
-    sweeps : int
-        How often in turn.
-
-    Examples
-    --------
-    >>> made = proportional_fit(np.array([[1.0, 1], [1, 3]]), np.array([0.5, 0.5]), np.array([0.4, 0.6]))
-    >>> made.sum(axis=0).round(6).tolist()
-    [0.4, 0.6]
-    """
-    # Two vectors are scaled, not the matrix: its entries are touched once, at the end.
-    right = np.ones(columns.size)
-    left = np.ones(rows.size)
-    for _ in range(sweeps):
-        left = rows / np.maximum(joint @ right, _TINY)
-        right = columns / np.maximum(joint.T @ left, _TINY)
-    made = np.minimum(left, 1e150)[:, None] * joint * np.minimum(right, 1e150)[None, :]
-    total = made.sum()
-    return np.asarray(made / total) if 0 < total < math.inf else None
 
 
 def _step(channel: PairChannel, tally: PairTally, joint: FloatArray, expected: FloatArray) -> FloatArray:

@@ -12,6 +12,7 @@ from mapveil.analysis.lasso_flows import estimate_lasso
 from mapveil.analysis.pair_channel import check_pairs, check_sites, flow_deviation, pair_channel
 from mapveil.analysis.trips import Trips, cells_of_trips
 from mapveil.geo.tiling import Tiling
+from mapveil.inference.gravity import spacing_m
 from mapveil.local.estimators.estimators import check_reports, estimate_distribution
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.randomizer import Randomizer
@@ -216,7 +217,7 @@ class OriginDestination:
                 origins,
                 destinations,
                 plane,
-                _spacing(plane),
+                spacing_m(plane),
                 rng,
                 allowed=candidates,
                 gravity=self.gravity,
@@ -382,10 +383,3 @@ def _candidates(domain: Domain, origins: IntArray, destinations: IntArray) -> Bo
     allowed = np.zeros((domain.size, domain.size), dtype=np.bool_)
     allowed[domain.sites_of(origins), domain.sites_of(destinations)] = True
     return allowed
-
-
-def _spacing(plane: FloatArray) -> float:
-    """The median distance from a site to the nearest other, metres."""
-    from scipy.spatial import cKDTree
-
-    return float(np.median(np.asarray(cKDTree(plane.T).query(plane.T, k=2)[0])[:, 1]))

@@ -60,7 +60,7 @@ def flow_quality(origins: IntArray, destinations: IntArray, flows: FlowMap, *, t
     """
     size = flows.tiling.size
     ends = (np.asarray(origins, dtype=np.int64), np.asarray(destinations, dtype=np.int64))
-    if ends[0].size == 0 or not flows.total > 0:
+    if ends[0].size == 0 or not flows.all_trips > 0:
         raise ParameterError("no trip to compare; expected at least one, both true and estimated")
     if any(cells.min() < 0 or cells.max() >= size for cells in ends) or ends[0].shape != ends[1].shape:
         raise ParameterError(f"a true trip's end is no cell of {flows.tiling.spec}; expected 0 to {size - 1}")
@@ -68,17 +68,17 @@ def flow_quality(origins: IntArray, destinations: IntArray, flows: FlowMap, *, t
     true = times / times.sum()
     listed = flows.origin * size + flows.destination
     rest = size * size - listed.size
-    even = flows.unlisted / flows.total / rest if rest else 0.0
+    even = flows.unlisted / flows.all_trips / rest if rest else 0.0
     pairs = np.union1d(true_pair, listed)
     known, made = np.zeros(pairs.size), np.full(pairs.size, even)
     known[np.searchsorted(pairs, true_pair)] = true
-    made[np.searchsorted(pairs, listed)] = flows.trips / flows.total
+    made[np.searchsorted(pairs, listed)] = flows.trips / flows.all_trips
     outside = even * (size * size - pairs.size)
     by_end = [
         float(
             np.abs(
                 np.bincount(cells, minlength=size) / cells.size
-                - np.bincount(part, flows.trips / flows.total, size)
+                - np.bincount(part, flows.trips / flows.all_trips, size)
                 - even * (size - np.bincount(part, minlength=size))
             ).sum()
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -70,6 +70,13 @@ class Trips:
     def count(self) -> int:
         """Number of trips."""
         return int(self.users.size)
+
+    def as_points(self) -> Points:
+        """The table of trips, with destinations: that which they came from, or the arrays."""
+        if self.points is not None and self.points.columns.to_lon is not None:
+            return self.points
+        lon, lat, to_lon, to_lat = self.ends
+        return Points.from_arrays(self.users, lon, lat, to_lon=to_lon, to_lat=to_lat, source=self.source)
 
     def __repr__(self) -> str:
         return f"Trips({self.source})"  # no rows: a repr ends up in logs
@@ -162,23 +169,18 @@ def read_trips(
             raise InputError(f"{table.name}: no column {name!r}; its columns are {', '.join(types)}")
     start = origin or _pair(types, _ORIGIN) or (None, None)
     points = read_points(table, user=user, lon=start[0], lat=start[1], where=where, on_bad_rows=on_bad_rows)
+    ends = {"to_lon": found[0], "to_lat": found[1]}
+    points = replace(
+        points,
+        columns=points.columns._replace(**ends),
+        expressions=points.expressions._replace(**{kind: _number(name) for kind, name in ends.items()}),
+    )
     points.check()
     given = points.expressions
-    columns = {"lon": given.lon, "lat": given.lat, "to_lon": _number(found[0]), "to_lat": _number(found[1])}
+    columns = {kind: str(getattr(given, kind)) for kind in ("lon", "lat", "to_lon", "to_lat")}
     rows = _fetch(points, {"code": f"DENSE_RANK() OVER (ORDER BY {given.user}) - 1", **columns}, "row")
-    lon, lat = rows["to_lon"], rows["to_lat"]
-    usable = (np.abs(lon) <= 180) & (np.abs(lat) <= 90)
-    bad = np.flatnonzero(~usable)
-    if bad.size and on_bad_rows == "drop":
-        points.treat(bad.size, usable.size)
-        rows = {name: values[usable] for name, values in rows.items()}
-        lon, lat = rows["to_lon"], rows["to_lat"]
-    elif bad.size:
-        raise InputError(
-            f"{points.source}: row {int(rows['row'][bad[0]])}: the destination is missing or out of "
-            "range; expected degrees of longitude and latitude"
-        )
-    return Trips(rows["code"].astype(np.int64), rows["lon"], rows["lat"], lon, lat, points.source, points)
+    users, (lon, lat, to_lon, to_lat) = rows["code"].astype(np.int64), (rows[kind] for kind in columns)
+    return Trips(users, lon, lat, to_lon, to_lat, points.source, points)
 
 
 def has_destinations(source: Any) -> bool:

@@ -21,12 +21,14 @@ from mapveil.cli.options import (
 from mapveil.cli.outputs import release_options
 from mapveil.cli.run_file import Rerunnable, titled
 from mapveil.maps.released import LINE_SUFFIXES
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from mapveil.analysis.origin_destination import FlowUnit
     from mapveil.analysis.trips import Trips
     from mapveil.cli.options import Drawing
+    from mapveil.geo.region import Region
+    from mapveil.geo.tiling import Tiling
     from mapveil.maps.flow_map import FlowMap
     from mapveil.privacy.account import Account
 
@@ -59,20 +61,41 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
 
 @click.command("flows", cls=Rerunnable)
 @click.argument("source", metavar="INPUT")
-@region_option(required=True)
+@region_option()
+@click.option(
+    "--zones",
+    help="Polygons as cells, public, that do not overlap: GeoJSON, GeoParquet, or what pyogrio reads; instead of "
+    "--region and --tiling.",
+)
+@click.option(
+    "--zone-name", help="Column of the zones' names. [default: name, zone, district, id, label or code]"
+)
+@click.option(
+    "--trust",
+    type=click.Choice(["local", "central", "distributed", "operators"]),
+    default="local",
+    show_default=True,
+    help="Who adds up the trips: nobody (devices randomize), a curator, secure sums or two operators.",
+)
+@click.option(
+    "--secure-sum",
+    type=click.Choice(["ideal", "protocol", "active"]),
+    help="Of secure sums: simulate; run the protocol (honest-but-curious server); run it against a malicious server. "
+    "[default: ideal]",
+)
+@click.option("--dropout", type=float, help="Of secure sums: fraction of the clients that drop out.")
 @click.option(
     "--tiling",
     help="Cells, as for 'release'; at most 4096, or places:FILE. [default: as fine as the number of trips and epsilon "
     "allow]",
 )
-@epsilon_option("The whole budget of a trip: half for each end.", required=True)
+@epsilon_option("The whole budget of a user, or of a trip with --unit trip.", required=True)
 @click.option("--method", help="Randomizer, see 'mapveil methods'. [default: grr on few cells, else hr]")
 @click.option(
     "--estimator",
     type=click.Choice(["joint", "lasso", "independent"]),
-    default="joint",
-    show_default=True,
-    help="Likelihood of the pairs; the paper's Lasso on the marginals; their product.",
+    help="Of local reports: likelihood of the pairs; the paper's Lasso on the marginals; their product. "
+    "[default: joint]",
 )
 @click.option(
     "--unit",
@@ -115,6 +138,10 @@ def command(
     origin: tuple[str, str] | None,
     destination: tuple[str, str] | None,
     trip: str | None,
+    zones: str | None,
+    zone_name: str | None,
+    region: Region | None,
+    tiling: str | None,
     evaluate: bool,
     drawing: Drawing,
     outputs: tuple[Path, ...],
@@ -122,7 +149,10 @@ def command(
     seed: int | None,
     **parameters: Any,
 ) -> None:
-    """Release flows between the cells of a map: a device randomizes both ends of its trip.
+    """Release flows between the cells of a map, or between zones.
+
+    Under local trust a device randomizes both ends of its trip. A curator, or secure sums, add up every user's trips,
+    which count 1 together.
 
     INPUT is a table of trips with both ends (lon, lat, dest_lon, dest_lat, or pickup_longitude and the like), or one
     of positions with user, trip id and time, whose first and last positions are the ends.
@@ -130,6 +160,7 @@ def command(
     \b
     Examples:
       mapveil flows trips.parquet --region -8.70,41.10,-8.52,41.22 --epsilon 2 -o flows.html
+      mapveil flows trips.parquet --trust central --zones districts.geojson --epsilon 2 -o flows.parquet
       mapveil flows trips.csv --region city.geojson --tiling grid:12x16 --epsilon 2 --unit trip \\
           --estimator lasso -o flows.parquet -o flows.png
     """
@@ -137,6 +168,7 @@ def command(
     from mapveil.analysis.trips import read_trips
     from mapveil.privacy.account import writing
 
+    cells = _cells(zones, zone_name, region, tiling)
     with console.progress() as progress:
         progress("read the trips", 0.0)
         trips = read_trips(source, **columns, origin=origin, destination=destination, trip=trip)
@@ -144,16 +176,44 @@ def command(
         if trips.points is not None:
             console.note_columns(trips.points)
         released = flows(
-            trips, unit=unit, options=options, account=account, rng=seed, progress=progress, **parameters
+            trips,
+            cells,
+            unit=unit,
+            options=options,
+            region=region,
+            account=account,
+            rng=seed,
+            progress=progress,
+            **parameters,
         )
         with writing(account, released.guarantee):
             save_all(outputs, titled(released, drawing).save, progress)
     if unit == "trip":
         console.warn("the guarantee is about one trip: a user of ten trips has ten times the epsilon")
-    lines = [f"{released.size} flows of {released.total:g} trips, {released.unlisted:g} of them unlisted"]
+    lines = [f"{released.size} flows of {released.all_trips:g} trips, {released.unlisted:g} of them unlisted"]
     outside = options.get("outside", "drop")
     evaluation = console.evaluated(lambda: _evaluate(trips, released, outside)) if evaluate else None
     console.answer(outputs, released, account, lines=lines, evaluation=evaluation, seed=seed)
+
+
+def _cells(
+    zones: str | None, zone_name: str | None, region: Region | None, tiling: str | None
+) -> Tiling | str | None:
+    """The zones of a file, or the specification of a region's cells."""
+    if zones is None:
+        if region is None:
+            raise ParameterError(
+                "--region or --zones is required: flows are between cells of a public region"
+            )
+        if zone_name is not None:
+            raise ParameterError("--zone-name is for --zones only")
+        return tiling
+    if region is not None or tiling is not None:
+        raise ParameterError("--zones bring their region and are the cells: leave out --region and --tiling")
+    from mapveil.geo.zone_cells import ZoneCells
+    from mapveil.geo.zones import Zones
+
+    return ZoneCells(Zones.read(zones, name=zone_name))
 
 
 def _evaluate(trips: Trips, released: FlowMap, outside: Any) -> dict[str, float]:

@@ -109,6 +109,9 @@ def located_rows(
 ) -> Iterator[LocatedRows]:
     """Open a table's contributions: users, their cells and weights.
 
+    Of a table of trips (with destinations) a cell is a pair, ``origin * tiling.size + destination``, and -1 where
+    either end lies in no cell.
+
     Parameters
     ----------
     points : Points
@@ -127,7 +130,8 @@ def located_rows(
     """
     points.check()
     with connection() as opened, reading(points.source):
-        located = _sql_key(opened, tiling, locate)
+        trips = points.columns.to_lon is not None
+        located = _sql_pair(opened, tiling, locate) if trips else _sql_key(opened, tiling, locate)
         if outside is Outside.DROP:
             cell, inside = located.key, located.inside or "TRUE"
             counted = "weight > 0" if located.inside is not None else "cell >= 0 AND weight > 0"
@@ -271,18 +275,44 @@ def _sql_key(opened: duckdb.DuckDBPyConnection, tiling: Tiling, locate: Locate |
     key = tiling.locate_sql("lon", "lat") if locate is None else None
     if key is not None:
         return key
-    import pyarrow
-
     cells_of = locate or tiling.locate
 
     # DuckDB evaluates these annotations where only builtins are known.
     def cells(lon: object, lat: object) -> object:
-        return pyarrow.array(cells_of(np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)))
+        return _arrow(cells_of(*_numbers(lon, lat)))
 
+    return _function(opened, cells, ("lon", "lat"))
+
+
+def _sql_pair(opened: duckdb.DuckDBPyConnection, tiling: Tiling, locate: Locate | None) -> SqlKey:
+    """The pair of cells of the columns lon, lat, to_lon and to_lat."""
+    cells_of, size = locate or tiling.locate, tiling.size
+
+    def pairs(lon: object, lat: object, to_lon: object, to_lat: object) -> object:
+        origin, destination = cells_of(*_numbers(lon, lat)), cells_of(*_numbers(to_lon, to_lat))
+        return _arrow(np.where((origin >= 0) & (destination >= 0), origin * size + destination, -1))
+
+    return _function(opened, pairs, ("lon", "lat", "to_lon", "to_lat"))
+
+
+def _function(
+    opened: duckdb.DuckDBPyConnection, keys: Callable[..., object], columns: tuple[str, ...]
+) -> SqlKey:
+    """A key that a function of columns computes."""
     opened.create_function(
-        "mapveil_locate", cells, ["DOUBLE", "DOUBLE"], "BIGINT", type="arrow", side_effects=True
+        "mapveil_locate", keys, ["DOUBLE"] * len(columns), "BIGINT", type="arrow", side_effects=True
     )  # type: ignore[call-overload]  # its stubs want the annotations that it cannot evaluate
-    return SqlKey("mapveil_locate(lon, lat)", None, lambda keys: keys)
+    return SqlKey(f"mapveil_locate({', '.join(columns)})", None, lambda found: found)
+
+
+def _numbers(*columns: object) -> list[FloatArray]:
+    return [np.asarray(each, dtype=np.float64) for each in columns]
+
+
+def _arrow(cells: IntArray) -> pyarrow.Array:
+    import pyarrow
+
+    return pyarrow.array(cells)
 
 
 def _boxed_rows(points: Points, opened: duckdb.DuckDBPyConnection, tiling: Tiling | None) -> str:

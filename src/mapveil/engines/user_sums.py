@@ -56,7 +56,8 @@ _LARGEST_SUM = (1 << 62) // UNIT
 class UserSums(NamedTuple):
     """Exact sums of the users' shares. Not private: never print or store them."""
 
-    sums: npt.NDArray[np.int64]  # (tiling.size,), or (windows or labels, tiling.size); units of 1 / UNIT user
+    # (cells,), or (windows or labels, cells); units of 1 / UNIT user. Of trips a cell is a pair of the tiling's cells.
+    sums: npt.NDArray[np.int64]
     tiling: Tiling
 
 
@@ -74,9 +75,10 @@ def user_sums(
 
     where: row i of user :math:`u_i` lies in cell :math:`c_i` and weighs :math:`w_i` (1 without weights, which
     count to a millionth); the sum below is over the user's rows inside the tiling; :math:`U` is
-    :data:`UNIT`. One user contributes at most :math:`U` in L1, whatever they did. With windows, c is a cell in a
-    window; where the points bound the contribution of a part of the windows and not of all, the sum below is over the
-    user's rows in that part, and a user contributes at most :math:`U` in each part.
+    :data:`UNIT`. One user contributes at most :math:`U` in L1, whatever they did. Of trips, c is a pair of cells: the
+    origin and the destination. With windows, c is a cell (or pair) in a window; where the points bound the contribution
+    of a part of the windows and not of all, the sum below is over the user's rows in that part, and a user contributes
+    at most :math:`U` in each part.
 
     Parameters
     ----------
@@ -141,10 +143,11 @@ def _from_points(points: Points, tiling: Tiling, key: str, labels: int | None) -
         found = rows.connection.execute(text).fetchnumpy()
         cells = rows.cells(found["cell"])
     shares = np.ma.filled(found["share"], 0)
+    size = tiling.size if points.columns.to_lon is None else tiling.size**2
     if windows is None:
-        sums = np.zeros(tiling.size, dtype=np.int64)
+        sums = np.zeros(size, dtype=np.int64)
         sums[cells] = shares
     else:
-        sums = np.zeros((windows, tiling.size), dtype=np.int64)
+        sums = np.zeros((windows, size), dtype=np.int64)
         sums[np.ma.filled(found["label"], 0), cells] = shares
     return sums

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mapveil.formats.coded_arrays import code, decode, within
+from mapveil.formats.flow_record import flow_sums_text
 from mapveil.maps.density_map import DensityMap
+from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.measurement import EstimatedUsers, Measurement
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.maps.series_map import SeriesMap
@@ -140,7 +142,9 @@ def _read(
 
 
 def measurements_text(released: ReleasedMap) -> str:
-    """The measurements of a map of users in base64, for its files; empty where it has none."""
+    """The measurements of a map of users, or of flows, in base64, for its files; empty where it has none."""
+    if isinstance(released, FlowMap):
+        return "" if released.sums is None else flow_sums_text(released.sums)
     if not isinstance(released, DensityMap):
         return ""
     by_window = released.measured if isinstance(released, SeriesMap) else ()

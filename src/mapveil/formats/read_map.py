@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from mapveil.formats.flow_record import flow_sums_of
 from mapveil.formats.geopackage import read_geopackage
 from mapveil.formats.geoparquet import METADATA_KEY
 from mapveil.formats.geotiff import METADATA_TAG, open_geotiff
@@ -18,6 +20,7 @@ from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_of
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.geo.windows import Windows
 from mapveil.maps.density_map import DensityMap
+from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.frame import require_frame
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.maps.provenance import Provenance
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 _OF_WINDOW: Final = "users "  # how columns of windows begin
 _BAND_OF_WINDOW: Final = "Users, "
+_COLUMNS: Final = ("cell", "users", "rss_dbm", "origin", "destination", "trips", "deviation")
 NOT_READ_BACK: Final = {
     ".html": "a page answers in a browser, under 'Ask for a total'",
     ".png": "a picture carries no values of cells",
@@ -69,16 +73,16 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
     """
     file = Path(path)
     suffix = file.suffix.lower()
-    read = {".parquet": _read_parquet, ".geojson": _read_geojson, ".json": _read_geojson, ".csv": _read_csv}
-    read[".gpkg"] = _read_geopackage
-    if suffix not in {".tif", ".tiff", *read}:
+    if suffix not in {".tif", ".tiff", *_TABLES}:
         why = f"; {NOT_READ_BACK[suffix]}" if suffix in NOT_READ_BACK else ""
         raise NotAMap(
             f"{path}: maps are read from .tif, .tiff, .parquet, .geojson, .json, .gpkg or .csv files{why}"
         )
     if not file.is_file():
         raise NotAMap(f"{path}: no such file; a map that Mapveil wrote is needed")
-    text, values, measured = read.get(suffix, _read_geotiff)(file)
+    text, values, measured = _TABLES.get(suffix, _read_geotiff)(file)
+    if _kind(text) == "flows":
+        raise InputError(f"{path}: must be a map of users, got flows")
     if not isinstance(values, np.ndarray):
         columns = set(values.column_names)
         if "cell" not in columns or columns.isdisjoint(("users", "rss_dbm")):
@@ -96,6 +100,69 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
     return ProportionMap.of(heat) if labelled else heat
 
 
+def read_flows(path: str | PathLike[str]) -> FlowMap:
+    """Read flows from a GeoParquet, GeoJSON, GeoPackage or CSV file that Mapveil wrote. Run by: anybody.
+
+    Nothing in the file proves that its guarantee was kept. Flows by a curator or by secure sums have their noisy sums
+    again, and answer questions.
+
+    Parameters
+    ----------
+    path : path-like
+        A .parquet, .geojson, .json or .gpkg file, or a .csv with its metadata beside it.
+
+    Raises
+    ------
+    NotAMap
+        Another suffix, no such file, or not written by Mapveil.
+    InputError
+        The file is not readable, holds no flows, or its metadata are broken.
+    """
+    file = Path(path)
+    read = _TABLES.get(file.suffix.lower())
+    if read is None or not file.is_file():
+        why = "no such file" if read else "flows are read from .parquet, .geojson, .json, .gpkg or .csv files"
+        raise NotAMap(f"{path}: {why}")
+    text, table, measured = read(file)
+    if _kind(text) != "flows":
+        raise InputError(f"{path}: must be flows, got another map")
+    try:
+        metadata = json.loads(text)
+        tiling = tiling_from_dict(metadata["tiling"])
+        origin, destination = (table[name].to_numpy().astype(np.int64) for name in ("origin", "destination"))
+        deviation = table["deviation"].to_numpy() if "deviation" in table.column_names else None
+        return FlowMap(
+            origin,
+            destination,
+            table["trips"].to_numpy().astype(np.float64),
+            tiling,
+            Guarantee.from_dict(metadata["guarantee"]),
+            metadata["method"],
+            deviation=None if deviation is None else deviation.astype(np.float64),
+            unlisted=float(metadata["unlisted"]),
+            title=metadata["title"],
+            subtitle=metadata.get("subtitle", ""),
+            parameters=metadata["parameters"],
+            notes=tuple(metadata["notes"]),
+            version=metadata["version"],
+            provenance=Provenance(**metadata["provenance"]),
+            sums=flow_sums_of(metadata.get(MEASUREMENTS_KEY, measured), tiling.size),
+        )
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
+        raise InputError(
+            f"{path}: its metadata is not that of flows ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _kind(text: str) -> object:
+    """The kind of map that a file's metadata names; None where they name none or cannot be read."""
+    try:
+        found: object = json.loads(text).get("kind")
+    except (ValueError, AttributeError):
+        return None
+    return found
+
+
 def _read_parquet(file: Path) -> tuple[str, pyarrow.Table, str]:
     import pyarrow as pa
     from pyarrow import parquet
@@ -110,9 +177,7 @@ def _read_parquet(file: Path) -> tuple[str, pyarrow.Table, str]:
                 raise NotAMap(f"{file}: not a map that Mapveil wrote: its metadata are missing")
             # Of these the columns that it has.
             names = source.schema_arrow.names
-            table = source.read(
-                ["cell", "users", "rss_dbm", *(name for name in names if name.startswith(_OF_WINDOW))]
-            )
+            table = source.read([*_COLUMNS, *(name for name in names if name.startswith(_OF_WINDOW))])
             return text.decode(), table, found.get(MEASUREMENTS_KEY.encode(), b"").decode("ascii", "replace")
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file}: not readable as Parquet ({str(error).splitlines()[0]})") from error
@@ -133,7 +198,7 @@ def _read_geojson(file: Path) -> tuple[str, pyarrow.Table, str]:
 
 
 def _read_geopackage(file: Path) -> tuple[str, pyarrow.Table, str]:
-    text, table, measured = read_geopackage(file, ["cell", "users", "rss_dbm"], prefix=_OF_WINDOW)
+    text, table, measured = read_geopackage(file, list(_COLUMNS), prefix=_OF_WINDOW)
     if text is None:
         raise NotAMap(f"{file}: not a map that Mapveil wrote: its metadata are missing")
     return text, table, measured
@@ -223,3 +288,12 @@ def _series_of(heat: DensityMap, metadata: dict[str, Any], found: FloatArray | p
 
 def _band_of_window(name: str | None) -> bool:
     return name is not None and name.startswith(_BAND_OF_WINDOW)
+
+
+_TABLES: Final[dict[str, Callable[[Path], tuple[str, Any, str]]]] = {
+    ".parquet": _read_parquet,
+    ".geojson": _read_geojson,
+    ".json": _read_geojson,
+    ".csv": _read_csv,
+    ".gpkg": _read_geopackage,
+}

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from mapveil.geo.hexagons import Hexagons
 from mapveil.geo.places import Places
 from mapveil.geo.web_mercator import WebMercatorTiles
+from mapveil.geo.zone_cells import ZoneCells
 from mapveil_client.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def cell_names(tiling: Tiling, cells: IntArray) -> list[str] | None:
         return [f"{index:x}" for index in tiling.h3_ids[cells].tolist()]
     if isinstance(tiling, WebMercatorTiles):
         return [str(key) for key in tiling.quadkeys(cells)]
-    if isinstance(tiling, Places) and tiling.names is not None:
+    if isinstance(tiling, Places | ZoneCells) and tiling.names is not None:
         return [tiling.names[cell] for cell in cells.tolist()]
     return None
 

@@ -18,6 +18,7 @@ from mapveil.geo.region import Region
 from mapveil.geo.tables import QueryTable, column_types, quote_name, quote_text, reading
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
+from mapveil.geo.zone_cells import ZoneCells
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
@@ -186,6 +187,10 @@ def tiling_from_dict(record: Mapping[str, Any]) -> Tiling:
             return make(region, *(record[name] for name in fields))
         if kind == "places":
             return Places.from_record(record, region)
+        if kind == "zones":
+            return ZoneCells.from_record(record)
     except (KeyError, TypeError) as error:
         raise InputError(f"a tiling's record lacks {error}") from error
-    raise InputError(f"a tiling of kind {kind!r} is not known; expected grid, quadtree, tiles, h3 and places")
+    raise InputError(
+        f"a tiling of kind {kind!r} is not known; expected grid, quadtree, tiles, h3, places and zones"
+    )

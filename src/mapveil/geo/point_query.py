@@ -28,6 +28,8 @@ _WANTED: Final = {
     "lon": "expected a longitude from -180 to 180 degrees",
     "lat": "expected a latitude from -90 to 90 degrees",
     "place": "expected a point with longitude -180 to 180 and latitude -90 to 90, or crs (--crs)",
+    "to_lon": "expected the longitude of a destination, from -180 to 180 degrees",
+    "to_lat": "expected the latitude of a destination, from -90 to 90 degrees",
     "weight": f"expected a number from {_SMALLEST_WEIGHT:g} to {_LARGEST_WEIGHT:g}",
 }
 
@@ -47,6 +49,8 @@ class Columns(NamedTuple):
     time: str | None = None
     weight: str | None = None
     label: str | None = None
+    to_lon: str | None = None  # destination, where rows are trips
+    to_lat: str | None = None
 
     @property
     def text(self) -> str:
@@ -82,7 +86,7 @@ class PointQuery:
         """Register the source on a connection; the SELECT text of the canonical columns.
 
         Yields ``user_id``, ``lon``, ``lat`` (degrees, DOUBLE) and, where the source has them, ``weight``
-        (DOUBLE), ``time`` and ``label``: rows that :meth:`counted` holds for.
+        (DOUBLE), ``time``, ``label`` and ``to_lon``, ``to_lat``: rows that :meth:`counted` holds for.
         """
         kept = self.expressions._asdict()
         select = [f"{kept.pop('user')} AS user_id"]
@@ -145,6 +149,7 @@ class PointQuery:
     def usable(self, columns: Columns) -> dict[str, str]:
         """SQL that holds for each of the columns of a row that can be used; null counts as failing."""
         ranges = {"lon": (-180, 180), "lat": (-90, 90), "weight": (_SMALLEST_WEIGHT, _LARGEST_WEIGHT)}
+        ranges |= {"to_lon": ranges["lon"], "to_lat": ranges["lat"]}
         named = {kind: column for kind, column in columns._asdict().items() if kind in ranges and column}
         # NaN is outside no range that DuckDB knows from a file's statistics, so it is asked for.
         return {"user": f"{columns.user} IS NOT NULL"} | {
@@ -204,7 +209,8 @@ def _wanted(points: PointQuery, failure: _Failure, opened: duckdb.DuckDBPyConnec
 def _failures_in(points: PointQuery, part: Table, opened: duckdb.DuckDBPyConnection) -> Iterator[_Failure]:
     """The first failing rows of a part."""
     names, expressions = points.columns._asdict(), points.expressions._asdict()
-    holds = points.usable(Columns("user_id", "lon", "lat", weight=names["weight"] and "weight"))
+    kinds = {kind: kind for kind in ("weight", "to_lon", "to_lat") if names[kind]}
+    holds = points.usable(Columns("user_id", "lon", "lat", **kinds))
     written = (
         points.written._asdict() if points.written else {kind: quote_name(names[kind]) for kind in holds}
     )

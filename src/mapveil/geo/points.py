@@ -79,6 +79,8 @@ class Points(PointQuery):
         time: npt.ArrayLike | None = None,
         weight: npt.ArrayLike | None = None,
         label: npt.ArrayLike | None = None,
+        to_lon: npt.ArrayLike | None = None,
+        to_lat: npt.ArrayLike | None = None,
         region: Region | None = None,
         source: str = "arrays",
     ) -> Points:
@@ -92,6 +94,8 @@ class Points(PointQuery):
             WGS84 degrees.
         time, weight, label : array, optional
             Time; weight of the row within its user, from 0; category.
+        to_lon, to_lat : array of float, optional
+            WGS84 degrees of the destination, where rows are trips.
         region : Region, optional
             Public region of the points.
         source : str
@@ -100,6 +104,7 @@ class Points(PointQuery):
         import pyarrow
 
         given = {"user": user, "lon": lon, "lat": lat, "time": time, "weight": weight, "label": label}
+        given |= {"to_lon": to_lon, "to_lat": to_lat}
         arrays = {name: _column(name, values, source) for name, values in given.items() if values is not None}
         lengths = {name: len(values) for name, values in arrays.items()}
         if len(set(lengths.values())) > 1:
@@ -199,7 +204,7 @@ def _texts(values: Any, array: npt.NDArray[np.str_]) -> npt.NDArray[np.object_]:
 def _column(name: str, values: Any, source: str) -> pyarrow.Array:
     import pyarrow
 
-    kind = np.float64 if name in ("lon", "lat", "weight") else None
+    kind = np.float64 if name in ("lon", "lat", "weight", "to_lon", "to_lat") else None
     try:
         array = np.asarray(values, dtype=kind)
     except (TypeError, ValueError) as error:

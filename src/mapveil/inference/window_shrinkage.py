@@ -82,6 +82,27 @@ def shrink_windows(sums: WindowSums, pooled: FloatArray) -> FloatArray:
     return estimate
 
 
+def shrink_around(sums: WindowSums, around: FloatArray, total: float) -> FloatArray:
+    """Estimate the users of every site in one window, around an expected map. Run by: whoever holds the noisy sums.
+
+    Parameters
+    ----------
+    sums : WindowSums
+        The noisy sums, of a single window.
+    around : ndarray of float64, shape (sites,)
+        Non-negative map that the estimate departs from only where the noisy sums show it; any scale.
+    total : float
+        Users in all, at least 0.
+
+    Returns
+    -------
+    ndarray of float64, shape (sites,)
+        Non-negative, with the given total.
+    """
+    once = np.ones(1, dtype=np.int64)
+    return np.asarray(_divide(np.array([total]), sums.values, around[None], once, sums)[0])
+
+
 def halvings(windows: int) -> Iterator[Runs]:
     """Runs of windows, each about half of one before, down to single windows."""
     start, stop = np.array([0]), np.array([windows])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.places import Places
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.supported_blocks import FALSE_RATE
-from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap
+from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap, function_of
 from mapveil.maps.scene import Layer, Lines, Rows, Scene
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
@@ -21,6 +21,12 @@ from mapveil_client.errors import ParameterError, check
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+    from mapveil.inference.linear_totals import Total
+    from mapveil.maps.flow_sums import FlowSums
+
+
+ZoneNames = int | str | Iterable[int | str]
+"""A zone, or several, by number or by name."""
 
 _ON_PAGE: Final = 4000  # flows
 _MOST_DOTS: Final = 5000  # cells whose centres are all shown
@@ -48,9 +54,12 @@ class FlowMap(ReleasedMap):
     tiling, guarantee, method, parameters, notes, version
         See :class:`~mapveil.maps.released.ReleasedMap`.
     deviation : ndarray of float64, shape (flows,), optional
-        Standard deviation of an unbiased estimate of each pair's trips, from the randomization alone.
+        Standard deviation of an unbiased estimate of each pair's trips, from the randomization or noise alone; NaN for
+        a pair that was measured together with others only.
     unlisted : float
         Estimated trips of the pairs that are not among these.
+    sums : FlowSums, optional
+        The noisy sums of a curator or of secure sums, which answer questions.
 
     Raises
     ------
@@ -80,6 +89,7 @@ class FlowMap(ReleasedMap):
     method: str
     deviation: FloatArray | None = None
     unlisted: float = 0.0
+    sums: FlowSums | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         origin, destination = (np.asarray(part, dtype=np.int64) for part in (self.origin, self.destination))
@@ -104,7 +114,7 @@ class FlowMap(ReleasedMap):
             object.__setattr__(self, name, None if values is None else values[order])
 
     @property
-    def total(self) -> float:
+    def all_trips(self) -> float:
         """Estimated trips in all, the unlisted ones too."""
         return float(self.trips.sum()) + self.unlisted
 
@@ -145,9 +155,12 @@ class FlowMap(ReleasedMap):
 
         where: :math:`x_i` is ``trips``, :math:`s_i` is ``deviation``, q is ``false_rate``, the expected fraction of
         those kept that are no flow at all, and m is the number of pairs of cells. The normal law is an approximation.
-        None where deviations are not known. Run by: anybody who holds the map; costs no privacy.
+        With noisy sums :math:`p_i` is exact: that of the pair's own noisy sum, among the m pairs measured alone; no
+        other pair is kept. None where deviations are not known. Run by: anybody who holds the map; costs no privacy.
         """
         check(0 < false_rate < 1, "false_rate", "between 0 and 1", false_rate)
+        if self.sums is not None:
+            return self._above_noise(self.sums, false_rate)
         if self.deviation is None:
             return None
         from scipy.special import ndtr
@@ -156,9 +169,35 @@ class FlowMap(ReleasedMap):
             self.trips, self.deviation, out=np.full(self.size, np.inf), where=self.deviation > 0
         )
         p = np.where(self.trips > 0, ndtr(-ratio), 1.0)
-        order = np.sort(p)
-        held = order <= false_rate * np.arange(1, self.size + 1) / self.tiling.size**2
-        return np.asarray(p <= (order[held].max() if held.any() else -1.0))
+        return np.asarray(p <= _largest_kept(p, self.tiling.size**2, false_rate))
+
+    def _above_noise(self, sums: FlowSums, false_rate: float) -> BoolArray:
+        """Flows that were measured alone, and whose noisy sums no noise explains: by the exact law of the noise."""
+        from mapveil.privacy.weighted_noise import WeightedNoise, tail
+
+        law, finest = sums.blocks[-1].law(), sums.blocks[-1]
+        alone = sums.pairs == 1
+        noise = WeightedNoise(*(np.array([float(each)]) for each in law))
+        p = np.ones(sums.leaves.size)
+        p[alone] = tail(noise, finest.noisy[finest.groups[alone]])
+        kept = p <= _largest_kept(p[alone], int(alone.sum()), false_rate)
+        return np.asarray(kept[sums.leaf_of(self.origin, self.destination)])
+
+    def total(self, origins: ZoneNames | None = None, destinations: ZoneNames | None = None) -> Total:
+        """Trips from some zones to some others, with an exact interval; all zones by default.
+
+        Costs no privacy; see :func:`mapveil.analysis.flow_totals.flow_total`.
+        """
+        made: Total = function_of("analysis.flow_totals:flow_total")(self, origins, destinations)
+        return made
+
+    def outflow(self, zones: ZoneNames) -> Total:
+        """Trips that begin in some zones; see :meth:`total`."""
+        return self.total(zones)
+
+    def inflow(self, zones: ZoneNames) -> Total:
+        """Trips that end in some zones; see :meth:`total`."""
+        return self.total(None, zones)
 
     def merge_below(self, minimum: float) -> FlowMap:
         """Move every flow estimated below ``minimum`` trips to the unlisted ones.
@@ -186,10 +225,21 @@ class FlowMap(ReleasedMap):
 
     def about(self) -> dict[str, Any]:
         """The metadata that are particular to flows."""
-        return {"unit": "trips per pair of cells", "flows": self.size, "unlisted": self.unlisted}
+        return {
+            "kind": "flows",
+            "unit": "trips per pair of cells",
+            "flows": self.size,
+            "unlisted": self.unlisted,
+        }
+
+    @property
+    def zone_names(self) -> tuple[str, ...] | None:
+        """Name of each cell, where cells have names."""
+        names: tuple[str, ...] | None = getattr(self.tiling, "names", None)
+        return names
 
     def _names(self, cells: IntArray) -> list[str] | None:
-        names = self.tiling.names if isinstance(self.tiling, Places) else None
+        names = self.zone_names
         return None if names is None else [names[cell] for cell in cells.tolist()]
 
     def rows(self) -> Rows:
@@ -216,7 +266,7 @@ class FlowMap(ReleasedMap):
         """The largest flows between cells as arcs (``arcs`` in a picture, 4000 on a page); those within one as dots."""
         check(arcs >= 1, "arcs", "at least 1", arcs)
         shown = self.largest(_ON_PAGE if page else arcs)
-        part = 100 * shown.trips.sum() / self.total if self.total else 100.0
+        part = 100 * shown.trips.sum() / self.all_trips if self.all_trips else 100.0
         between = shown.origin != shown.destination
         drawn = shown._kept(between)
         told = self.told_from_zero()
@@ -252,9 +302,16 @@ class FlowMap(ReleasedMap):
             dots=dots,
             doubt="Grey: cannot be told from zero" if doubted else "",
             reading=reading,
-            made=(("Trips", f"{self.total:.6g}, {self.unlisted:.6g} of them unlisted"),),
+            made=(("Trips", f"{self.all_trips:.6g}, {self.unlisted:.6g} of them unlisted"),),
             notes=self.notes,
         )
 
     def __repr__(self) -> str:
         return f"FlowMap({self.method}, {self.tiling.spec}, {self.size} flows)\n{self.guarantee!r}"
+
+
+def _largest_kept(p: FloatArray, tests: int, false_rate: float) -> float:
+    """The largest p-value that the rule of Benjamini and Hochberg keeps among so many tests; -1 for none."""
+    order = np.sort(p)
+    held = order <= false_rate * np.arange(1, order.size + 1) / max(tests, 1)
+    return float(order[held].max()) if held.any() else -1.0

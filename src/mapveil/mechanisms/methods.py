@@ -6,10 +6,10 @@ Joining is adding a row: the contract tests, ``mapveil methods`` and ``mapveil c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism
+from mapveil.mechanisms.mechanism import AnyMechanism
 from mapveil.registry import Row
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import ParameterError, check
@@ -17,6 +17,7 @@ from mapveil_client.method_parameters import LABELLED
 
 if TYPE_CHECKING:
     from mapveil.local.signal_reports import SignalReports
+    from mapveil.mechanisms.flow_blocks import FlowBlocks
     from mapveil.mechanisms.signal_sums import SignalSums
 
 DEFAULT_METHODS = {
@@ -49,7 +50,7 @@ class Method(NamedTuple):
     @property
     def has_budget(self) -> bool:
         """Whether it promises an epsilon."""
-        return issubclass(self.load(), Mechanism)
+        return any(each.name == "epsilon" for each in fields(self.load()))
 
     def options(self) -> dict[str, Any]:
         """The names of the parameters of the mechanism and of its trust model, with their defaults."""
@@ -185,6 +186,33 @@ def signal_sums(
     made = COVERAGE_SUMS[trust].make(epsilon, options)
     found: SignalSums | SignalReports = replace(cast("Any", made), accept_large_epsilon=accept_large_epsilon)
     return found
+
+
+def flow_blocks(
+    epsilon: EpsilonLike,
+    trust: str = "central",
+    options: Mapping[str, Any] | None = None,
+    *,
+    most: int = 5000,
+    least: float = 0.0,
+    accept_large_epsilon: bool = False,
+) -> FlowBlocks:
+    """Flows from noisy sums: of trips, so no method of a release.
+
+    Raises
+    ------
+    ParameterError
+        No such trust model or option, or a value outside its range.
+    """
+    from mapveil.mechanisms.flow_blocks import FlowBlocks
+
+    models = {"central": _CURATOR, "distributed": _SECURE, "operators": _OPERATORS}
+    check(trust in models, "trust", f"one of {', '.join(models)}", trust)
+    row: Row[Any] = Row(FlowBlocks.name, "mapveil.mechanisms.flow_blocks:FlowBlocks")
+    given = {**(options or {}), "most": most, "least": least}
+    made: Any = Method(FlowBlocks.name, trust, row, Row(FlowBlocks.name, models[trust])).make(epsilon, given)
+    assert isinstance(made, FlowBlocks)
+    return replace(made, accept_large_epsilon=accept_large_epsilon)
 
 
 def find_method(name: str | None = None, trust: str = "central") -> Method:

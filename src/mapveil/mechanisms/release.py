@@ -157,16 +157,7 @@ def release(
         mechanism = _with(mechanism, prior=_public_prior(prior, points, region))
     if accept_large_epsilon and isinstance(mechanism, Mechanism):
         mechanism = replace(mechanism, accept_large_epsilon=True)
-    if trust not in _SUMMED:
-        for name, value in (("secure_sum", secure_sum), ("dropout", dropout)):
-            if value is not None:
-                raise ParameterError(f"{name} is for trust {' or '.join(_SUMMED)} only, got trust {trust}")
-    if trust == "operators" and secure_sum == "active":
-        raise ParameterError(
-            "secure_sum must be ideal or protocol under trust operators, which need no 'active'"
-        )
-    check(secure_sum is None or secure_sum in SECURE_SUMS, "secure_sum", " or ".join(SECURE_SUMS), secure_sum)
-    check(dropout is None or 0 <= dropout < 1, "dropout", "in [0, 1)", dropout)
+    transport = transport_for(trust, secure_sum, dropout)
     spec = tiling if isinstance(tiling, str) else None
     chosen = tiling is None and not isinstance(
         points, Counts
@@ -180,7 +171,7 @@ def release(
     tell = progress or (lambda step, done: None)
     how: dict[str, Any] = {"rng": as_randomness(rng), "progress": tell}
     if trust in _SUMMED:
-        how |= {"secure_sum": _transport(secure_sum or "ideal"), "dropout": dropout or 0.0}
+        how |= {"secure_sum": transport, "dropout": dropout or 0.0}
     if not known or (chosen and buys_users(mechanism)):
         made = after_search(cast("Points", points), spec, region, mechanism, account, how, places_are_public)
     else:
@@ -257,8 +248,27 @@ def _public_prior(
     return prior
 
 
-def _transport(name: SecureSumName) -> SecureSum:
+def transport_for(trust: str, secure_sum: SecureSumName | None, dropout: float | None) -> SecureSum | None:
+    """The transport of secure sums under a trust model, checked; None where nothing is summed securely.
+
+    Raises
+    ------
+    ParameterError
+        The transport or the dropout is for another trust model, or there is none of this name.
+    """
+    if trust not in _SUMMED:
+        for name, value in (("secure_sum", secure_sum), ("dropout", dropout)):
+            if value is not None:
+                raise ParameterError(f"{name} is for trust {' or '.join(_SUMMED)} only, got trust {trust}")
+        return None
+    if trust == "operators" and secure_sum == "active":
+        raise ParameterError(
+            "secure_sum must be ideal or protocol under trust operators, which need no 'active'"
+        )
+    check(secure_sum is None or secure_sum in SECURE_SUMS, "secure_sum", " or ".join(SECURE_SUMS), secure_sum)
+    check(dropout is None or 0 <= dropout < 1, "dropout", "in [0, 1)", dropout)
     from mapveil.secure_sum.drivers import IdealSum
     from mapveil.secure_sum.protocol_sum import ProtocolSum
 
+    name = secure_sum or "ideal"
     return IdealSum() if name == "ideal" else ProtocolSum(os.cpu_count() or 1, active=name == "active")

@@ -250,7 +250,7 @@ class SumMechanism(Mechanism):
             method=self.name,
             parameters=self.parameters(),
             measurements=on.measurements,
-            notes=(*on.notes, *_who(costs)),
+            notes=(*on.notes, *rounds_note(costs)),
             rounds=costs,
         )
         return self.shown(heat)
@@ -271,7 +271,7 @@ class SumMechanism(Mechanism):
         return self.trust.guarantee(self.budget, shares, seeded=seeded)
 
 
-def _who(costs: Sequence[RoundCost]) -> tuple[str, ...]:
+def rounds_note(costs: Sequence[RoundCost]) -> tuple[str, ...]:
     """Note on the number of clients in the sums."""
     if not costs:
         return ()

@@ -208,14 +208,14 @@ class Answerer(Protocol):
         ...
 
 
-def run(plan: Plan, answer: Callable[[Any], Any]) -> Estimate:
+def run(plan: Generator[Any, Any, T], answer: Callable[[Any], Any]) -> T:
     """Pass queries and replies between a plan and its answerer, until there is an estimate."""
     try:
         query = next(plan)
         while True:
             query = plan.send(answer(query))
     except StopIteration as stop:
-        made: Estimate = stop.value
+        made: T = stop.value
         return made
 
 

@@ -110,7 +110,7 @@ class TwoOperators(Checked):
                 "least_noise must be False where clients and operators run the protocol: both add noise; audit with "
                 "an ideal sum"
             )
-        devices = devices_of(points, tiling, execution.progress)
+        devices = devices_of(points, tiling, execution.progress, raster.site)
         scale = self.scale or (1 if devices.starts is None else TABLE_SCALE)
         return OperatorsAnswerer(self, raster, tiling, devices, scale, execution, least_noise)
 

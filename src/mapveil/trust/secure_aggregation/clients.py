@@ -20,6 +20,7 @@ def devices_of(
     source: Points | Counts | UserSums | Devices,
     tiling: Tiling,
     progress: Callable[[str, float], None] | None = None,
+    sites: IntArray | None = None,
 ) -> Devices:
     """Put every user's rows on a device of their own. Run by: a simulation.
 
@@ -34,6 +35,8 @@ def devices_of(
         The cells, seen through their lattice.
     progress : callable, optional
         Receives the step's name and the fraction that is done.
+    sites : ndarray of int64, shape (cells,), optional
+        Morton code of each cell's site, of trips that of each pair of cells; the lattice's by default.
 
     Raises
     ------
@@ -46,16 +49,18 @@ def devices_of(
         return source
     tell = progress or (lambda step, done: None)
     tell("place the devices", 0.0)
-    lattice = tiling.lattice()
-    site = interleave(lattice.row, lattice.col).astype(np.int32 if lattice.depth < 16 else np.int64)
+    if sites is None:
+        lattice = tiling.lattice()
+        sites = interleave(lattice.row, lattice.col)
+    site = sites.astype(np.int32 if int(sites.max(initial=0)) < 1 << 31 else np.int64)
     if isinstance(source, Counts):
         check_same_tiling(source.tiling, tiling)
         made = Devices(np.repeat(site, source.values))
     else:
         found = user_cells(source, tiling, Outside.KEEP)
-        sites = np.where(found.cells >= 0, site[found.cells], site.dtype.type(-1))
+        places = np.where(found.cells >= 0, site[found.cells], site.dtype.type(-1))
         labels = None if found.labels is None else _codes(found.labels)
-        made = Devices(sites, found.starts, found.weights, labels)
+        made = Devices(places, found.starts, found.weights, labels)
     tell("place the devices", 1.0)
     return made
 

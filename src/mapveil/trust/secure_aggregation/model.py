@@ -75,7 +75,7 @@ class SecureAggregation(SumParameters):
         """
         from mapveil.trust.secure_aggregation.clients import devices_of
 
-        devices = devices_of(points, tiling, execution.progress)
+        devices = devices_of(points, tiling, execution.progress, raster.site)
         usual = 1 if devices.starts is None else TABLE_SCALE
         return Simulation(self, raster, tiling.region, devices, self.scale or usual, execution, least_noise)
 

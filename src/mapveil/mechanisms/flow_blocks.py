@@ -1,0 +1,380 @@
+"""Flows from noisy sums: trips from and to every zone, then blocks of origins and destinations, shrunk together."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from mapveil.engines import UserSums
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.geo.zone_order import ZoneOrder, zone_order
+from mapveil.inference.flow_shrinkage import (
+    MeasuredBlocks,
+    gravity_parent,
+    settle_pairs,
+    shrink_margin,
+    shrink_pairs,
+)
+from mapveil.inference.shrinkage import pool
+from mapveil.maps.flow_map import FlowMap
+from mapveil.maps.flow_sums import FlowSums
+from mapveil.maps.measurement import Measurement
+from mapveil.mechanisms.measured_nodes import MeasuredNodes
+from mapveil.mechanisms.mechanism import charged_to, check_tiling, held_for
+from mapveil.mechanisms.sum_mechanism import SMALL, rounds_note
+from mapveil.mechanisms.uniform_grid import cells_at, held_at, nearest_level, noise_deviation, tree_at
+from mapveil.privacy.account import OWN, Account, charges_of
+from mapveil.privacy.claim import Assumes, Share
+from mapveil.privacy.guarantee import Guarantee
+from mapveil.trust.curator import Curator
+from mapveil.trust.queries import Execution, NoisySums, Progress, Query, Raster, Setting, run
+from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil.trust.two_operators import TwoOperators
+from mapveil_client.arrays import FloatArray
+from mapveil_client.encodings import MarginsEncoding, NodeEncoding
+from mapveil_client.epsilon import EpsilonLike, as_epsilon, split_epsilon
+from mapveil_client.errors import Checked, InputError, ParameterError
+from mapveil_client.morton import PrefixTree, deinterleave, interleave
+from mapveil_client.randomness.random import Randomness, as_randomness
+
+if TYPE_CHECKING:
+    from mapveil.secure_sum.drivers import SecureSum
+
+MOST_ZONES: Final = 4096
+"""Zones between which flows are estimated: the matrix of all pairs has 128 MiB."""
+
+_COARSER: Final = 2**0.25  # step of the search for leaves that fit
+_LEAST_FLOW: Final = 1e-9  # trips
+
+
+class _Flows(NamedTuple):
+    """The result of the plan, by places of the zones' order."""
+
+    values: FloatArray  # estimated trips, shape (places, places): origins, destinations
+    blocks: tuple[MeasuredNodes, ...]  # the coarsest first, nested
+    margins: NoisySums | None  # trips to every place, then from every place
+
+
+FlowPlan = Generator[Query, NoisySums, _Flows]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowBlocks(Checked):
+    r"""Measure trips from and to every zone, then blocks of origins and destinations, finer where more trips are.
+
+    A user's trips are one distribution over pairs (origin, destination), which counts 1 in all: every noisy sum carries
+    one discrete Laplace variable (of a curator), and keeps epsilon whatever the number of trips. Zones lie on a line
+    whose runs are districts (:func:`mapveil.geo.zone_order.zone_order`); a block is a run of origins and one of
+    destinations, and has four parts: both runs halved. The queries are
+
+    - the number of users, with ``users_share`` of a curator's budget;
+    - where a pair of zones holds ``pair_signal`` noise scales of users on average, every pair at once, and no other;
+    - else every margin (trips from each zone, and to each zone) with ``margin_share`` of the rest, then the blocks of
+      the level whose number is nearest to :math:`0.8 (n / s_1)^{2/3}` with ``block_share``, then leaves: a block is
+      quartered while
+
+      .. math:: E(b) \ge c\, s_2
+
+    where: n is the number of users, :math:`s_1` and :math:`s_2` are the scales of the noise on a block and on a leaf, E
+    are the estimated trips, and c is ``leaf_signal``. The estimate starts from a gravity model with the shrunken
+    margins, and departs from it where the noisy sums of blocks, then of leaves, show it
+    (:mod:`mapveil.inference.flow_shrinkage`).
+
+    Parameters
+    ----------
+    epsilon : int, float, str, Decimal or Fraction
+        The whole privacy budget of a user, above 0.
+    trust : Curator, SecureAggregation or TwoOperators
+        The trust model that answers; a curator by default.
+    margin_share, block_share : float
+        Fractions of the budget for the margins and for the blocks, each from 0.0001, together at most 0.9999.
+    leaf_signal : float
+        c, above 0.
+    pair_signal : float
+        Above 0.
+    longest : int
+        Coordinates that a device sends for blocks and leaves over secure sums, at most.
+    most : int
+        How many of the largest flows to list; the others are counted as unlisted.
+    least : float
+        The smallest flow to list, trips.
+    accept_large_epsilon : bool
+        Whether epsilon may be above 20.
+
+    Source: the product of two quadtrees after Qardaji, Yang, Li (ICDE 2013); Wilson (1971) for the gravity model.
+    """
+
+    name: ClassVar[str] = "flow-blocks"
+
+    epsilon: EpsilonLike
+    trust: Curator | SecureAggregation | TwoOperators = field(default_factory=Curator)
+    margin_share: float = 0.2
+    block_share: float = 0.2
+    leaf_signal: float = 2.0
+    pair_signal: float = 0.25
+    longest: int = 1 << 16
+    most: int = 5000
+    least: float = 0.0
+    accept_large_epsilon: bool = field(default=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", as_epsilon(self.epsilon))
+        super().__post_init__()
+        shares = (self.margin_share, self.block_share, 1 - self.margin_share - self.block_share)
+        self._check(min(shares) >= 1e-4, "margin_share", "0.0001 at least, as block_share and what is left")
+        self._check_positive("leaf_signal")
+        self._check_positive("pair_signal")
+        self._check(self.longest >= 4, "longest", "a whole number of at least 4")
+        self._check(self.most >= 1, "most", "a number of flows of at least 1")
+        self._check(self.least >= 0, "least", "a number of trips of at least 0")
+
+    @property
+    def budget(self) -> Fraction:
+        """The whole budget, exactly."""
+        return as_epsilon(self.epsilon)
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as a JSON-ready record."""
+        apart = ("trust", "accept_large_epsilon")
+        own = {
+            each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.name not in apart
+        }
+        return own | {"epsilon": str(self.budget)} | self.trust.parameters()
+
+    def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
+        """The promise of one release with these parameters."""
+        if sum((share.epsilon for share in shares), Fraction(0)) > self.budget:
+            raise AssertionError(f"{self.name} spent more than {self.budget}")
+        return self.trust.guarantee(self.budget, shares, seeded=seeded)
+
+    def plan(self, setting: Setting, order: ZoneOrder) -> FlowPlan:
+        """Ask for noisy sums of pairs of places, from the public setting on, and return an estimate."""
+        budget = self.budget
+        root: tuple[MeasuredNodes, ...] = ()
+        if setting.clients is not None:
+            users = float(setting.clients)
+        else:
+            part, budget = split_epsilon(budget, [setting.users_share, 1 - setting.users_share])
+            tree = PrefixTree.uniform(setting.depth, 0)
+            total = yield Query("number of users", NodeEncoding(tree), part)
+            root = (MeasuredNodes(tree, total),)
+            users = max(float(total.values[0]), 1.0)
+        pairs = cells_at(setting, setting.depth)
+        wide = users < self.pair_signal * pairs.size * _scale(setting, budget)
+        if wide or (not setting.curator and pairs.size > self.longest):
+            return (yield from self._by_blocks(setting, order, budget, users, root))
+        tree = tree_at(setting, setting.depth)
+        sums = yield Query("every pair of zones", NodeEncoding(tree), budget)
+        noisy = np.zeros((1 << setting.depth,) * 2)
+        noisy[deinterleave(tree.code)] = sums.values
+        zones = int(order.held.sum())
+        variance, terms = zones * sums.variance, zones * sums.terms
+        ends = [shrink_margin(noisy.sum(axis=axis), order.held, variance, terms, users) for axis in (1, 0)]
+        made = MeasuredNodes(tree, sums)
+        parent = gravity_parent(ends[0], ends[1], order, users, _measured(made))
+        return _Flows(settle_pairs(parent, _measured(made), users), (*root, made), None)
+
+    def _by_blocks(
+        self,
+        setting: Setting,
+        order: ZoneOrder,
+        budget: Fraction,
+        users: float,
+        root: tuple[MeasuredNodes, ...],
+    ) -> FlowPlan:
+        shares = [self.margin_share, self.block_share, 1 - self.margin_share - self.block_share]
+        margin, coarse, fine = split_epsilon(budget, shares)
+        margins = yield Query("trips from and to every zone", MarginsEncoding(setting.depth), margin)
+        side = 1 << setting.depth
+        ends = [
+            shrink_margin(margins.values[part], order.held, margins.variance, margins.terms, users)
+            for part in (slice(side, None), slice(0, side))
+        ]
+        level = nearest_level(setting, 0.8 * (users / _scale(setting, coarse)) ** (2 / 3))
+        while not setting.curator and level and cells_at(setting, level).size > self.longest / 4:
+            level -= 1
+        tree = tree_at(setting, level)
+        blocks = MeasuredNodes(tree, (yield Query("blocks of zones", NodeEncoding(tree), coarse)))
+        parent = gravity_parent(ends[0], ends[1], order, users, _measured(blocks))
+        parent = shrink_pairs(parent, _measured(blocks), users)
+        tree = self._leaves(setting, parent, level, fine)
+        leaves = MeasuredNodes(tree, (yield Query("leaves of the blocks", NodeEncoding(tree), fine)))
+        made = settle_pairs(parent, _measured(leaves), users)
+        return _Flows(made, (*root, blocks, leaves), margins)
+
+    def _leaves(self, setting: Setting, expected: FloatArray, level: int, epsilon: Fraction) -> PrefixTree:
+        """Nodes inside those of a level with too few expected trips to be divided, or single pairs."""
+        least = self.leaf_signal * _scale(setting, epsilon)
+        while True:
+            tree = _quartered(setting, expected, level, least)
+            if setting.curator or tree.size <= self.longest:
+                return tree
+            least *= _COARSER
+
+    def release(
+        self,
+        trips: Points,
+        zones: Tiling,
+        *,
+        people: Points | None = None,
+        account: Account | None = OWN,
+        rng: Randomness | int | None = None,
+        progress: Progress | None = None,
+        secure_sum: SecureSum | None = None,
+        dropout: float = 0.0,
+    ) -> FlowMap:
+        """Release flows between zones, epsilon-DP for each user.
+
+        The account is charged before any noisy sum is known: by a curator the whole epsilon at the first, over secure
+        sums each round's share before its sums.
+
+        Parameters
+        ----------
+        trips : Points
+            A table of trips, with destinations.
+        zones : Tiling
+            The zones, at most 4,096.
+        people : Points, optional
+            The table that the ledger recognises people by, where it is another than that of the trips.
+        account, rng, progress, secure_sum, dropout
+            See :meth:`mapveil.mechanisms.sum_mechanism.SumMechanism.release`.
+
+        Raises
+        ------
+        InputError
+            The table or the zones cannot be used.
+        BudgetExceeded
+            The account does not allow the epsilon.
+        PromiseError
+            Too many clients dropped out: nothing is released.
+        """
+        if trips.columns.to_lon is None:
+            raise InputError(
+                f"{trips.source}: flows need a destination in every row; expected a table of trips"
+            )
+        check_tiling(zones)
+        if zones.size > MOST_ZONES:
+            raise ParameterError(
+                f"zones must be at most {MOST_ZONES} for flows between them, got {zones.size}"
+            )
+        order = zone_order(zones)
+        raster = pair_raster(order)
+        if self.budget < SMALL:
+            self._rehearse(zones, order, raster)
+        stream, tell = as_randomness(rng), progress or (lambda step, done: None)
+        delta = self.guarantee().delta
+        with held_for(trips, zones, account) as held:
+            charges = charges_of(
+                account,
+                people or held,
+                self.budget,
+                self.name,
+                self.parameters(),
+                zones,
+                delta=delta,
+                seeded=stream.seeded,
+                accept_large_epsilon=self.accept_large_epsilon,
+            )
+            with charges:
+                curator = isinstance(self.trust, Curator)
+                reveal = charges.at_first(self.budget) if curator else charges.each
+                execution = Execution(stream, tell, reveal, charges.keep, secure_sum, dropout)
+                answerer = self.trust.answerer(held, zones, raster, execution)
+                made = run(self.plan(answerer.setting, order), answerer.answer)
+        claim = self.guarantee(tuple(answerer.revealed), seeded=stream.seeded)
+        if not curator:
+            claim = claim.as_simulation()
+            active = secure_sum is not None and secure_sum.active
+            claim = claim.with_active_sums(Assumes.AUTHORITY_APART()) if active else claim
+        released = self._map(made, zones, order, claim)
+        notes = (*released.notes, *rounds_note(tuple(answerer.costs)))
+        return charged_to(dataclasses.replace(released, notes=notes), charges)
+
+    def _rehearse(self, zones: Tiling, order: ZoneOrder, raster: Raster) -> None:
+        """Run the plan without anybody, so that noise too wide to be drawn is refused before the charge."""
+        curator = self.trust if isinstance(self.trust, Curator) else Curator()
+        nobody = UserSums(np.zeros(zones.size**2, dtype=np.int64), zones)
+        answerer = curator.answerer(nobody, zones, raster, Execution(Randomness(0)))
+        run(self.plan(answerer.setting, order), answerer.answer)
+
+    def _map(self, made: _Flows, zones: Tiling, order: ZoneOrder, claim: Guarantee) -> FlowMap:
+        sums = _flow_sums(made, order)
+        cell = order.cell
+        flat = made.values.ravel()
+        found = np.flatnonzero(flat >= max(self.least, _LEAST_FLOW))
+        if found.size > self.most:
+            found = found[np.argpartition(-flat[found], self.most - 1)[: self.most]]
+        row, col = np.divmod(found, made.values.shape[1])
+        origin, destination = cell[row], cell[col]
+        alone = sums.pairs[sums.leaf_of(origin, destination)] == 1
+        trips = flat[found]
+        blocks = sums.leaves.size
+        return FlowMap(
+            origin,
+            destination,
+            trips,
+            zones,
+            claim,
+            self.name,
+            deviation=np.where(alone, sums.blocks[-1].deviation(), np.nan),
+            unlisted=max(float(flat.sum() - trips.sum()), 0.0),
+            parameters=self.parameters(),
+            notes=(
+                f"{blocks} blocks of origins and destinations were measured, {int((sums.pairs == 1).sum())} of them "
+                "single pairs; each user's trips count 1 together",
+            ),
+            sums=sums,
+        )
+
+
+def pair_raster(order: ZoneOrder) -> Raster:
+    """The raster of pairs of places, and the site of each pair of zones."""
+    both = order.place >= 0
+    inside = np.logical_and.outer(both, both).ravel()
+    place = np.maximum(order.place, 0)
+    site = interleave(*(each.ravel() for each in np.broadcast_arrays(place[:, None], place)))
+    return Raster(order.depth, site, inside)
+
+
+def _scale(setting: Setting, epsilon: Fraction) -> float:
+    """The scale of the noise on a sum, users."""
+    return noise_deviation(setting, float(epsilon)) / math.sqrt(2)
+
+
+def _measured(reply: MeasuredNodes) -> MeasuredBlocks:
+    return MeasuredBlocks(reply.tree, reply.sums.values, reply.sums.variance, reply.sums.terms)
+
+
+def _quartered(setting: Setting, expected: FloatArray, level: int, least: float) -> PrefixTree:
+    codes = cells_at(setting, level)
+    levels, found = [], []
+    while codes.size:
+        users = pool(expected, setting.depth - level)[deinterleave(codes)]
+        again = (users >= least) & (level < setting.depth)
+        found.append(codes[~again])
+        levels.append(np.full(found[-1].size, level))
+        level += 1
+        codes = ((codes[again] << 2)[:, None] + np.arange(4)).ravel()
+        if codes.size:
+            codes = codes[held_at(setting, level)[codes]]
+    return PrefixTree.of_nodes(setting.depth, np.concatenate(levels), np.concatenate(found))
+
+
+def _flow_sums(made: _Flows, order: ZoneOrder) -> FlowSums:
+    """The replies as measurements of leaves and of zones."""
+    leaves = made.blocks[-1].tree
+    first = leaves.code << (2 * (leaves.depth - leaves.level))
+    blocks = tuple(each.sums.measurement(each.tree.owner(first)) for each in made.blocks)
+    margins: tuple[Measurement, ...] = ()
+    if made.margins is not None:
+        side = 1 << order.depth
+        halves = (made.margins.values[side:], made.margins.values[:side])
+        margins = tuple(made.margins.measurement(order.place, each) for each in halves)
+    return FlowSums(order.place, leaves, blocks, margins)
