@@ -23,6 +23,8 @@ from mapveil.obfuscation.privatize import write_privatized
 from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
 from mapveil_client.secure_sum.keys import Identity
 
+pytestmark = pytest.mark.xdist_group("examples of help")  # the folder of files takes five seconds to make
+
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 BLOCKS = re.findall(r"(?:Examples|Start here):\n(.*?)\n\n", PAGE.read_text("utf-8"), flags=re.DOTALL)
 LINES = [
@@ -42,7 +44,7 @@ LONG = re.compile(
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with every file that an example names."""
     folder = tmp_path_factory.mktemp("examples")

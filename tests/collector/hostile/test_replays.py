@@ -138,7 +138,7 @@ def test_a_message_in_another_s_name_is_nothing(ears: Eavesdropper) -> None:
         before = snapshot(api.store)
         sent = [each for each in ears.heard if "/messages/" in each.path]
         mine = ears.clients[0].memory
-        for each in sent[-DEVICES:]:
+        for each in sent[-DEVICES::2]:
             whose = int(each.header.split(" ")[1])
             names = [(thief, whose), (stranger.identity, stranger.number), (mine.identity, whose)]
             if whose != mine.device:
@@ -160,7 +160,7 @@ def test_a_message_in_another_s_name_is_nothing(ears: Eavesdropper) -> None:
         assert snapshot(api.store) == before
 
     asyncio.run(played(ears, id, steal))
-    assert refused > 500
+    assert refused > 250
     record = api.engine.collection(id)
     assert record["state"] == "done", record["reason"]
     assert {each["included"] for each in record["rounds"]} == {DEVICES}
@@ -174,7 +174,7 @@ def test_messages_of_an_old_round_are_nothing_in_a_new_one(ears: Eavesdropper) -
     first, second = api.opened(**several), api.opened(**several, title="the same again")
 
     def again_elsewhere() -> None:
-        sent = [each for each in ears.heard if "/messages/" in each.path][-2 * DEVICES :: 3]
+        sent = [each for each in ears.heard if "/messages/" in each.path][-2 * DEVICES :: 5]
         by_number = {client.memory.device: client.memory.identity for client in ears.clients}
         before = snapshot(api.store)
         for each in sent:
