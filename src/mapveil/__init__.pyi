@@ -51,7 +51,7 @@ from mapveil.obfuscation.export.privatizer_file import read_privatizer as read_p
 from mapveil.obfuscation.export.privatizer_file import write_privatizer as write_privatizer
 from mapveil.obfuscation.privatize import fit_privatizer as fit_privatizer
 from mapveil.obfuscation.privatize import privatize as privatize
-from mapveil.obfuscation.privatize import read_privatized as read_privatized
+from mapveil.obfuscation.privatized_file import read_privatized as read_privatized
 from mapveil.pictures.release_sheet import inspect as inspect
 from mapveil.privacy.account import Account as Account
 from mapveil.privacy.guarantee import Guarantee as Guarantee

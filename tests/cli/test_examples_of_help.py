@@ -40,7 +40,7 @@ NEW_YORK = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 # files that a ledger was charged for.
 LONG = re.compile(
     r"serve|enrol-authority .*--serve|ledger sign|verify|"
-    r"device|audit|attack|compare|plan|signal (fit|tradeoff|choose)|routes city.osm"
+    r"device|audit|attack|compare|plan|signal (fit|tradeoff|choose|certify|drift)|routes city.osm"
 )
 
 

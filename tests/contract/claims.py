@@ -22,7 +22,6 @@ from mapveil.mechanisms.private_fourier_kde import FeatureQuery
 from mapveil.mechanisms.privtree import TreeQuery
 from mapveil.obfuscation.privatizers.clipping import ClippedNoise
 from mapveil.obfuscation.privatizers.lattice_noise import RESOLUTION
-from mapveil.obfuscation.privatizers.local_gaussian import gaussian_deviation
 from mapveil.obfuscation.privatizers.privatizer import PRIVATIZERS
 from mapveil.privacy.claim import Reveals
 from mapveil.privacy.guarantee import Guarantee
@@ -31,6 +30,7 @@ from mapveil.registry import Row as Registered
 from mapveil.trust.queries import Query
 from mapveil_client.arrays import FloatArray
 from mapveil_client.epsilon import power
+from mapveil_client.gaussian_curve import gaussian_deviation
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 

@@ -59,12 +59,12 @@ def test_every_source_gives_the_same(tmp_path: Path, suffix: str) -> None:
     assert read.positions.tolist() == [0, 1, 2, 3]
     assert read.time is not None
     assert (read.time == pd.to_datetime(COLUMNS["time"]).astype("datetime64[us]").astype(np.int64)).all()
-    left_out = "left out, the same in every row: lac"
+    left_out = "left out, identifiers: lac"
     assert left_out in read.notes
 
 
 def test_features_are_taken_in_the_order_they_are_named_in() -> None:
-    read = read_measurements(TABLE, features=["lac", "speed"])
+    read = read_measurements(TABLE, features=["lac", "speed"], identifiers=True)
     assert read.names == ("lat", "lon", "rss_dbm", "lac", "speed")
     assert read_measurements(TABLE, features=[]).names == ("lat", "lon", "rss_dbm")
     assert read.notes == ()

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian, gaussian_delta
+from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
 from mapveil.privacy.sampling import SAMPLE, sampling_delta
 from mapveil_client.errors import ParameterError
+from mapveil_client.gaussian_curve import gaussian_delta
 from mapveil_client.randomness.random import Randomness
 
 Tables = Callable[..., Measurements]

@@ -15,13 +15,8 @@ from pyarrow import parquet
 
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_measurements import read_measurements
-from mapveil.obfuscation.privatize import (
-    METADATA_KEY,
-    privatize,
-    privatized_guarantee,
-    privatized_names,
-    write_privatized,
-)
+from mapveil.obfuscation.privatize import privatize, write_privatized
+from mapveil.obfuscation.privatized_file import METADATA_KEY, privatized_guarantee, privatized_names
 from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
 from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer

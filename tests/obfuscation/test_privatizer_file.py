@@ -41,7 +41,8 @@ def edited(data: bytes, **changes: object) -> bytes:
     """The file with other members in its record, and a checksum that fits."""
     length = int.from_bytes(data[START - 4 : START], "little")
     record = {**json.loads(data[START : START + length]), **changes}
-    text = json.dumps({key: value for key, value in record.items() if value is not None}).encode()
+    gone = {key for key, value in changes.items() if value is None}
+    text = json.dumps({key: value for key, value in record.items() if key not in gone}).encode()
     return resealed(data[: START - 4] + len(text).to_bytes(4, "little") + text + data[START + length : -32])
 
 
@@ -89,7 +90,7 @@ def test_no_truncated_or_changed_file_is_read(fitted: FittedPrivatizer, data: st
 
 @given(st.binary(max_size=200))
 def test_a_record_of_nonsense_is_an_error_of_ours(record: bytes) -> None:
-    body = b"mapveil privatizer 1\n" + len(record).to_bytes(4, "little") + record
+    body = b"mapveil privatizer 2\n" + len(record).to_bytes(4, "little") + record
     with pytest.raises(InputError, match="its record cannot be read"):
         decode_privatizer(resealed(body), "a")
 
@@ -101,8 +102,8 @@ def test_files_of_other_kinds_and_versions_are_named(fitted: FittedPrivatizer, t
     (tmp_path / "map.tif").write_bytes(b"II*\0")
     with pytest.raises(InputError, match=r"map\.tif: not a privatizer"):
         read_privatizer(tmp_path / "map.tif")
-    with pytest.raises(InputError, match="a privatizer of format 2; expected format 1, so fit it again"):
-        decode_privatizer(whole.replace(b"privatizer 1\n", b"privatizer 2\n"), "a")
+    with pytest.raises(InputError, match="a privatizer of format 1; expected format 2, so fit it again"):
+        decode_privatizer(whole.replace(b"privatizer 2\n", b"privatizer 1\n"), "a")
     with pytest.raises(
         InputError, match=r"written by another version of mapveil \(no privatizer is called 'better'"
     ):

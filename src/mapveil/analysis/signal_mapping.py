@@ -13,7 +13,7 @@ from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.provenance import Provenance
 from mapveil.maps.signal_map import SignalMap
-from mapveil.obfuscation.privatizers.privatizer import average_case
+from mapveil.obfuscation.privatizers.average_case import average_case
 from mapveil.privacy.claim import Reveals
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, ParameterError

@@ -10,11 +10,12 @@ from mapveil.attacks.signal_adversary import BlindGuess, SignalAdversary, Signal
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_neighbours import SignalNeighbours
 from mapveil.attacks.signal_network import SignalNetwork
-from mapveil.attacks.signal_score import SignalAttack, score_guess
+from mapveil.attacks.signal_score import AdversaryScore, SignalAttack, score_guess
 from mapveil.attacks.signal_trees import SignalTrees
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_points import open_table
-from mapveil.geo.tables import column_types, quote_name, reading
+from mapveil.geo.tables import column_types
+from mapveil.obfuscation.privatized_file import feature_rows
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.privatizer import Progress
 from mapveil.obfuscation.utility import Utility, utility
@@ -78,18 +79,38 @@ def attack_signal(
     MissingExtra
         An adversary's library is not installed.
     """
-    if (known.observed.shape[1:], known.user_count) != (held_out.observed.shape[1:], held_out.user_count):
-        raise InputError(
-            f"trained on runs of shape {known.observed.shape[1:]} of {known.user_count} users, judged "
-            f"on {held_out.observed.shape[1:]} of {held_out.user_count}; expected the same"
-        )
+    return attack_parts(
+        known,
+        (held_out,),
+        adversaries=adversaries,
+        rng=rng,
+        progress=progress,
+        strangers=strangers,
+    )[0]
+
+
+def attack_parts(
+    known: SignalEvidence,
+    parts: Sequence[SignalEvidence],
+    *,
+    adversaries: Sequence[SignalAdversary] | None = None,
+    rng: Randomness | int | None = None,
+    progress: Progress | None = None,
+    strangers: bool = False,
+) -> tuple[SignalAttack, ...]:
+    """Train every adversary once, and judge it on each of several parts; otherwise as :func:`attack_signal`."""
+    for held_out in parts:
+        if (known.observed.shape[1:], known.user_count) != (held_out.observed.shape[1:], held_out.user_count):
+            raise InputError(
+                f"trained on runs of shape {known.observed.shape[1:]} of {known.user_count} users, judged "
+                f"on {held_out.observed.shape[1:]} of {held_out.user_count}; expected the same"
+            )
     chosen = signal_adversaries() if adversaries is None else tuple(adversaries)
     if not chosen:
         raise ParameterError("adversaries is empty; expected at least one")
     stream, tell = as_randomness(rng), progress or (lambda step, done: None)
-    judged = held_out.sample(_MOST_JUDGED, stream.child("judged"))
-    nameable = np.isin(judged.users, known.users) if strangers else None
-    scores = []
+    judged = [part.sample(_MOST_JUDGED, stream.child("judged")) for part in parts]
+    scores: list[list[AdversaryScore]] = [[] for _ in parts]
     for at, adversary in enumerate(chosen):
         label = adversary.label
 
@@ -97,11 +118,14 @@ def attack_signal(
             tell(f"attacking: {label}", (at + part) / len(chosen))
 
         told("", 0.0)
-        guess = adversary.train(known, stream.child(label), told)(judged.observed)
-        nats = stream.child(f"{label} nats")
-        scores.append(score_guess(judged, guess, adversary=label, rng=nats, nameable=nameable))
+        guesser = adversary.train(known, stream.child(label), told)
+        for each, found in zip(judged, scores, strict=True):
+            nameable = np.isin(each.users, known.users) if strangers else None
+            nats = stream.child(f"{label} nats")
+            guess = guesser(each.observed)
+            found.append(score_guess(each, guess, adversary=label, rng=nats, nameable=nameable))
     tell("attacked", 1.0)
-    return SignalAttack(tuple(scores), (1.0, 1.0))
+    return tuple(SignalAttack(tuple(found), (1.0, 1.0)) for found in scores)
 
 
 def attack_measurements(
@@ -156,9 +180,10 @@ def attack_measurements(
     """
     rng = Randomness(seed)
     truth = replace(truth, positions=np.arange(len(truth)))
-    privatized = truth.with_rows(_rows(private, truth.names, len(truth)))
     parts = truth.split(split, rng.child("split"), pilot=pilot)
     normalisation = Normalisation.learn(parts.pilot)
+    rows = _rows(private, truth.names, len(truth))
+    privatized = truth.with_rows(np.where(np.isnan(rows), normalisation.absent, rows))
     # Overlapping runs are more evidence to learn from; those that are judged do not overlap.
     known, held_out = (
         SignalEvidence.of(part, privatized.take(part.positions), normalisation, length=sequence, step=step)
@@ -175,9 +200,7 @@ def attack_measurements(
 
 
 def _rows(private: Any, names: tuple[str, ...], count: int) -> FloatArray:
-    """The privatized features; ids and times of the table are not looked at."""
-    import duckdb
-
+    """The privatized features, NaN where they are empty; ids and times of the table are not looked at."""
     table = open_table(private)
     types = column_types(table)
     for name in names:
@@ -185,16 +208,13 @@ def _rows(private: Any, names: tuple[str, ...], count: int) -> FloatArray:
             raise InputError(
                 f"{table.name}: no column {name!r}; expected the features of the truth (--truth)"
             )
-    columns = ", ".join(f"CAST({quote_name(name)} AS DOUBLE) AS f{at}" for at, name in enumerate(names))
-    with duckdb.connect() as connection, reading(table.name):
-        found = connection.sql(f"SELECT {columns} FROM {table.relation(connection)}").to_arrow_table()
-    if len(found) != count:
+    rows = feature_rows(table, names)
+    if len(rows) != count:
         raise InputError(
-            f"{table.name}: {len(found)} rows; expected the {count} complete rows of the truth (--truth)"
+            f"{table.name}: {len(rows)} rows; expected the {count} complete rows of the truth (--truth)"
         )
-    rows = np.column_stack([np.asarray(column.to_numpy(), dtype=np.float64) for column in found.columns])
-    if not np.isfinite(rows).all():
+    if np.isinf(rows).any() or np.isnan(rows).all():
         raise InputError(
-            f"{table.name}: a privatized value is missing; expected what 'signal privatize' wrote"
+            f"{table.name}: privatized values are missing or infinite; expected what 'signal privatize' wrote"
         )
     return rows

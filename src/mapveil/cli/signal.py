@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mapveil.cli import signal_privacy, signal_sums
+from mapveil.cli import signal_certify, signal_privacy, signal_sums
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
+    Parsed,
     drawing_options,
     method_options,
     region_option,
@@ -21,8 +23,12 @@ from mapveil.cli.options import (
 from mapveil.cli.outputs import outputs
 from mapveil.cli.signal_privacy import read_signal, signal_columns
 from mapveil.maps.released import SUFFIXES
+from mapveil_client.epsilon import as_epsilon
+from mapveil_client.report_account import ReportBudget
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from mapveil.cli.options import Drawing
     from mapveil.geo.region import Region
 
@@ -34,6 +40,7 @@ def command() -> None:
     \b
     Examples:
       mapveil signal fit pilot.parquet --privatizer gap --option rho=0.4 -o gap.mapveil
+      mapveil signal certify gap.mapveil opted-in.parquet -o certificate.json
       mapveil signal privatize gap.mapveil measurements.parquet -o private.parquet
       mapveil signal attack private.parquet --truth measurements.parquet -o attack.html
       mapveil signal tradeoff measurements.parquet -o tradeoff/
@@ -53,6 +60,19 @@ def command() -> None:
 @click.option(
     "--rows", type=click.IntRange(2), help="Fit on at most so many rows, drawn at random. [default: all rows]"
 )
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=30,
+    show_default=True,
+    help="Number of days after which phones refuse it.",
+)
+@click.option(
+    "--category-epsilon",
+    default="1",
+    show_default=True,
+    help="Epsilon of each category of a measurement (k-ary randomized response).",
+)
 @outputs((".mapveil", ".onnx", ".json"), ".mapveil, or for phones .onnx or .json")
 @click.option("--seed", type=int, help="Repeat a fit exactly.")
 @signal_columns
@@ -66,12 +86,13 @@ def fit(
     rows: int | None,
     outputs: tuple[Path, ...],
     seed: int | None,
+    **terms: Any,
 ) -> None:
     """Fit a privatizer on measurements of people who opted in.
 
     PILOT is Parquet, CSV and whatever else 'release' reads, with columns for a user, a location and a signal strength
-    in dBm; every further column of numbers is a feature. Whoever runs this sees the pilot; the measurements that are
-    privatized later stay unseen.
+    in dBm; every further column of numbers is a feature, identifiers left out. Whoever runs this sees the pilot; the
+    measurements that are privatized later stay unseen. Phones refuse the file after its last day.
 
     \b
     Examples:
@@ -80,7 +101,7 @@ def fit(
           -o noise.mapveil -o noise.json
     """
     from mapveil.obfuscation.export.phone_export import check_phone_name, export_privatizer
-    from mapveil.obfuscation.export.privatizer_file import write_privatizer
+    from mapveil.obfuscation.export.privatizer_file import fingerprint, write_privatizer
     from mapveil.obfuscation.privatize import fit_privatizer
     from mapveil.obfuscation.privatizers.privatizer import find_privatizer
     from mapveil_client.randomness.random import as_randomness
@@ -94,21 +115,29 @@ def fit(
         progress("read", 0.0)
         pilot = read_signal(console, source, columns).sample(rows, rng.child("rows"), length=chosen.sequence)
         progress("read", 1.0)
-        fitted = fit_privatizer(pilot, chosen, rng=rng, progress=progress)
+        fitted = fit_privatizer(pilot, chosen, rng=rng, progress=progress, **terms)
         save_all(
             outputs,
             lambda path: (export_privatizer if path in phones else write_privatizer)(fitted, path),
             progress,
         )
     guarantee = fitted.guarantee(seeded=False)
+    categories = [fitted.names[each.column] for each in fitted.categories]
     record = {
         "privatizer": chosen.name,
         "parameters": chosen.parameters(),
         "features": list(fitted.names),
+        "categories": categories,
+        "expires": str(fitted.expires),
+        "fingerprint": fingerprint(fitted),
         "pilot_rows": len(pilot),
         "guarantee": guarantee.to_dict(),
     }
-    text = f"fitted on {len(pilot)} rows; privatizes {', '.join(fitted.names)}\n{guarantee!r}"
+    numbers = [fitted.names[at] for at in fitted.numeric[0]]
+    text = f"fitted on {len(pilot)} rows; privatizes {', '.join(numbers)}"
+    if categories:
+        text += f"\nas categories: {', '.join(categories)}"
+    text += f"\nphones refuse it after {fitted.expires}\n{guarantee!r}"
     console.result(text, record, outputs)
 
 
@@ -121,6 +150,23 @@ def fit(
     metavar="COLUMN",
     help="Leave a further column as it is; the guarantee does not cover it. Repeatable.",
 )
+@click.option(
+    "--user-epsilon",
+    type=Parsed("epsilon", lambda text: as_epsilon(text, "--user-epsilon")),
+    help="Epsilon of all reports of a phone together; its further rows are left out.",
+)
+@click.option(
+    "--user-reports",
+    type=click.IntRange(0),
+    help="Maximum number of reports of a phone; others are left out.",
+)
+@click.option(
+    "--user-delta",
+    type=Parsed("delta", lambda text: as_epsilon(text, "--user-delta")),
+    default="0.00001",
+    show_default=True,
+    help="Delta at which the epsilon of all reports of a phone is composed.",
+)
 @outputs((".parquet", ".csv"), ".parquet .csv")
 @click.option("--seed", type=int, help="Repeat a run exactly. The file is NOT FOR RELEASE.")
 @signal_columns
@@ -131,6 +177,9 @@ def privatize(
     source: str,
     columns: dict[str, Any],
     keep: tuple[str, ...],
+    user_epsilon: Fraction | None,
+    user_reports: int | None,
+    user_delta: Fraction,
     outputs: tuple[Path, ...],
     seed: int | None,
 ) -> None:
@@ -149,9 +198,12 @@ def privatize(
     from mapveil.obfuscation.privatize import privatize, write_privatized
 
     fitted = read_privatizer(privatizer)
-    columns.pop("features")  # the privatizer's
+    for given in ("features", "categories"):
+        columns.pop(given)  # the privatizer's
+    bounded = user_epsilon is not None or user_reports is not None
+    budget = ReportBudget(user_epsilon, user_delta, user_reports) if bounded else None
     with console.progress() as progress:
-        private = privatize(fitted, source, keep=keep, rng=seed, progress=progress, **columns)
+        private = privatize(fitted, source, keep=keep, budget=budget, rng=seed, progress=progress, **columns)
         save_all(outputs, lambda path: write_privatized(private, path), progress)
     if keep:
         console.warn(f"{', '.join(keep)} left as it is: the guarantee says nothing about it")
@@ -160,7 +212,14 @@ def privatize(
     rows = private.table.num_rows
     lines = [f"privatized {rows} rows; emptied {', '.join(private.emptied) or 'no column'}"]
     lines += [f"note: {note}" for note in private.notes]
+    total = private.total
+    together = f"epsilon {total.epsilon:.4g} at delta {total.delta:.3g}"
+    lines.append(
+        f"all reports of one user (at most {total.reports}) together: "
+        f"{'no epsilon bounds them' if math.isinf(total.epsilon) else together}"
+    )
     record = {
+        "per_user": {**total._asdict(), "epsilon": None if math.isinf(total.epsilon) else total.epsilon},
         "rows": rows,
         "privatized": list(fitted.names),
         "emptied": list(private.emptied),
@@ -198,6 +257,11 @@ def privatize(
     help="Maximum distance of a known cell from a measurement (models), metres. [default: any]",
 )
 @click.option("--truth", help="Measurements as they were: also report the error there. It is NOT private.")
+@click.option(
+    "--certificate",
+    type=click.Path(path_type=Path),
+    help="What 'signal certify' wrote: stated where it is about these reports.",
+)
 @outputs(SUFFIXES, ".tif .parquet .geojson .gpkg .pmtiles .csv .png .html")
 @drawing_options
 @seed_option("map", name="rng")
@@ -211,6 +275,7 @@ def map_(
     options: dict[str, Any],
     hole_dbm: float,
     truth: str | None,
+    certificate: Path | None,
     outputs: tuple[Path, ...],
     drawing: Drawing,
     columns: dict[str, str | None],
@@ -229,12 +294,16 @@ def map_(
           --reach 300 --hole -100 -o coverage.tif -o coverage.png
     """
     from mapveil.analysis.signal_mapping import signal_map
-    from mapveil.obfuscation.privatize import read_privatized
+    from mapveil.evaluation.signal_certificate import certified, read_certificate
+    from mapveil.obfuscation.privatized_file import privatized_provenance, read_privatized
 
+    found = None if certificate is None else read_certificate(certificate)
+    provenance = privatized_provenance(source)
     features = (str(options["by"]),) if options.get("by") else ()
     with console.progress() as progress:
         progress("read", 0.0)
         measurements, guarantee = read_privatized(source, features=features, **columns)
+        guarantee = None if guarantee is None else certified(guarantee, found, provenance)
         true = None if truth is None else read_privatized(truth, features=features, **columns)[0]
         progress("read", 1.0)
         coverage = signal_map(
@@ -253,6 +322,8 @@ def map_(
         f"{counted.covered} cells covered, {counted.holes} holes below {hole_dbm:g} dBm, {counted.unknown} unknown"
     ]
     more: dict[str, Any] = {}
+    if found is not None and (reason := found.about(provenance)) is not None:
+        console.warn(f"nothing is certified for these reports: {reason}")
     if error is not None:
         console.warn("the error is taken from true measurements: it is NOT private")
         lines.append(f"root mean square error at true measurements: {error:.2f} dB")
@@ -260,5 +331,8 @@ def map_(
     console.answer(outputs, coverage, None, lines=lines, more=more)
 
 
-for _further in (signal_sums.sums, signal_privacy.attack, signal_privacy.tradeoff, signal_privacy.choose):
+for _further in (
+    *(signal_sums.sums, signal_certify.certify_, signal_certify.drift),
+    *(signal_privacy.attack, signal_privacy.tradeoff, signal_privacy.choose),
+):
     command.add_command(_further)

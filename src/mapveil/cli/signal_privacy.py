@@ -18,13 +18,21 @@ if TYPE_CHECKING:
     from mapveil.geo.measurements import Measurements
 
 signal_columns = gathered(
-    lambda features, **named: {"columns": {"features": features or None, **named}},
+    lambda features, categories, **named: {
+        "columns": {"features": features or None, "categories": categories or None, **named}
+    },
     *(column_option(name) for name in ("user", "lat", "lon", "rss")),
     click.option(
         "--feature",
         "features",
         multiple=True,
-        help="A further column to privatize. Repeatable. [default: all numbers that vary]",
+        help="A further column to privatize. Repeatable. [default: all numbers that vary, but no identifiers]",
+    ),
+    click.option(
+        "--category",
+        "categories",
+        multiple=True,
+        help="A feature whose numbers are names, such as cell_id. Repeatable. [default: inferred from its name]",
     ),
     click.option("--fill", type=float, help="Value of a missing feature, such as -105."),
     column_option("time"),
@@ -89,7 +97,7 @@ def attack(
     from mapveil.attacks.signal_attack import attack_measurements
     from mapveil.evaluation.html_report import text_table
     from mapveil.evaluation.signal_report import attack_rows, write_attack
-    from mapveil.obfuscation.privatize import privatized_names
+    from mapveil.obfuscation.privatized_file import privatized_names
 
     with console.progress() as progress:
         progress("read", 0.0)

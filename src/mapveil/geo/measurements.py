@@ -47,6 +47,8 @@ class Measurements:
         Name of the table in messages.
     notes : tuple of str
         Omissions when the table was read, one line each.
+    categories : tuple of int
+        Columns of ``rows`` whose numbers are names: privatized as categories, never averaged.
     """
 
     rows: npt.NDArray[np.float64]
@@ -57,6 +59,7 @@ class Measurements:
     positions: npt.NDArray[np.int64]
     source: str = "measurements"
     notes: tuple[str, ...] = ()
+    categories: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         shape = (len(self.users), len(self.names))

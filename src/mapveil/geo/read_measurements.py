@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.geo.feature_kinds import FeatureKind, kind_of
 from mapveil.geo.find_columns import NUMBER, find_column, find_columns, listed
-from mapveil.geo.measurements import Measurements
+from mapveil.geo.measurements import RSS, Measurements
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import Table, column_types, quote_name, reading, value_text
 from mapveil_client.errors import InputError, check
@@ -57,6 +59,8 @@ def read_measurements(
     lon: str | None = None,
     rss: str | None = None,
     features: Sequence[str] | None = None,
+    categories: Sequence[str] | None = None,
+    identifiers: bool = False,
     fill: float | None = None,
     time: str | None = None,
     names: Sequence[str] | None = None,
@@ -72,8 +76,14 @@ def read_measurements(
     rss : str, optional
         Column of signal strength in dBm, from -160 to 0; otherwise one of :data:`USUAL_SIGNALS`.
     features : sequence of str, optional
-        Further features, in this order. By default all other columns of numbers, without those that are the same in
-        all but one row in a thousand or missing in more than 1 % of the rows, which ``notes`` lists.
+        Further features, in this order. By default all other columns of numbers, without identifiers
+        (:func:`~mapveil.geo.feature_kinds.kind_of`) and those that are the same in all but one row in a thousand or
+        missing in more than 1 % of the rows, which ``notes`` lists.
+    categories : sequence of str, optional
+        Features whose numbers are names, further ones among them. By default those of ``features`` that
+        :func:`~mapveil.geo.feature_kinds.kind_of` takes for categories.
+    identifiers : bool
+        Whether ``features`` may name identifiers, which are then averaged as numbers are.
     fill : float, optional
         Value for a missing feature (null), such as -105 for an access point that was not heard; otherwise rows with a
         missing value are left out and counted in ``notes``.
@@ -85,7 +95,7 @@ def read_measurements(
     ------
     InputError
         No such file or column, no rows, a user that is missing, a number that is not finite, a place or a signal
-        strength out of range: names the row (1 is the first) and the column.
+        strength out of range: names the row (1 is the first) and the column. An identifier is named as a feature.
 
     Examples
     --------
@@ -95,15 +105,20 @@ def read_measurements(
     import duckdb
 
     check(fill is None or bool(np.isfinite(fill)), "fill", "a finite number", fill)
+    notes: list[str] = []
     if names is not None:
         lat, lon, rss, features = lat or names[0], lon or names[1], rss or names[2], names[3:]
+        identifiers = True
     table = open_table(_with_degrees(source) if hasattr(source, "to_crs") else source)
     types = column_types(table)
     found = find_columns(table.name, types, {"user": user, "lat": lat, "lon": lon, "time": time})
     signal = _signal(table.name, types, rss)
     base = [found.columns.lat, found.columns.lon, signal]
-    further = _further(table.name, types, features, {found.columns.user, found.columns.time, *base})
-    notes: list[str] = []
+    taken = {found.columns.user, found.columns.time, *base}
+    further = _further(table.name, types, features, categories, taken, notes)
+    named = _categories(further, types, categories, inferred=names is None)
+    if features is not None and not identifiers:
+        _refuse_identifiers(table.name, [each for each in further if each not in named], types)
     with duckdb.connect() as connection, reading(table.name):
         rows = _Rows(table, connection, found.expressions.user, [*base, *further], types)
         _check(rows, rows.columns[:3], fill)
@@ -111,7 +126,9 @@ def read_measurements(
             rows.leave_out_unfit(fill, notes)
         rows.refuse_odd(rows.columns[3:])
         moments = rows.moments(found.columns.time, types, time is not None, notes)
-        return rows.whole(moments, fill, notes)
+        made = rows.whole(moments, fill, notes)
+    at = tuple(place for place, name in enumerate(made.names) if place > RSS and name in named)
+    return dataclasses.replace(made, categories=at)
 
 
 def _with_degrees(frame: Any) -> Any:
@@ -141,15 +158,33 @@ def _signal(source: str, types: Mapping[str, str], given: str | None) -> str:
 
 
 def _further(
-    source: str, types: Mapping[str, str], features: Sequence[str] | None, taken: set[str | None]
+    source: str,
+    types: Mapping[str, str],
+    features: Sequence[str] | None,
+    categories: Sequence[str] | None,
+    taken: set[str | None],
+    notes: list[str],
 ) -> list[str]:
+    for given in (features, categories):
+        check(not isinstance(given, str), "features", "a sequence of column names", given)
+    asked = [name for name in categories or () if features is None or name not in features]
     if features is None:
         # Where some columns have types, a column of text is one that was never meant as a number.
         untyped = set(types.values()) == {"VARCHAR"}
-        return [
+        found = [
             name for name in types if name not in taken and (untyped or NUMBER.match(types[name]) is not None)
         ]
-    check(not isinstance(features, str), "features", "a sequence of column names", features)
+        gone = [name for name in found if name not in asked and kind_of(name) is FeatureKind.IDENTIFIER]
+        if gone:
+            notes.append(f"left out, identifiers: {listed(gone, str)}")
+        found = [name for name in found if name not in gone]
+        return found + [name for name in _named(source, types, asked, taken) if name not in found]
+    return _named(source, types, [*features, *asked], taken)
+
+
+def _named(
+    source: str, types: Mapping[str, str], features: Sequence[str], taken: set[str | None]
+) -> list[str]:
     for name in features:
         if name not in types:
             raise InputError(f"{source}: no column {name!r}; its columns are {listed(types)}")
@@ -160,6 +195,23 @@ def _further(
         if name in taken or list(features).count(name) > 1:
             raise InputError(f"{source}: column {name!r} is named twice; expected each column once")
     return list(features)
+
+
+def _categories(
+    further: Sequence[str], types: Mapping[str, str], given: Sequence[str] | None, inferred: bool
+) -> set[str]:
+    if given is not None or not inferred:
+        return set(given or ())
+    return {name for name in further if kind_of(name, types[name] == "BOOLEAN") is FeatureKind.CATEGORY}
+
+
+def _refuse_identifiers(source: str, further: Sequence[str], types: Mapping[str, str]) -> None:
+    for name in further:
+        if kind_of(name) is FeatureKind.IDENTIFIER:
+            raise InputError(
+                f"{source}: column {name!r} is an identifier, which no average means anything of; leave it out, or "
+                f"privatize it as a category (--category {name}, categories=[{name!r}])"
+            )
 
 
 class _Rows:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,22 +17,28 @@ from mapveil.formats.csv import write_csv_table
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.read_measurements import STRONGEST_DBM, WEAKEST_DBM, read_measurements
 from mapveil.geo.read_points import open_table
-from mapveil.geo.tables import FrameTable, quote_name, reading
-from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, Privatizer, find_privatizer
-from mapveil.privacy.claim import Assumes
-from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
+from mapveil.geo.tables import reading
+from mapveil.obfuscation.export.privatizer_file import fingerprint
+from mapveil.obfuscation.privatized_file import METADATA_KEY
+from mapveil.obfuscation.privatizers.privatizer import (
+    FittedPrivatizer,
+    Privatizer,
+    check_date,
+    find_privatizer,
+)
 from mapveil.privacy.guarantee import Guarantee
-from mapveil_client.errors import InputError
+from mapveil_client.epsilon import EpsilonLike
+from mapveil_client.errors import BudgetExceeded, InputError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
+from mapveil_client.report_account import ReportBudget, ReportTotal, compose
 
 if TYPE_CHECKING:
     import pyarrow
 
-_NOBODY: Final = "no user"
+DAYS: Final = 30
+"""Days after which phones refuse a privatizer, by default: operators fit again every month (a convention)."""
 
-METADATA_KEY: Final = b"mapveil"
-"""Key of a Parquet file's metadata that holds the guarantee of its rows."""
-
+_MOST_DAYS: Final = 3650
 _RANGES: Final = {LAT: (-90.0, 90.0), LON: (-180.0, 180.0), RSS: (WEAKEST_DBM, STRONGEST_DBM)}
 
 
@@ -51,12 +56,15 @@ class PrivatizedTable:
         Columns that were neither privatized nor kept.
     notes : tuple of str
         Remarks for a reader.
+    total : ReportTotal
+        All reports of the user with the most, together.
     """
 
     table: pyarrow.Table
     guarantee: Guarantee
     emptied: tuple[str, ...]
     notes: tuple[str, ...]
+    total: ReportTotal
 
 
 def fit_privatizer(
@@ -66,6 +74,10 @@ def fit_privatizer(
     *,
     rng: Randomness | int | None = None,
     progress: Callable[[str, float], None] | None = None,
+    null_code: bool = True,
+    category_epsilon: EpsilonLike = 1,
+    days: int | None = DAYS,
+    today: date | None = None,
 ) -> FittedPrivatizer:
     """Fit a privatizer on measurements of people who opted in. Run by: the curator of the pilot, who sees them.
 
@@ -79,6 +91,14 @@ def fit_privatizer(
         Parameters of a privatizer that is given by name.
     rng, progress : optional
         The source of bits; called with a step's name and its finished fraction.
+    null_code : bool
+        Whether a privatizer that proves nothing answers rows unlike the pilot empty.
+    category_epsilon : int, float, str, Decimal or Fraction
+        Epsilon of each category of a measurement.
+    days : int, optional
+        Days after which phones refuse it; None for never.
+    today : date, optional
+        The day (UTC) that they are counted from; the clock's where none is given.
 
     Raises
     ------
@@ -88,7 +108,15 @@ def fit_privatizer(
         The pilot is too small.
     """
     chosen = find_privatizer(privatizer).make(options) if isinstance(privatizer, str) else privatizer
-    return chosen.fit(pilot, rng=as_randomness(rng).child("fit"), progress=progress)
+    check(days is None or 1 <= days <= _MOST_DAYS, "days", f"from 1 to {_MOST_DAYS}", days)
+    return chosen.fit(
+        pilot,
+        rng=as_randomness(rng).child("fit"),
+        progress=progress,
+        null_code=null_code and chosen.answers_null,
+        category_epsilon=category_epsilon,
+        expires=None if days is None else _today(today) + timedelta(days=days),
+    )
 
 
 def privatize(
@@ -96,8 +124,10 @@ def privatize(
     source: Any,
     *,
     keep: Sequence[str] = (),
+    budget: ReportBudget | None = None,
     rng: Randomness | int | None = None,
     progress: Callable[[str, float], None] | None = None,
+    today: date | None = None,
     **columns: Any,
 ) -> PrivatizedTable:
     """Privatize the features of a table, row by row, and empty its other columns. Run by: a simulation of the clients.
@@ -114,8 +144,12 @@ def privatize(
         As :func:`mapveil.read_points` takes; its features are the columns of ``fitted``.
     keep : sequence of str
         Columns left as they are, which no guarantee covers; others that are no feature are emptied.
+    budget : ReportBudget, optional
+        Of each phone: rows of a user beyond it are left out, as the account on the phone refuses them.
     rng, progress : optional
         The source of bits; called with a step's name and its finished fraction.
+    today : date, optional
+        The day (UTC) by which the privatizer may have expired; the clock's where none is given.
     **columns
         ``user``, ``lat``, ``lon``, ``rss``, ``time`` and ``fill``, as for :func:`mapveil.read_measurements`.
 
@@ -123,10 +157,15 @@ def privatize(
     ------
     InputError
         A column is missing, or one to keep is a feature; a row cannot be read.
+    PromiseError
+        The privatizer has expired.
+    BudgetExceeded
+        The budget allows no report.
     """
     import duckdb
     import pyarrow
 
+    check_date(fitted.expires, _today(today))
     opened = open_table(source)
     measurements = read_measurements(opened, names=fitted.names, **columns)
     with duckdb.connect() as connection, reading(opened.name):
@@ -138,10 +177,12 @@ def privatize(
                 f"{opened.name}: {name!r} cannot be kept; columns that are not privatized: {free}"
             )
     stream, tell = as_randomness(rng), progress or (lambda step, done: None)
-    tell("privatize", 0.0)
-    rows = fitted.privatize_measurements(measurements, rng=stream).rows
-    tell("privatize", 1.0)
     notes = list(measurements.notes)
+    if budget is not None:
+        measurements = _within(budget, fitted, measurements, notes)
+    tell("privatize", 0.0)
+    rows = fitted.reports(measurements, rng=stream)
+    tell("privatize", 1.0)
     for at, (low, high) in _RANGES.items():
         outside = float(((rows[:, at] < low) | (rows[:, at] > high)).mean())
         if outside:
@@ -167,8 +208,14 @@ def privatize(
             emptied.append(field.name)
             kept.append(pyarrow.nulls(len(taken), kind))
         kinds.append(pyarrow.field(field.name, kind))
+    length = fitted.privatizer.sequence
+    most = int(-(-np.bincount(measurements.users).max(initial=0) // length))
+    total = compose({fitted.report_cost: most}, (budget or ReportBudget(None)).delta)
     record = {
         "privatizer": fitted.privatizer.name,
+        "fingerprint": fingerprint(fitted),
+        "period": _period(measurements),
+        "per_user": {**total._asdict(), "epsilon": total.epsilon if np.isfinite(total.epsilon) else None},
         "parameters": fitted.privatizer.parameters(),
         "privatized": list(fitted.names),
         "kept": list(keep),
@@ -177,7 +224,42 @@ def privatize(
     }
     schema = pyarrow.schema(kinds, {METADATA_KEY: json.dumps(record).encode()})
     table = pyarrow.Table.from_arrays(kept, schema=schema)
-    return PrivatizedTable(table, guarantee, tuple(emptied), tuple(notes))
+    return PrivatizedTable(table, guarantee, tuple(emptied), tuple(notes), total)
+
+
+def _today(given: date | None) -> date:
+    return datetime.now(UTC).date() if given is None else given
+
+
+def _period(measurements: Measurements) -> list[str] | None:
+    """The first and the last day (UTC) of reports, which a server knows by their arrival."""
+    if measurements.time is None or not len(measurements):
+        return None
+    ends = (measurements.time.min(), measurements.time.max())
+    return [np.datetime64(int(each), "us").astype("datetime64[D]").item().isoformat() for each in ends]
+
+
+def _within(
+    budget: ReportBudget, fitted: FittedPrivatizer, measurements: Measurements, notes: list[str]
+) -> Measurements:
+    """The rows that phones with such a budget report: the first of each user."""
+    most = budget.checked().most(fitted.report_cost)
+    if most == 0:
+        raise BudgetExceeded(
+            "the budget of a phone allows no report of this privatizer; nothing is privatized"
+        )
+    if most is None:
+        return measurements
+    order = measurements.sequences(1)[:, 0]
+    users = measurements.users[order]
+    rank = np.arange(len(order)) - np.searchsorted(users, users)
+    kept = np.sort(order[rank < most * fitted.privatizer.sequence])
+    if len(kept) < len(measurements):
+        notes.append(
+            f"{len(measurements) - len(kept)} of {len(measurements)} rows are left out: a phone's account allows "
+            f"{most} reports"
+        )
+    return measurements.take(kept)
 
 
 def write_privatized(privatized: PrivatizedTable, path: str | Path) -> None:
@@ -200,102 +282,25 @@ def write_privatized(privatized: PrivatizedTable, path: str | Path) -> None:
         parquet.write_table(privatized.table, place, compression="zstd")
 
 
-def privatized_names(path: str | Path) -> tuple[str, ...] | None:
-    """Read the privatized features of a file that :func:`write_privatized` wrote; None of any other."""
-    names = _record(path).get("privatized")
-    return tuple(names) if isinstance(names, list) else None
-
-
-def privatized_guarantee(path: str | Path) -> Guarantee | None:
-    """Read the guarantee of one row of a file that :func:`write_privatized` wrote; None of any other."""
-    try:
-        return Guarantee.from_dict(_record(path)["guarantee"])
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _record(path: str | Path) -> dict[str, Any]:
-    """The record in a Parquet file or beside a CSV; else empty: reading the file as a table names what is wrong."""
-    from pyarrow import ArrowException, parquet
-
-    text: bytes | str = b"{}"
-    try:
-        if Path(path).suffix.lower() == ".parquet":
-            with Path(path).open("rb") as opened:
-                text = (parquet.read_schema(opened).metadata or {}).get(METADATA_KEY, text)
-        elif Path(path).suffix.lower() == ".csv":
-            text = Path(f"{path}{CSV_METADATA_SUFFIX}").read_text(encoding="utf-8")
-        record = json.loads(text)
-    except (ArrowException, OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
 def _typed(values: npt.NDArray[np.float64], kind: pyarrow.DataType) -> pyarrow.Array:
-    """Numbers in a column's own type; whole ones are rounded and kept within it."""
+    """Numbers in a column's own type, null where NaN; whole ones are rounded and kept within it."""
     import pyarrow
 
-    types = pyarrow.types
+    types, empty = pyarrow.types, np.isnan(values)
+    values = np.where(empty, 0.0, values)
     if types.is_boolean(kind):
-        return pyarrow.array(values >= 0.5)
+        return pyarrow.array(values >= 0.5, mask=empty)
     if types.is_integer(kind):
         limits = np.iinfo(kind.to_pandas_dtype())
         high = float(limits.max)
         if high > limits.max:  # of 64 bits: float64 rounds it up
             high = np.nextafter(high, 0)
-        return pyarrow.array(np.clip(np.rint(values), limits.min, high).astype(kind.to_pandas_dtype()))
+        whole = np.clip(np.rint(values), limits.min, high).astype(kind.to_pandas_dtype())
+        return pyarrow.array(whole, mask=empty)
     if types.is_decimal(kind):
         # What does not fit would become 0; half a unit off the end keeps rounding from leaving it.
         most = 10.0 ** (kind.precision - kind.scale) - 10.0**-kind.scale
-        return pyarrow.array(np.clip(values, -most, most)).cast(kind, safe=False)
+        return pyarrow.array(np.clip(values, -most, most), mask=empty).cast(kind, safe=False)
     if types.is_floating(kind):
-        return pyarrow.array(values.astype(kind.to_pandas_dtype()))
-    return pyarrow.array(values).cast(kind, safe=False)
-
-
-def read_privatized(
-    source: Any,
-    *,
-    rss: str | None = None,
-    lat: str | None = None,
-    lon: str | None = None,
-    features: Sequence[str] = (),
-) -> tuple[Measurements, Guarantee | None]:
-    """Read measurements whose users are unknown, and the guarantee they carry. Run by: the server.
-
-    Parameters
-    ----------
-    source : path, str, sequence of paths, frame or relation
-        As :func:`mapveil.read_points` takes; no column of users is needed.
-    rss, lat, lon, features
-        As for :func:`mapveil.read_measurements`.
-
-    Returns
-    -------
-    Measurements, Guarantee or None
-        All rows as of one user; and the guarantee that a file of :func:`privatize` documents.
-
-    Raises
-    ------
-    InputError
-        The table cannot be read.
-    """
-    import duckdb
-
-    table = open_table(source)
-    with duckdb.connect() as connection, reading(table.name):
-        whole: Any = connection.sql(
-            f"SELECT *, 0 AS {quote_name(_NOBODY)} FROM {table.relation(connection)}"
-        ).to_arrow_table()
-    try:
-        measurements = read_measurements(
-            FrameTable(whole, table.name), user=_NOBODY, rss=rss, lat=lat, lon=lon, features=features
-        )
-    except InputError as error:  # no message lists the column that was added
-        raise type(error)(str(error).replace(f", {_NOBODY!r}", "")) from None
-    guarantee = privatized_guarantee(Path(source)) if isinstance(source, str | PathLike) else None
-    if guarantee is not None:
-        guarantee = dataclasses.replace(
-            guarantee, assumptions=(*guarantee.assumptions, Assumes.PRIVATIZED_INPUT())
-        )
-    return measurements, guarantee
+        return pyarrow.array(values.astype(kind.to_pandas_dtype()), mask=empty)
+    return pyarrow.array(values, mask=empty).cast(kind, safe=False)

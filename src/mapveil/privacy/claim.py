@@ -165,6 +165,9 @@ class Assumes(_Kind):
     UNLINKED_REPORTS = "unlinked reports"
     ATTACKERS_TRIED = "attackers tried"
     PRIVATIZED_INPUT = "privatized input"
+    NULL_CODE = "null code"
+    NOT_CERTIFIED = "not certified"
+    NO_WORST_CASE = "no worst case"
 
 
 class Reveals(_Kind):
@@ -206,6 +209,7 @@ class Quantity(StrEnum):
     PLACES_LEFT = "places left"
     USER_ERROR = "user error"
     PLACE_ERROR = "place error"
+    WORST_EPSILON = "epsilon of the worst case of one report"
 
 
 class Measured(NamedTuple):

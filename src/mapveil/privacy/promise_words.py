@@ -99,6 +99,14 @@ ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     Assumes.UNLINKED_REPORTS: "an adversary sees one report of a user, or cannot link several",
     Assumes.ATTACKERS_TRIED: "adversaries are like those that the privatizer was measured against",
     Assumes.PRIVATIZED_INPUT: "the measurements are what 'mapveil signal privatize' wrote",
+    Assumes.NULL_CODE: (
+        "rows unlike the pilot are recognised on the phone and answered empty, as are {error_percent:.3g} % of the "
+        "others, so that an empty report is deniable"
+    ),
+    Assumes.NO_WORST_CASE: (
+        "on average only: no epsilon bounds the worst case of one report, and a rare row may be known for sure"
+    ),
+    Assumes.NOT_CERTIFIED: "nothing was certified for these reports: no attack on them was measured",
 }
 NEIGHBOURS: Final[Mapping[Neighbouring, str]] = {
     Neighbouring.ADD_OR_REMOVE: "all rows of one {unit} are added or removed",

@@ -110,6 +110,11 @@ _HALF = np.uint64(32)
 _LOW = np.uint64((1 << 32) - 1)
 
 
+def uniforms(count: int, rng: Randomness) -> npt.NDArray[np.float64]:
+    """Uniform numbers in [0, 1), multiples of 2^-53, shape (count,)."""
+    return (rng.words(count, np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
 def uniform_below(count: int, bound: int, rng: Randomness) -> npt.NDArray[np.int64]:
     """Draw independent integers, every value from 0 to ``bound - 1`` equally likely, shape (count,).
 

@@ -8,22 +8,24 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.obfuscation.privatizers.codebook import uniforms
+from mapveil.obfuscation.export.privatizer_file import read_categories, read_date
 from mapveil.obfuscation.privatizers.dense_network import network_normals
-from mapveil.obfuscation.privatizers.normalisation import Normalisation
-from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, find_privatizer, whole_runs
+from mapveil.obfuscation.privatizers.normalisation import Normalisation, whole_runs
+from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, check_date, find_privatizer
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, require
-from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.random import Randomness, uniform_below, uniforms
+from mapveil_client.report_account import ReportAccount, ReportCost
 
-PHONE_FORMAT: Final = "mapveil phone 1"
+PHONE_FORMAT: Final = "mapveil phone 2"
 """Format name in the record of both kinds of file."""
 
 # One more entry of the model's metadata (field 14: key, field 1; value, field 2), so that it stays plain ONNX.
@@ -57,18 +59,36 @@ class PhonePrivatizer:
         Rows of one user that are privatized together.
     guarantee : Guarantee
         The guarantee of one report.
+    expires : date or None
+        The last day (UTC) on which it privatizes.
+    report_cost : ReportCost
+        The cost of one report, which accounts add up.
+    fingerprint : str
+        SHA-256 of the privatizer's own file, by which certificates name it.
     """
 
     def __init__(self, record: Mapping[str, Any], fitted: FittedPrivatizer | None, session: Any) -> None:
         self.names = tuple(str(name) for name in record["features"])
         self.sequence = int(record["parameters"]["sequence"])
         self.guarantee = Guarantee.from_dict(record["guarantee"])
+        self.expires = read_date(record["expires"])
+        self.report_cost = ReportCost.from_list(record["report_cost"])
+        self.fingerprint = str(record["fingerprint"])
         self._inputs = [(str(each["input"]), int(each["width"])) for each in record.get("randomness", ())]
         self._fitted = fitted
         self._session = session
 
-    def privatize(self, rows: FloatArray, *, rng: Randomness | None = None) -> FloatArray:
-        """Privatize one row, one run of ``sequence`` rows, or many. Run by: the client.
+    def privatize(
+        self,
+        rows: FloatArray,
+        *,
+        rng: Randomness | None = None,
+        account: ReportAccount | None = None,
+        today: date | None = None,
+    ) -> FloatArray:
+        """Privatize one row, one run of ``sequence`` rows, or many; NaN in a whole run is its null code.
+
+        Run by: the client.
 
         Parameters
         ----------
@@ -76,23 +96,36 @@ class PhonePrivatizer:
             In the features' own units.
         rng : Randomness, optional
             The source of bits, for tests; the operating system's where none is given.
+        account : ReportAccount, optional
+            The account of all of the device's reports, charged before one is drawn.
+        today : date, optional
+            The day (UTC); the clock's where none is given.
 
         Raises
         ------
         InputError
             Another number of features, an incomplete run, or a value that is not finite.
+        PromiseError
+            The privatizer has expired, or the account's total would be passed: nothing may be sent.
         """
-        stream = SystemBits() if rng is None else rng
-        if self._fitted is not None:
-            return self._fitted.privatize(rows, rng=stream)
+        check_date(self.expires, datetime.now(UTC).date() if today is None else today)
         table = whole_runs(rows, self.sequence, self.names)
         runs = len(table) // self.sequence
         if not runs:
             return table.reshape(np.shape(rows)).copy()
+        if account is not None:
+            account.charge(self.report_cost, runs)
+        stream = SystemBits() if rng is None else rng
+        if self._fitted is not None:
+            return self._fitted.privatize(rows, rng=stream)
         feeds: dict[str, npt.NDArray[Any]] = {"rows": table}
         for name, width in self._inputs:
-            normal = name == "normals"
-            feeds[name] = network_normals(runs, width, stream) if normal else uniforms(runs, stream)
+            if name == "normals":
+                feeds[name] = network_normals(runs, width, stream)
+            elif name.startswith("category"):
+                feeds[name] = uniform_below(len(table), width, stream)
+            else:
+                feeds[name] = uniforms(runs, stream)
         return np.asarray(self._session.run(None, feeds)[0], dtype=np.float64).reshape(np.shape(rows))
 
     def __repr__(self) -> str:
@@ -133,6 +166,9 @@ def _of_json(data: bytes, name: str) -> PhonePrivatizer:
             find_privatizer(record["method"]).make(record["parameters"]),
             Normalisation(names, **learnt),
             state,
+            None,
+            read_categories(record, {int(at): values for at, values in record["values"].items()}),
+            read_date(record["expires"]),
         )
         return PhonePrivatizer(record, fitted, None)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -2,7 +2,9 @@
 
 A graph takes ``rows`` (float64, in the features' own units; ``sequence`` rows make a run) and gives ``privatized``
 likewise. Its random inputs are ``normals`` (float32, a row of standard normals for each run) or ``uniform``
-(float64 in [0, 1), one for each run): whoever runs it draws them afresh, from the operating system. Places need
+(float64 in [0, 1), one for each run), likewise ``null`` where rows unlike the pilot are answered empty (NaN), and
+``category`` with the number of a column (int64, one for each row, below the width that the record states) where a
+column is one of categories: whoever runs it draws them afresh, from the operating system. Places need
 double precision (single precision moves a latitude by 0.2 m), so units are changed in double and only the network
 itself runs in single precision.
 """
@@ -17,6 +19,8 @@ import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.obfuscation.export.phone import PHONE_FORMAT, seal
+from mapveil.obfuscation.export.privatizer_file import fingerprint
+from mapveil.obfuscation.privatizers.null_code import NULL_ERROR, NullCode
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
 from mapveil_client import __version__
 from mapveil_client.errors import InputError, ParameterError, require
@@ -151,6 +155,8 @@ def phone_record(fitted: FittedPrivatizer) -> bytes:
     record = {
         "format": PHONE_FORMAT,
         **fitted.record(),
+        "fingerprint": fingerprint(fitted),
+        "values": {str(each.column): each.values.tolist() for each in fitted.categories},
         "normalisation": {key: array.tolist() for key, array in normalisation.items() if key != "names"},
         "state": {key: array.tolist() for key, array in fitted.state.items()},
     }
@@ -161,22 +167,32 @@ def phone_model(fitted: FittedPrivatizer) -> bytes:
     """The ONNX model of a privatizer that learnt a network or a table."""
     onnx = require("onnx", "neural")
     graph = Graph()
-    learnt, features = fitted.normalisation, len(fitted.names)
-    length = fitted.privatizer.sequence
+    columns, learnt = fitted.numeric
+    length, width = fitted.privatizer.sequence, len(columns)
+    given = graph.add("Gather", "rows", columns, axis=1) if fitted.categories else "rows"
     # Wide limits instead of none keep the graph the same for every normalisation.
-    rows = graph.add("Max", graph.add("Min", "rows", learnt.high), learnt.low)
+    rows = graph.add("Max", graph.add("Min", given, learnt.high), learnt.low)
     rows = graph.add("Div", graph.add("Sub", rows, learnt.mean), learnt.scale)
-    runs = graph.add("Reshape", rows, [-1, length * features])
+    runs = graph.add("Reshape", rows, [-1, length * width])
     made, randomness = _BODIES[fitted.privatizer.name](graph, fitted, runs)
-    made = graph.add("Reshape", made, [-1, features])
+    if fitted.null_code is not None:
+        whole = graph.add("Div", graph.add("Sub", given, learnt.mean), learnt.scale)
+        made = _null(graph, fitted.null_code, graph.add("Reshape", whole, [-1, length * width]), made)
+        randomness = [*randomness, ("null", 1)]
+    made = graph.add("Reshape", made, [-1, width])
     made = graph.add("Add", graph.add("Mul", made, learnt.scale), learnt.mean)
+    if fitted.categories:
+        made = _with_categories(graph, fitted, made)
+        randomness = [*randomness, *((f"category{each.column}", each.total) for each in fitted.categories)]
     graph.add("Identity", made, output="privatized")
     helper, kinds = onnx.helper, onnx.TensorProto
-    inputs = [helper.make_tensor_value_info("rows", kinds.DOUBLE, ["rows", features])]
+    inputs = [helper.make_tensor_value_info("rows", kinds.DOUBLE, ["rows", len(fitted.names)])]
     for name, width in randomness:
         shape, kind = (["runs", width], kinds.FLOAT) if name == "normals" else (["runs"], kinds.DOUBLE)
+        if name.startswith("category"):
+            shape, kind = ["rows"], kinds.INT64
         inputs.append(helper.make_tensor_value_info(name, kind, shape))
-    outputs = [helper.make_tensor_value_info("privatized", kinds.DOUBLE, ["rows", features])]
+    outputs = [helper.make_tensor_value_info("privatized", kinds.DOUBLE, ["rows", len(fitted.names)])]
     model = helper.make_model(
         helper.make_graph(
             [helper.make_node(op, ins, [out], **given) for op, ins, out, given in graph.nodes],
@@ -193,6 +209,7 @@ def phone_model(fitted: FittedPrivatizer) -> bytes:
     record = {
         "format": PHONE_FORMAT,
         **fitted.record(),
+        "fingerprint": fingerprint(fitted),
         "randomness": [{"input": name, "width": width} for name, width in randomness],
     }
     helper.set_model_props(model, {"mapveil": json.dumps(record, ensure_ascii=False, allow_nan=False)})
@@ -201,6 +218,38 @@ def phone_model(fitted: FittedPrivatizer) -> bytes:
 
 
 Inputs = list[tuple[str, int]]
+
+
+def _null(graph: Graph, null: NullCode, whole: str, made: str) -> str:
+    """Empty reports (NaN) on runs unlike the pilot; see :meth:`NullCode.empty`."""
+    rows = graph.cast(whole, np.float32)
+    squared = graph.add("MatMul", rows, np.ascontiguousarray(-2 * null.centres.T))
+    squared = graph.add("Add", squared, graph.add("ReduceSum", graph.add("Mul", rows, rows), [1]))
+    squared = graph.add("Add", squared, np.square(null.centres).sum(axis=1))
+    nearest = graph.add("ReduceMin", squared, axes=[1], keepdims=0)
+    unlike = graph.add("Greater", nearest, np.float32(null.reach**2))
+    empty = graph.add("Xor", unlike, graph.add("Less", "null", np.float64(NULL_ERROR)))
+    return graph.add("Where", graph.add("Unsqueeze", empty, [1]), np.float64(np.nan), made)
+
+
+def _with_categories(graph: Graph, fitted: FittedPrivatizer, made: str) -> str:
+    """Columns of categories beside those of numbers; see :meth:`Category.respond`."""
+    columns, _ = fitted.numeric
+    parts = [made]
+    empty = graph.add("IsNaN", graph.columns(made, 0, 1))
+    for each in fitted.categories:
+        column, drawn = graph.columns("rows", each.column, each.column + 1), f"category{each.column}"
+        same = graph.cast(graph.add("Equal", column, each.values), np.int64)
+        known = graph.cast(graph.add("ReduceMax", same, axes=[1], keepdims=0), np.float64)
+        at = graph.add("ArgMax", same, axis=1, keepdims=0)
+        true = graph.add("Where", graph.add("Greater", known, 0.5), at, len(each.values))
+        surplus = graph.add("Sub", drawn, each.weights.more - each.weights.less)
+        other = graph.add("Div", surplus, each.weights.less)
+        said = graph.add("Where", graph.add("Less", surplus, 0), true, other)
+        reported = graph.add("Gather", np.append(each.values, np.nan), graph.add("Unsqueeze", said, [1]))
+        parts.append(graph.add("Where", empty, np.float64(np.nan), reported))
+    order = np.argsort([*columns, *(each.column for each in fitted.categories)])
+    return graph.add("Gather", graph.add("Concat", *parts, axis=1), order, axis=1)
 
 
 def _network(graph: Graph, fitted: FittedPrivatizer, runs: str) -> tuple[str, Inputs]:

@@ -2,7 +2,7 @@
 
 ::
 
-    "mapveil privatizer 1\\n"           21 bytes
+    "mapveil privatizer 2\\n"           21 bytes
     length of the record, n             4 bytes, little-endian
     record                              n bytes of JSON in UTF-8
     arrays, in the record's order       little-endian, row-major, nothing between them
@@ -13,7 +13,8 @@ The checksum tells a whole file from a broken one; it does not say who wrote it.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,15 +22,19 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
+from mapveil.obfuscation.privatizers.category import Category
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
+from mapveil.obfuscation.privatizers.null_code import NullCode
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, find_privatizer
+from mapveil.privacy.claim import read_exact
 from mapveil_client.errors import InputError
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of the format that is written and read."""
 
 _MAGIC: Final = b"mapveil privatizer "
 _NORMALISATION: Final = ("mean", "scale", "low", "high")
+_NULL_CODE: Final = ("centres", "reach")
 _DTYPES: Final = ("<f8", "<f4", "<i8", "<i4", "<i2", "|u1", "<u2", "<u4", "<u8", "|b1")
 _DIGEST: Final = 32
 _HEAD: Final = len(_MAGIC) + 2
@@ -71,7 +76,10 @@ def encode_privatizer(fitted: FittedPrivatizer) -> bytes:
     arrays = {
         **{f"normalisation/{part}": getattr(fitted.normalisation, part) for part in _NORMALISATION},
         **{f"state/{name}": array for name, array in fitted.state.items()},
+        **{f"category/{each.column}": each.values for each in fitted.categories},
     }
+    if fitted.null_code is not None:
+        arrays |= {f"null_code/{part}": getattr(fitted.null_code, part) for part in _NULL_CODE}
     # Zero-dimensional arrays keep their shape through np.asarray, not through np.ascontiguousarray.
     laid = {
         name: np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
@@ -129,6 +137,11 @@ def decode_privatizer(data: bytes, name: str) -> FittedPrivatizer:
         options = dict(record["parameters"])
         method = str(record["method"])
         learnt = [arrays.pop(f"normalisation/{part}") for part in _NORMALISATION]
+        unlike = [arrays.pop(f"null_code/{part}") for part in _NULL_CODE if f"null_code/{part}" in arrays]
+        null_code = NullCode(*unlike) if unlike else None
+        columns = [int(each["column"]) for each in record["categories"]]
+        categories = read_categories(record, {at: arrays.pop(f"category/{at}") for at in columns})
+        expires = read_date(record["expires"])
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{name}: its record cannot be read ({type(error).__name__})") from error
     if any(part.shape != (len(names),) for part in learnt) or not (learnt[1] > 0).all():
@@ -138,7 +151,29 @@ def decode_privatizer(data: bytes, name: str) -> FittedPrivatizer:
     except InputError as error:
         raise InputError(f"{name}: written by another version of mapveil ({error})") from error
     state = {key.removeprefix("state/"): array for key, array in arrays.items()}
-    return FittedPrivatizer(privatizer, Normalisation(names, *learnt), state)
+    return FittedPrivatizer(privatizer, Normalisation(names, *learnt), state, null_code, categories, expires)
+
+
+def fingerprint(fitted: FittedPrivatizer) -> str:
+    """The SHA-256 of a privatizer's file, as 64 hexadecimal digits: certificates and reports name it by this."""
+    return encode_privatizer(fitted)[-_DIGEST:].hex()
+
+
+def read_categories(record: Mapping[str, Any], values: Mapping[int, npt.ArrayLike]) -> tuple[Category, ...]:
+    """The categories of a record, with their values by column; a ValueError or KeyError where it is none."""
+    return tuple(
+        Category(
+            int(each["column"]),
+            np.asarray(values[int(each["column"])], dtype=np.float64),
+            read_exact(each["epsilon"]),
+        )
+        for each in record["categories"]
+    )
+
+
+def read_date(text: str | None) -> date | None:
+    """A day of a record; a ValueError where it is none."""
+    return None if text is None else date.fromisoformat(text)
 
 
 def _arrays(data: bytes, listed: list[dict[str, Any]]) -> Iterator[tuple[str, npt.NDArray[Any]]]:

@@ -6,15 +6,16 @@ from typing import ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.obfuscation.privatizers.average_case import average_case
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.pilot_cells import row_distances
-from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, State, average_case
+from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, State
 from mapveil.obfuscation.utility import distortion_utility, map_utility
 from mapveil.privacy.claim import Assumes, Reveals
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, check, check_whole
-from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.random import Randomness, uniforms
 
 _CHUNK: Final = 1 << 13  # rows whose distances from all codes are held at once
 
@@ -68,6 +69,11 @@ class Codebook(Privatizer):
         check(0 <= self.mu < np.inf, "mu", "a finite number of at least 0", self.mu)
         check_whole(self.size, "size", 2, 1 << 16)
         check_whole(self.batch, "batch", 1, 1 << 16)
+
+    @property
+    def answers_null(self) -> bool:
+        """See :class:`Privatizer`; a batch is replaced whole."""
+        return self.batch == 1
 
     def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
         """Draw the codes; see :class:`Privatizer`.
@@ -166,8 +172,3 @@ def choose_codes(weights: npt.NDArray[np.floating], rng: Randomness) -> IntArray
     drawn = uniforms(len(weights), rng) * reached[:, -1]
     chosen = (reached <= drawn[:, None]).sum(axis=1)
     return np.asarray(np.minimum(chosen, weights.shape[1] - 1), dtype=np.int64)
-
-
-def uniforms(count: int, rng: Randomness) -> FloatArray:
-    """Uniform numbers in [0, 1), multiples of 2^-53."""
-    return (rng.words(count, np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53

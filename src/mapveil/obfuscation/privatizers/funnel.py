@@ -6,16 +6,17 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 
 from mapveil.geo.measurements import RSS
-from mapveil.obfuscation.privatizers.codebook import choose_codes, uniforms
+from mapveil.obfuscation.privatizers.average_case import TradeOff, average_case
+from mapveil.obfuscation.privatizers.codebook import choose_codes
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.pilot_cells import Rows32, find_centres, nearest_centre, row_distances
-from mapveil.obfuscation.privatizers.privatizer import Progress, State, TradeOff, average_case
+from mapveil.obfuscation.privatizers.privatizer import Progress, State
 from mapveil.obfuscation.utility import linear_parameters
 from mapveil.privacy.claim import Assumes, Measured, Quantity, Reveals
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import check_whole
-from mapveil_client.randomness.random import Randomness
+from mapveil_client.randomness.random import Randomness, uniforms
 
 _CHUNK: Final = 1 << 13  # runs whose cells are found at once
 _FEW: Final = 64  # runs whose own cells are searched sooner than all cells are summed

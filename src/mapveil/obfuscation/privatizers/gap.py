@@ -6,8 +6,9 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from mapveil.obfuscation.privatizers.average_case import TradeOff, average_case
 from mapveil.obfuscation.privatizers.dense_network import DenseNetwork, network_normals
-from mapveil.obfuscation.privatizers.privatizer import Progress, State, TradeOff, average_case
+from mapveil.obfuscation.privatizers.privatizer import Progress, State
 from mapveil.privacy.claim import Assumes, Reveals
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray
@@ -87,6 +88,11 @@ class Gap(TradeOff):
         check_whole(self.batch, "batch", 2, 1 << 20)
         check_whole(self.width, "width", 1, 4096)
         check(0 < self.rate < 1, "rate", "a number between 0 and 1", self.rate)
+
+    @property
+    def answers_null(self) -> bool:
+        """See :class:`Privatizer`: a network was never shown such rows."""
+        return True
 
     def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
         """Train both networks and keep the privatizer's; see :class:`Privatizer`."""

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from mapveil.obfuscation.privatizers.average_case import average_case
 from mapveil.obfuscation.privatizers.lattice_noise import add_gaussian
-from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, State, average_case
+from mapveil.obfuscation.privatizers.privatizer import Privatizer, Progress, State
 from mapveil.privacy.claim import Assumes, Reveals
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray, IntArray

@@ -1,7 +1,6 @@
 """The local Gaussian mechanism on clipped rows, calibrated by the exact privacy curve of Gaussian noise."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Final
@@ -10,14 +9,17 @@ import numpy as np
 
 from mapveil.obfuscation.privatizers.clipping import SLACK, ClippedNoise, clip_rows
 from mapveil.obfuscation.privatizers.lattice_noise import add_gaussian
+from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.privatizer import Progress, State
 from mapveil.privacy.claim import ContributionBound, Norm, Reveals
 from mapveil.privacy.guarantee import Guarantee
+from mapveil.privacy.sampling import SAMPLE
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.gaussian_curve import gaussian_deviation, gaussian_epsilon
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.report_account import ReportCost
 
 _GRAIN: Final = 10**6  # a stated epsilon is a multiple of 1 / 10^6
-_MARGIN: Final = 2.0**-30  # far more than the rounding of the curve's evaluation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,55 +66,8 @@ class LocalGaussian(ClippedNoise):
             features * self.sequence,
         )
 
-
-def gaussian_delta(epsilon: float, ratio: float) -> float:
-    r"""The least :math:`\delta` of Gaussian noise at :math:`\epsilon`.
-
-    .. math:: \delta(\epsilon) = \Phi\left(\frac{r}{2} - \frac{\epsilon}{r}\right)
-        - e^{\epsilon} \Phi\left(-\frac{r}{2} - \frac{\epsilon}{r}\right), \qquad r = \Delta / \sigma
-
-    where: r is ``ratio``, :math:`\Delta` the L2 sensitivity, :math:`\sigma` the deviation of the noise of every
-    coordinate, and :math:`\Phi` the standard normal distribution function. Noise of that deviation is
-    :math:`(\epsilon, \delta)`-DP if and only if :math:`\delta \ge \delta(\epsilon)`.
-
-    Source: Balle, Wang, "Improving the Gaussian mechanism for differential privacy" (2018), theorem 8 (equation 6).
-    """
-    from scipy.special import log_ndtr, ndtr
-
-    first = float(ndtr(ratio / 2 - epsilon / ratio))
-    second = math.exp(epsilon + float(log_ndtr(-ratio / 2 - epsilon / ratio)))
-    return max(first - second, 0.0)
-
-
-def gaussian_deviation(epsilon: float, delta: float, sensitivity: float) -> float:
-    r"""The least deviation :math:`\sigma` that is :math:`(\epsilon, \delta)`-DP, rounded up by a part in 2^30.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Above 0; ``delta`` below 1.
-    sensitivity : float
-        L2.
-    """
-    ratio = _last_true(lambda r: gaussian_delta(epsilon, r) <= delta)
-    return sensitivity / ratio * (1 + _MARGIN)
-
-
-def gaussian_epsilon(delta: float, ratio: float) -> float:
-    r"""The least :math:`\epsilon` at :math:`\delta`, for ``ratio`` r = sensitivity / deviation, rounded up likewise."""
-    if gaussian_delta(0.0, ratio) <= delta:
-        return 0.0
-    return 1 / _last_true(lambda inverse: gaussian_delta(1 / inverse, ratio) <= delta) * (1 + _MARGIN)
-
-
-def _last_true(holds: Callable[[float], bool]) -> float:
-    """The largest number above 0 at which a condition holds that holds up to some number, by bisection."""
-    low = 1.0
-    while not holds(low):
-        low /= 2
-    high = 2 * low
-    while holds(high):
-        low, high = high, 2 * high
-    while (middle := low + (high - low) / 2) not in (low, high):
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    def report_cost(self, state: State, normalisation: Normalisation) -> ReportCost:
+        """See :class:`Privatizer`: Gaussian noise composes by its ratio, not by its epsilon."""
+        ratio = 2 * float(state["radius"]) / float(state["deviation"])
+        samples = len(normalisation.names) * self.sequence
+        return ReportCost(ratio=ratio * (1 + 2.0**-40), distance=samples * SAMPLE)

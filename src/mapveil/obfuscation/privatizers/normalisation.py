@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from mapveil.geo.measurements import Measurements
 from mapveil_client.errors import InputError
 
 _TAIL = 0.0005
+_ABSENT = 10.0  # deviations: nothing that is cut reaches so far
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,3 +78,34 @@ class Normalisation:
     def undo(self, normalised: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Normalised units to the features' own; shape (..., features)."""
         return normalised * self.scale + self.mean
+
+    def take(self, columns: Sequence[int]) -> Normalisation:
+        """Some of the features, in the order of their numbers."""
+        kept = list(columns)
+        arrays = (self.mean[kept], self.scale[kept], self.low[kept], self.high[kept])
+        return Normalisation(tuple(self.names[at] for at in kept), *arrays)
+
+    @property
+    def absent(self) -> npt.NDArray[np.float64]:
+        """A value of each feature, far from all that the pilot has, that stands for an empty one; (features,)."""
+        return self.mean + _ABSENT * self.scale
+
+
+def whole_runs(rows: npt.NDArray[np.float64], length: int, names: Sequence[str]) -> npt.NDArray[np.float64]:
+    """A row, a run or many as a table of float64, shape (rows, features).
+
+    Raises
+    ------
+    InputError
+        Another number of features, an incomplete run, or a value that is not finite.
+    """
+    given = np.asarray(rows, dtype=np.float64)
+    table = np.atleast_2d(given)
+    if table.ndim != 2 or table.shape[1] != len(names) or len(table) % length:
+        raise InputError(
+            f"rows of shape {given.shape}; expected whole runs of {length} with {len(names)} features "
+            f"({', '.join(names)})"
+        )
+    if not np.isfinite(table).all():
+        raise InputError("a value is missing or not finite; expected finite numbers")
+    return table

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.privatizers.normalisation import Normalisation
-from mapveil.privacy.claim import Adversary, Assumption, Disclosure, Measured, TrustModel, Unit
+from mapveil.obfuscation.privatizers.category import Category
+from mapveil.obfuscation.privatizers.normalisation import Normalisation, whole_runs
+from mapveil.obfuscation.privatizers.null_code import NULL_EPSILON, NULL_ERROR, NullCode
+from mapveil.privacy.claim import Assumes, Measured, Quantity, Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.registry import Row, find_row
 from mapveil_client import __version__
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.errors import Checked, InputError, check, check_whole
-from mapveil_client.randomness.random import Randomness, as_randomness
+from mapveil_client.epsilon import EpsilonLike, as_epsilon
+from mapveil_client.errors import Checked, InputError, PromiseError, check_whole
+from mapveil_client.randomness.random import Randomness, as_randomness, uniforms
+from mapveil_client.report_account import ReportCost
 
 Progress = Callable[[str, float], None]
 """Called with the name of a step and its finished fraction."""
@@ -66,6 +73,11 @@ class Privatizer(Checked, ABC):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_whole(self.sequence, "sequence", 1, 1000)
+
+    @property
+    def answers_null(self) -> bool:
+        """Whether rows unlike the pilot need a null code: nothing was proved, and nothing measured of them."""
+        return False
 
     @abstractmethod
     def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
@@ -114,8 +126,23 @@ class Privatizer(Checked, ABC):
         epsilon = self.promise(state, len(normalisation.names)).epsilon
         return np.inf if epsilon is None else float(epsilon)
 
+    def report_cost(self, state: State, normalisation: Normalisation) -> ReportCost:
+        """The cost of one report for an account of all of a user's: its epsilon, else that of the worst case."""
+        promise = self.promise(state, len(normalisation.names))
+        if promise.epsilon is not None:
+            return ReportCost(epsilon=promise.epsilon, delta=promise.delta)
+        worst = self.worst_epsilon(state, normalisation)
+        return ReportCost(epsilon=Fraction(worst) if math.isfinite(worst) else None)
+
     def fit(
-        self, pilot: Measurements, *, rng: Randomness | int | None = None, progress: Progress | None = None
+        self,
+        pilot: Measurements,
+        *,
+        rng: Randomness | int | None = None,
+        progress: Progress | None = None,
+        null_code: bool = False,
+        category_epsilon: EpsilonLike = 1,
+        expires: date | None = None,
     ) -> FittedPrivatizer:
         """Fit on a pilot part. Run by: the curator of the pilot, who sees it raw.
 
@@ -125,6 +152,12 @@ class Privatizer(Checked, ABC):
             Rows of people who opted in.
         rng, progress : optional
             The source of bits; called with a step's name and its finished fraction.
+        null_code : bool
+            Whether runs unlike the pilot are answered empty (:mod:`mapveil.obfuscation.privatizers.null_code`).
+        category_epsilon : int, float, str, Decimal or Fraction
+            Epsilon of the randomized response of each category of a measurement.
+        expires : date, optional
+            The last day (UTC) on which it privatizes.
 
         Raises
         ------
@@ -139,11 +172,20 @@ class Privatizer(Checked, ABC):
             raise InputError(
                 f"{pilot.source}: {len(runs)} sequences of {self.sequence} rows of one user; at least 2 are needed"
             )
-        rows = normalisation.apply(pilot.rows)[runs].reshape(len(runs), -1)
-        state = self.learn(
-            rows, pilot.users[runs[:, 0]], as_randomness(rng), progress or (lambda step, done: None)
+        stream = as_randomness(rng)
+        each = as_epsilon(category_epsilon, "category_epsilon") if pilot.categories else Fraction(1)
+        categories = tuple(
+            Category.learn(at, pilot.rows[:, at], each, pilot.names[at]) for at in pilot.categories
         )
-        return FittedPrivatizer(self, normalisation, state)
+        numbers = numeric_columns(len(pilot.names), categories)
+        learnt, given = normalisation.take(numbers), pilot.rows[:, numbers]
+        rows = learnt.apply(given)[runs].reshape(len(runs), -1)
+        state = self.learn(rows, pilot.users[runs[:, 0]], stream, progress or (lambda step, done: None))
+        unlike = None
+        if null_code:
+            whole = learnt.standardise(given)[runs].reshape(len(runs), -1)
+            unlike = NullCode.learn(rows, whole, stream.child("null code").generator())
+        return FittedPrivatizer(self, normalisation, state, unlike, categories, expires)
 
     def parameters(self) -> dict[str, Any]:
         """The parameters as a JSON-ready record; exact fractions as strings."""
@@ -153,47 +195,24 @@ class Privatizer(Checked, ABC):
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class TradeOff(Privatizer):
-    """Base of privatizers that are fitted by a game between utility and an attacker.
+def check_date(expires: date | None, today: date) -> None:
+    """Refuse to privatize after the last day (None: never). Run by: the client.
 
-    Parameters
-    ----------
-    rho : float
-        Weight of utility against privacy, from 0 to 1.
-    v1, v2 : float
-        Weights of user and place in the attacker's loss, not below 0.
-    w1, w2 : float
-        Weights of distortion and of the linear model's error in the utility, not below 0.
+    Raises
+    ------
+    PromiseError
+        It has passed: what was measured of such reports is no longer about today's.
     """
-
-    rho: float = 0.4
-    v1: float = 1.0
-    v2: float = 1.0
-    w1: float = 1.0
-    w2: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check(0 <= self.rho <= 1, "rho", "a number from 0 to 1", self.rho)
-        for name in ("v1", "v2", "w1", "w2"):
-            weight = getattr(self, name)
-            check(0 <= weight < np.inf, name, "a finite number of at least 0", weight)
+    if expires is not None and today > expires:
+        raise PromiseError(
+            f"this privatizer expired on {expires}, and today is {today}: nothing is sent; fit it again on a new pilot"
+        )
 
 
-def average_case(
-    disclosure: Disclosure, *assumptions: Assumption, measured: tuple[Measured, ...] = ()
-) -> Guarantee:
-    """The guarantee of a report that no (epsilon, delta) covers."""
-    return Guarantee(
-        model=TrustModel.OBFUSCATION,
-        unit=Unit.REPORT,
-        epsilon=None,
-        adversary=Adversary.REPORTS,
-        disclosure=disclosure,
-        assumptions=assumptions,
-        measured=measured,
-    )
+def numeric_columns(features: int, categories: Sequence[Category]) -> list[int]:
+    """Numbers of the columns that hold numbers, not categories."""
+    named = {each.column for each in categories}
+    return [at for at in range(features) if at not in named]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -205,28 +224,79 @@ class FittedPrivatizer:
     privatizer : Privatizer
         The mechanism and its parameters.
     normalisation : Normalisation
-        Learnt on the pilot.
+        Learnt on the pilot, of all features.
     state : mapping of str to ndarray
-        Learnt by the mechanism.
+        Learnt by the mechanism, from the features that are numbers.
+    null_code : NullCode, optional
+        Recognises runs unlike the pilot, whose reports are empty: every value is NaN.
+    categories : tuple of Category
+        Features that are privatized as categories; NaN is a value that the pilot lacks.
+    expires : date, optional
+        The last day (UTC) on which it privatizes.
     """
 
     privatizer: Privatizer
     normalisation: Normalisation
     state: State
+    null_code: NullCode | None = None
+    categories: tuple[Category, ...] = ()
+    expires: date | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The features it privatizes, in order."""
         return self.normalisation.names
 
+    @cached_property
+    def numeric(self) -> tuple[list[int], Normalisation]:
+        """Numbers of the columns that the mechanism privatizes, and their normalisation."""
+        columns = numeric_columns(len(self.names), self.categories)
+        return columns, self.normalisation.take(columns)
+
+    @property
+    def category_epsilon(self) -> Fraction:
+        """Epsilon of all categories of one report."""
+        return self.privatizer.sequence * sum((each.epsilon for each in self.categories), Fraction(0))
+
     def guarantee(self, *, seeded: bool = False) -> Guarantee:
-        """The guarantee of one report."""
-        return dataclasses.replace(self.privatizer.promise(self.state, len(self.names)), seeded=seeded)
+        """The guarantee of one report, its categories and its null code included."""
+        made = self.privatizer.promise(self.state, len(self.numeric[0]))
+        epsilon, added, shares = made.epsilon, self.category_epsilon, made.shares
+        if epsilon is not None and added:
+            shares = (Share("numbers", epsilon), Share("categories", added))
+            epsilon += added
+        more = [Assumes.NULL_CODE(error=NULL_ERROR)] if self.null_code is not None else []
+        measured = made.measured
+        if epsilon is None and math.isfinite(worst := self.worst_epsilon):
+            measured += (
+                Measured(Quantity.WORST_EPSILON, worst, "in all", "every two rows a phone may hold"),
+            )
+        elif epsilon is None:
+            more.append(Assumes.NO_WORST_CASE())
+        return dataclasses.replace(
+            made,
+            seeded=seeded,
+            epsilon=epsilon,
+            shares=shares,
+            assumptions=(*made.assumptions, *more),
+            measured=measured,
+        )
 
     @property
     def worst_epsilon(self) -> float:
         """The worst case of one report; see :meth:`Privatizer.worst_epsilon`."""
-        return self.privatizer.worst_epsilon(self.state, self.normalisation)
+        null = NULL_EPSILON if self.null_code is not None else 0.0
+        worst = self.privatizer.worst_epsilon(self.state, self.numeric[1])
+        return worst + float(self.category_epsilon) + null
+
+    @property
+    def report_cost(self) -> ReportCost:
+        """The cost of one report for an account of all of a user's."""
+        cost = self.privatizer.report_cost(self.state, self.numeric[1])
+        if cost.epsilon is None:
+            return cost
+        null = Fraction(NULL_EPSILON) if self.null_code is not None else 0
+        return cost._replace(epsilon=cost.epsilon + self.category_epsilon + null)
 
     def privatize(self, rows: FloatArray, *, rng: Randomness | int | None = None) -> FloatArray:
         """Privatize one row, one run of ``sequence`` rows, or many. Run by: the client.
@@ -250,10 +320,8 @@ class FittedPrivatizer:
         parts = [self._privatize(table[at : at + step], stream) for at in range(0, len(table), step)]
         return (np.concatenate(parts) if parts else table.copy()).reshape(np.shape(rows))
 
-    def privatize_measurements(
-        self, measurements: Measurements, *, rng: Randomness | int | None = None
-    ) -> Measurements:
-        """Privatize a whole table, each user's rows in order of time. Run by: a simulation of the clients.
+    def reports(self, measurements: Measurements, *, rng: Randomness | int | None = None) -> FloatArray:
+        """The reports on a table, each user's rows in order of time, row for row. Run by: a simulation of the clients.
 
         A user's last rows that do not fill a run are filled up with copies of the last one, which are dropped
         again; the run is one report all the same.
@@ -281,7 +349,14 @@ class FittedPrivatizer:
         real = offset < np.repeat(counts, padded)
         rows = np.empty_like(measurements.rows)
         rows[order] = self.privatize(measurements.rows[order[source]], rng=rng)[real]
-        return measurements.with_rows(rows)
+        return rows
+
+    def privatize_measurements(
+        self, measurements: Measurements, *, rng: Randomness | int | None = None
+    ) -> Measurements:
+        """:meth:`reports` as measurements, with :attr:`Normalisation.absent` for what is empty."""
+        rows = self.reports(measurements, rng=rng)
+        return measurements.with_rows(np.where(np.isnan(rows), self.normalisation.absent, rows))
 
     def record(self) -> dict[str, Any]:
         """The description of the privatizer that files hold beside its arrays, JSON-ready."""
@@ -290,33 +365,29 @@ class FittedPrivatizer:
             "method": self.privatizer.name,
             "parameters": self.privatizer.parameters(),
             "features": list(self.names),
+            "categories": [{"column": each.column, "epsilon": str(each.epsilon)} for each in self.categories],
+            "expires": None if self.expires is None else self.expires.isoformat(),
+            "report_cost": self.report_cost.to_list(),
             "guarantee": self.guarantee().to_dict(),
         }
 
     def _privatize(self, table: FloatArray, rng: Randomness) -> FloatArray:
-        runs = self.normalisation.apply(table).reshape(len(table) // self.privatizer.sequence, -1)
+        length = self.privatizer.sequence
+        columns, learnt = self.numeric
+        given = table[:, columns]
+        runs = learnt.apply(given).reshape(len(table) // length, -1)
         changed = self.privatizer.privatize(self.state, runs, rng)
-        return self.normalisation.undo(changed.reshape(table.shape))
+        made = np.empty_like(table)
+        made[:, columns] = learnt.undo(changed.reshape(given.shape))
+        empty = None
+        if self.null_code is not None:
+            whole = learnt.standardise(given).reshape(runs.shape)
+            empty = np.repeat(self.null_code.empty(whole, uniforms(len(runs), rng)), length)
+        for each in self.categories:
+            made[:, each.column] = each.respond(table[:, each.column], each.draws(len(table), rng))
+        if empty is not None:
+            made[empty] = np.nan
+        return made
 
     def __repr__(self) -> str:
         return f"FittedPrivatizer({self.privatizer!r}, features {', '.join(self.names)})"
-
-
-def whole_runs(rows: FloatArray, length: int, names: Sequence[str]) -> FloatArray:
-    """A row, a run or many as a table of float64, shape (rows, features).
-
-    Raises
-    ------
-    InputError
-        Another number of features, an incomplete run, or a value that is not finite.
-    """
-    given = np.asarray(rows, dtype=np.float64)
-    table = np.atleast_2d(given)
-    if table.ndim != 2 or table.shape[1] != len(names) or len(table) % length:
-        raise InputError(
-            f"rows of shape {given.shape}; expected whole runs of {length} with {len(names)} features "
-            f"({', '.join(names)})"
-        )
-    if not np.isfinite(table).all():
-        raise InputError("a value is missing or not finite; expected finite numbers")
-    return table

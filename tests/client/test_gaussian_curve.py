@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from mapveil.obfuscation.privatizers.local_gaussian import (
+from mapveil_client.gaussian_curve import (
     gaussian_delta,
     gaussian_deviation,
     gaussian_epsilon,

@@ -1,0 +1,146 @@
+"""``mapveil signal certify`` and ``drift``: what adversaries learn from today's reports, and whether these changed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mapveil.cli.console import Console, console_options, save_all
+from mapveil.cli.options import seed_option
+from mapveil.cli.outputs import outputs
+from mapveil.cli.signal_privacy import read_signal, signal_columns
+
+if TYPE_CHECKING:
+    from mapveil_client.arrays import FloatArray
+
+
+@click.command("certify")
+@click.argument("privatizer", type=click.Path(path_type=Path))
+@click.argument("source", metavar="TRUTH")
+@click.option("--quick", is_flag=True, help="A tenth of the work: privacy looks higher than it is.")
+@click.option("--no-network", is_flag=True, help="Leave out the adversary that needs PyTorch.")
+@outputs((".json",), ".json", required=False)
+@seed_option("certificate")
+@signal_columns
+@console_options
+def certify_(
+    console: Console,
+    privatizer: Path,
+    source: str,
+    columns: dict[str, Any],
+    quick: bool,
+    no_network: bool,
+    outputs: tuple[Path, ...],
+    seed: int,
+) -> None:
+    """Certify what adversaries learn from a privatizer's reports of one period.
+
+    PRIVATIZER is what 'signal fit' wrote (.mapveil); TRUTH holds raw measurements of people who opted in during the
+    reporting period, with times. They are privatized as phones would; adversaries are given the users and locations of
+    some, and are judged on other users and on later days. The file is about this privatizer and this period, and
+    'signal map --certificate' states it for such reports only.
+
+    \b
+    Examples:
+      mapveil signal certify gap.mapveil opted-in.parquet -o certificate.json
+    """
+    from mapveil.attacks.signal_attack import signal_adversaries
+    from mapveil.evaluation.html_report import text_table
+    from mapveil.evaluation.signal_certificate import certify, write_certificate
+    from mapveil.obfuscation.export.privatizer_file import read_privatizer
+
+    fitted = read_privatizer(privatizer)
+    for given in ("features", "categories"):
+        columns.pop(given)  # the privatizer's
+    with console.progress() as progress:
+        progress("read", 0.0)
+        measured = read_signal(console, source, columns, names=fitted.names)
+        progress("read", 1.0)
+        made = certify(
+            fitted,
+            measured,
+            adversaries=signal_adversaries(quick=quick, network=not no_network),
+            rng=seed,
+            progress=progress,
+        )
+        save_all(outputs, lambda path: write_certificate(made, path), progress)
+    console.warn_of_truth("a certificate")
+    header = ["judged on", "runs", "user error", "by", "location error m", "by", "blind guess m"]
+    rows = [
+        [
+            each.part,
+            f"{each.runs}",
+            "" if each.user_error is None else f"{each.user_error:.3f}",
+            each.user_adversary or "",
+            f"{each.location_error_m:.0f}",
+            each.location_adversary,
+            f"{each.blind_location_error_m:.0f}",
+        ]
+        for each in made.judged
+    ]
+    worst = "none bounds it" if math.isinf(made.worst_epsilon) else f"{made.worst_epsilon:.3g}"
+    text = (
+        f"Reports of {made.first} to {made.last}, privatizer {made.fingerprint[:12]}\n{text_table(header, rows)}\n"
+        f"epsilon of the worst case of one report: {worst}; {made.empty:.1%} of the reports are empty"
+    )
+    console.result(text, made.to_dict(), outputs)
+
+
+@click.command("drift")
+@click.argument("today", type=click.Path(path_type=Path))
+@click.option(
+    "--before",
+    "before",
+    multiple=True,
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Reports of one of the days before, a file each. Repeatable.",
+)
+@click.option(
+    "--false-alarm",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="Maximum rate at which ordinary days are taken for drifted.",
+)
+@seed_option("result", name="rng")
+@console_options
+def drift(console: Console, today: Path, before: tuple[Path, ...], false_alarm: float, rng: int) -> None:
+    """Test whether a day's reports are like those of the days before.
+
+    TODAY and each file of --before hold one day's reports, as 'signal privatize' wrote them. Every report is a code,
+    and an empty one is a row unlike the pilot. Days that are exchangeable are taken for drifted at most at the rate
+    of --false-alarm, which needs 19 days before for 5 %. A drifted day needs a new pilot, privatizer and certificate.
+
+    \b
+    Examples:
+      mapveil signal drift today.parquet --before monday.parquet --before tuesday.parquet --false-alarm 0.34
+    """
+    from mapveil.analysis.report_drift import drift_of_reports
+
+    found = drift_of_reports(
+        _reports(today), [_reports(path) for path in before], false_alarm=false_alarm, rng=rng
+    )
+    said = "drifted" if found.drifted else "no drift is shown"
+    text = (
+        f"{said}: p = {found.p_value:.3g} (an alarm at {false_alarm:g}); distance {found.distance:.3g}, usually "
+        f"{found.usual:.3g}; {found.empty:.1%} of today's reports are empty"
+    )
+    record = {
+        "drifted": found.drifted,
+        "p_value": found.p_value,
+        "distance": found.distance,
+        "usual": found.usual,
+        "empty": found.empty,
+        "false_alarm": false_alarm,
+    }
+    console.result(text, record)
+
+
+def _reports(path: Path) -> FloatArray:
+    from mapveil.obfuscation.privatized_file import read_reports
+
+    return read_reports(path)

@@ -1,0 +1,283 @@
+"""Certificates of privatized reports: what adversaries learnt from THESE reports, of other users and on later days.
+
+A certificate is about one privatizer, by the hash of its file, and about one period. Adversaries are given users and
+places of a part of the users in that period; they are judged on the other users, and on later days. What is measured of
+a pilot says little of the weeks after it, so no figure of the pilot is repeated for them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from mapveil.attacks.signal_attack import attack_parts, signal_adversaries
+from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.formats.atomic import atomic_path
+from mapveil.obfuscation.export.privatizer_file import fingerprint
+from mapveil.privacy.claim import Assumes, Measured, Quantity
+from mapveil_client.errors import InputError, check
+from mapveil_client.randomness.random import Randomness, as_randomness
+
+if TYPE_CHECKING:
+    from mapveil.attacks.signal_adversary import SignalAdversary
+    from mapveil.attacks.signal_score import SignalAttack
+    from mapveil.geo.measurements import Measurements
+    from mapveil.obfuscation.privatized_file import Provenance
+    from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, Progress
+    from mapveil.privacy.guarantee import Guarantee
+
+FORMAT: Final = "mapveil signal certificate 1"
+"""Format name in the record."""
+
+_DAY_US: Final = 86_400_000_000
+OTHER_USERS, LATER_DAYS = "other users", "later days"
+_BLIND: Final = "blind"
+
+
+class Judged(NamedTuple):
+    """The strongest adversaries on one part of the reports."""
+
+    part: str  # OTHER_USERS or LATER_DAYS
+    runs: int
+    user_error: (
+        float | None
+    )  # fraction of the runs whose user the strongest names wrong; None of unknown users
+    user_adversary: str | None
+    location_error_m: float  # mean distance of the strongest's location from the true one
+    location_adversary: str
+    blind_user_error: float | None  # the same of a guess that sees no report
+    blind_location_error_m: float
+
+
+@dataclass(frozen=True)
+class SignalCertificate:
+    """Success of the strongest adversaries on one privatizer's reports in one period.
+
+    Parameters
+    ----------
+    fingerprint : str
+        SHA-256 of the privatizer's file.
+    first, last : date
+        The period (UTC days).
+    adversaries : tuple of str
+        Those that were tried.
+    judged : tuple of Judged
+        Their success on other users, and on later days.
+    worst_epsilon : float
+        Epsilon of the worst case of one report; infinite where nothing bounds it.
+    empty : float
+        Fraction of empty reports (null codes).
+    """
+
+    fingerprint: str
+    first: date
+    last: date
+    adversaries: tuple[str, ...]
+    judged: tuple[Judged, ...]
+    worst_epsilon: float
+    empty: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready record; an infinite epsilon is null."""
+        record = {"format": FORMAT, **dataclasses.asdict(self)}
+        worst = self.worst_epsilon if math.isfinite(self.worst_epsilon) else None
+        return {
+            **record,
+            "first": self.first.isoformat(),
+            "last": self.last.isoformat(),
+            "adversaries": list(self.adversaries),
+            "judged": [each._asdict() for each in self.judged],
+            "worst_epsilon": worst,
+        }
+
+    def about(self, provenance: Provenance | None) -> str | None:
+        """The reason for which it says nothing of such reports; None where it is about them."""
+        if provenance is None:
+            return "the reports do not say which privatizer made them, and when"
+        if provenance.fingerprint != self.fingerprint:
+            return "the certificate is of another privatizer"
+        if provenance.first < self.first or provenance.last > self.last:
+            return (
+                f"the reports are of {provenance.first} to {provenance.last}, the certificate of {self.first} to "
+                f"{self.last}"
+            )
+        return None
+
+
+def certify(
+    fitted: FittedPrivatizer,
+    measurements: Measurements,
+    *,
+    labelled: float = 0.7,
+    later: float = 0.3,
+    adversaries: Sequence[SignalAdversary] | None = None,
+    rng: Randomness | int | None = None,
+    progress: Progress | None = None,
+) -> SignalCertificate:
+    """Privatize true rows of a reporting period, and attack the reports. Run by: the evaluator; NOT private.
+
+    Parameters
+    ----------
+    fitted : FittedPrivatizer
+        The privatizer that phones hold.
+    measurements : Measurements
+        True rows of people who opted in during the reporting period; of at least two users and two days.
+    labelled : float
+        Fraction of the users whose reports adversaries are given with user and place.
+    later : float
+        Fraction of the rows on the last days, which adversaries are given nothing of.
+    adversaries : sequence of SignalAdversary, optional
+        :func:`mapveil.attacks.signal_attack.signal_adversaries` by default.
+    rng, progress : optional
+        The source of bits; called with a step's name and its finished fraction.
+
+    Raises
+    ------
+    InputError
+        The table has no times, one user or one day only, or other columns than the privatizer.
+    """
+    for name, value in (("labelled", labelled), ("later", later)):
+        check(0 < value < 1, name, "a fraction between 0 and 1", value)
+    stream = as_randomness(rng)
+    day = _days(measurements)
+    days, counts = np.unique(day, return_counts=True)
+    users = np.unique(measurements.users)
+    if len(days) < 2 or len(users) < 2:
+        raise InputError(
+            f"{measurements.source}: {len(users)} users on {len(days)} days; a certificate is about other users and "
+            "later days, so at least two of each are needed"
+        )
+    reached = np.cumsum(counts) / len(measurements)
+    last = days[int(np.abs(reached[:-1] - (1 - later)).argmin())]
+    count = min(max(round(labelled * len(users)), 1), len(users) - 1)
+    given = np.isin(measurements.users, stream.child("labelled").generator().permutation(users)[:count])
+    rows = fitted.reports(measurements, rng=stream.child("reports"))
+    empty = np.isnan(rows).all(axis=1)
+    sent = measurements.with_rows(np.where(np.isnan(rows), fitted.normalisation.absent, rows))
+
+    def evidence(kept: np.ndarray[Any, np.dtype[np.bool_]]) -> SignalEvidence:
+        return SignalEvidence.of(
+            measurements.take(kept),
+            sent.take(kept),
+            fitted.normalisation,
+            length=fitted.privatizer.sequence,
+        )
+
+    chosen = signal_adversaries() if adversaries is None else tuple(adversaries)
+    parts = {OTHER_USERS: ~given, LATER_DAYS: given & (day > last)}
+    if not parts[LATER_DAYS].any() or not (given & (day <= last)).any():
+        raise InputError(
+            f"{measurements.source}: the users whose reports are labelled have rows only before or only on later days; "
+            "expected more users or days"
+        )
+    attacks = attack_parts(
+        evidence(given & (day <= last)),
+        [evidence(kept) for kept in parts.values()],
+        adversaries=chosen,
+        rng=stream.child("attack"),
+        progress=progress,
+        strangers=True,
+    )
+    begin, end = (date.fromisoformat(str(np.datetime64(int(each), "D"))) for each in (days[0], days[-1]))
+    return SignalCertificate(
+        fingerprint(fitted),
+        begin,
+        end,
+        tuple(each.label for each in chosen if each.label != _BLIND),
+        tuple(_judged(part, attack) for part, attack in zip(parts, attacks, strict=True)),
+        fitted.worst_epsilon,
+        float(empty.mean()),
+    )
+
+
+def certified(
+    guarantee: Guarantee, certificate: SignalCertificate | None, provenance: Provenance | None
+) -> Guarantee:
+    """The guarantee of reports with what was certified for them, or with the statement that nothing was.
+
+    A formal guarantee without a certificate is left as it is: its epsilon is proved, whoever attacks.
+    """
+    if certificate is None or certificate.about(provenance) is not None:
+        if guarantee.epsilon is not None:
+            return guarantee
+        return dataclasses.replace(guarantee, assumptions=(*guarantee.assumptions, Assumes.NOT_CERTIFIED()))
+    against = (
+        f"the strongest of {', '.join(certificate.adversaries)}, labelled in the reporting period, on {{part}} of "
+        f"{certificate.first} to {certificate.last}"
+    )
+    measured = []
+    for each in certificate.judged:
+        words = against.format(part=each.part)
+        if each.user_error is not None:
+            measured.append(Measured(Quantity.USER_ERROR, each.user_error, "of reports", words))
+        measured.append(Measured(Quantity.PLACE_ERROR, each.location_error_m, "m", words))
+    return dataclasses.replace(guarantee, measured=(*guarantee.measured, *measured))
+
+
+def write_certificate(certificate: SignalCertificate, path: Path) -> None:
+    """Write a certificate as JSON, whole or not at all."""
+    with atomic_path(path) as place:
+        place.write_text(
+            json.dumps(certificate.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8"
+        )
+
+
+def read_certificate(path: Path) -> SignalCertificate:
+    """Read back :func:`write_certificate`.
+
+    Raises
+    ------
+    InputError
+        No such file, or no certificate.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["format"] != FORMAT:
+            raise ValueError("format")
+        worst = record["worst_epsilon"]
+        return SignalCertificate(
+            str(record["fingerprint"]),
+            date.fromisoformat(record["first"]),
+            date.fromisoformat(record["last"]),
+            tuple(map(str, record["adversaries"])),
+            tuple(Judged(**each) for each in record["judged"]),
+            math.inf if worst is None else float(worst),
+            float(record["empty"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path}: cannot be read as a certificate ({type(error).__name__}); expected what 'mapveil signal certify' "
+            "wrote"
+        ) from None
+
+
+def _days(measurements: Measurements) -> np.ndarray[Any, np.dtype[np.int64]]:
+    if measurements.time is None:
+        raise InputError(f"{measurements.source}: no times; a certificate is about later days")
+    return np.asarray(measurements.time // _DAY_US)
+
+
+def _judged(part: str, attack: SignalAttack) -> Judged:
+    tried = [each for each in attack.scores if each.adversary != _BLIND] or list(attack.scores)
+    user = min(tried, key=lambda each: each.p1)
+    place = min(tried, key=lambda each: each.p2_m)
+    blind = next((each for each in attack.scores if each.adversary == _BLIND), place)
+    known = part == LATER_DAYS
+    return Judged(
+        part,
+        place.runs,
+        user.p1 if known else None,
+        user.adversary if known else None,
+        place.p2_m,
+        place.adversary,
+        blind.p1 if known else None,
+        blind.p2_m,
+    )

@@ -1,0 +1,95 @@
+"""The account of a device's reports: exact composition, a count that survives the process, refusal in time."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mapveil_client.errors import BudgetExceeded, InputError
+from mapveil_client.gaussian_curve import gaussian_deviation
+from mapveil_client.report_account import ReportAccount, ReportBudget, ReportCost, compose
+from mapveil_client.vault import Vault
+
+DELTA = Fraction(1, 100_000)
+TEN = ReportCost(ratio=1 / gaussian_deviation(10, float(DELTA), 1.0))
+KEY = bytes(32)
+
+
+def test_a_hundred_reports_of_epsilon_10_are_of_285_at_most_and_not_of_1000() -> None:
+    assert compose({TEN: 1}, DELTA).epsilon == pytest.approx(10, rel=1e-6)
+    assert compose({TEN: 100}, DELTA).epsilon == pytest.approx(284.5, abs=0.01)
+
+
+@given(st.integers(1, 50), st.integers(0, 20), st.integers(0, 20))
+def test_what_is_composed_in_parts_is_what_is_composed_at_once(
+    gaussians: int, first: int, second: int
+) -> None:
+    half, third = ReportCost(epsilon=Fraction(1, 2)), ReportCost(epsilon=Fraction(1, 3), delta=DELTA / 100)
+    total = compose({TEN: gaussians, half: first, third: second}, DELTA)
+    alone = compose({TEN: gaussians}, DELTA - second * DELTA / 100).epsilon
+    assert total.epsilon == pytest.approx(alone + first / 2 + second / 3)
+    assert total.reports == gaussians + first + second
+    assert total.epsilon <= gaussians * 10 + first / 2 + second / 3 + 1
+
+
+def test_a_report_that_nothing_bounds_makes_the_total_infinite() -> None:
+    assert math.isinf(compose({ReportCost(epsilon=None): 1, TEN: 3}, DELTA).epsilon)
+    # Slack that is added up leaves nothing of delta for the Gaussian reports.
+    assert math.isinf(compose({TEN: 1, ReportCost(delta=DELTA): 1}, DELTA).epsilon)
+
+
+@given(st.integers(1, 400))
+def test_the_most_reports_are_the_last_that_the_budget_allows(epsilon: int) -> None:
+    budget = ReportBudget(Fraction(epsilon), DELTA)
+    most = budget.most(TEN)
+    assert most is not None
+    assert most == 0 or budget.allows({TEN: most})
+    assert not budget.allows({TEN: most + 1})
+
+
+def test_the_count_outlives_the_process_and_the_total_is_never_passed(tmp_path: Path) -> None:
+    budget = ReportBudget(Fraction(30), DELTA)
+    most = budget.most(TEN)
+    assert most is not None
+    assert most > 2
+    account = ReportAccount(Vault(tmp_path / "reports", KEY), budget)
+    account.charge(TEN, most - 1)
+    account.close()
+    account = ReportAccount(Vault(tmp_path / "reports", KEY), budget)
+    assert account.total.reports == most - 1
+    with pytest.raises(
+        BudgetExceeded, match=r"at most 30 at delta 1e-05.*nothing is charged and nothing sent"
+    ):
+        account.charge(TEN, 2)
+    account.charge(TEN)
+    with pytest.raises(BudgetExceeded):
+        account.charge(TEN)
+    assert account.total == compose({TEN: most}, DELTA)
+
+
+def test_reports_without_an_epsilon_need_a_number(tmp_path: Path) -> None:
+    free = ReportCost(epsilon=None)
+    with pytest.raises(BudgetExceeded, match="no epsilon bounds such a report"):
+        ReportAccount(Vault(tmp_path / "a", KEY), ReportBudget(Fraction(1))).charge(free)
+    account = ReportAccount(Vault(tmp_path / "b", KEY), ReportBudget(None, reports=2))
+    account.charge(free, 2)
+    with pytest.raises(BudgetExceeded, match="reports must be at most 2 in all, got 3"):
+        account.charge(free)
+    assert ReportBudget(None, reports=2).most(free) == 2
+    assert ReportBudget(Fraction(1)).most(free) == 0
+
+
+def test_a_file_that_is_no_account_is_refused(tmp_path: Path) -> None:
+    vault = Vault(tmp_path / "v", KEY)
+    vault.open()
+    vault.write(b'{"layout": 9}')
+    vault.close()
+    with pytest.raises(InputError, match="is no account of reports"):
+        ReportAccount(vault, ReportBudget(Fraction(1)))
+    with pytest.raises(InputError, match="an epsilon, a number of reports, or both"):
+        ReportAccount(Vault(tmp_path / "w", KEY), ReportBudget(None))

@@ -1,0 +1,119 @@
+"""Certificates: of other users and later days, for the reports they are about, and for no others."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mapveil.attacks.signal_adversary import BlindGuess
+from mapveil.attacks.signal_neighbours import SignalNeighbours
+from mapveil.evaluation.signal_certificate import (
+    LATER_DAYS,
+    OTHER_USERS,
+    SignalCertificate,
+    certified,
+    certify,
+    read_certificate,
+    write_certificate,
+)
+from mapveil.geo.measurements import Measurements
+from mapveil.obfuscation.export.privatizer_file import fingerprint
+from mapveil.obfuscation.privatized_file import Provenance
+from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
+from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
+from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
+from mapveil.privacy.claim import Assumes, Quantity
+from mapveil_client.errors import InputError
+
+DAY_US = 86_400_000_000
+ADVERSARIES = (BlindGuess(), SignalNeighbours(counts=(1, 10), judged=100))
+
+
+def rows_of(days: int, per_day: int = 120) -> Measurements:
+    """Four users, each around a place of its own."""
+    draw = np.random.default_rng(2)
+    count = days * per_day
+    users = np.arange(count) % 4
+    place = [35.5, 24.0] + 0.01 * np.column_stack([users // 2, users % 2]) + draw.normal(0, 1e-3, (count, 2))
+    return Measurements(
+        np.column_stack([place, -80 + draw.normal(0, 3, count)]),
+        ("lat", "lon", "rss_dbm"),
+        users,
+        ("a", "b", "c", "d"),
+        np.repeat(np.arange(days) + 20_000, per_day) * DAY_US,
+        np.arange(count),
+    )
+
+
+@pytest.fixture(scope="module")
+def table() -> Measurements:
+    return rows_of(6)
+
+
+@pytest.fixture(scope="module")
+def noise(table: Measurements) -> FittedPrivatizer:
+    return GaussianNoise(sigma=0.05).fit(table, rng=1)
+
+
+@pytest.fixture(scope="module")
+def certificate(noise: FittedPrivatizer, table: Measurements) -> SignalCertificate:
+    return certify(noise, table, adversaries=ADVERSARIES, rng=1)
+
+
+def test_it_judges_other_users_and_later_days(
+    certificate: SignalCertificate, noise: FittedPrivatizer
+) -> None:
+    others, later = certificate.judged
+    assert (others.part, later.part) == (OTHER_USERS, LATER_DAYS)
+    # Little noise: users are named, and places found, days later; of a stranger the name is not known.
+    assert later.user_error is not None
+    assert later.user_error < 0.05
+    assert later.location_error_m < 0.5 * later.blind_location_error_m
+    assert others.user_error is None
+    assert certificate.fingerprint == fingerprint(noise)
+    assert (certificate.first, certificate.last) == (date(2024, 10, 4), date(2024, 10, 9))
+    assert math.isinf(certificate.worst_epsilon)
+
+
+def test_it_comes_back_from_its_file(certificate: SignalCertificate, tmp_path: Path) -> None:
+    write_certificate(certificate, tmp_path / "c.json")
+    assert read_certificate(tmp_path / "c.json") == certificate
+    (tmp_path / "d.json").write_text("{}")
+    for name in ("d.json", "none.json"):
+        with pytest.raises(InputError, match="cannot be read as a certificate"):
+            read_certificate(tmp_path / name)
+
+
+def test_it_is_stated_for_its_own_reports_only(
+    certificate: SignalCertificate, noise: FittedPrivatizer, table: Measurements
+) -> None:
+    made = noise.guarantee()
+    own = Provenance(certificate.fingerprint, certificate.first, certificate.last)
+    stated = certified(made, certificate, own)
+    figures = [each for each in stated.measured if each.quantity is Quantity.PLACE_ERROR]
+    assert [each.value for each in figures] == [each.location_error_m for each in certificate.judged]
+    assert "later days of 2024-10-04 to 2024-10-09" in stated.in_words()
+    for given, reason in (
+        (None, "do not say which privatizer"),
+        (own._replace(fingerprint="0" * 64), "of another privatizer"),
+        (own._replace(last=date(2024, 10, 10)), "the certificate of 2024-10-04 to 2024-10-09"),
+    ):
+        assert reason in str(certificate.about(given))
+        nothing = certified(made, certificate, given)
+        assert not [each for each in nothing.measured if each.quantity is Quantity.PLACE_ERROR]
+        assert Assumes.NOT_CERTIFIED in {each.kind for each in nothing.assumptions}
+    # What is proved holds whatever was measured.
+    proved = LocalGaussian(epsilon=1).fit(table, rng=1).guarantee()
+    assert certified(proved, None, None) == proved
+
+
+def test_a_table_without_days_or_users_is_refused(noise: FittedPrivatizer, table: Measurements) -> None:
+    with pytest.raises(InputError, match="no times; a certificate is about later days"):
+        certify(noise, replace(table, time=None), adversaries=ADVERSARIES, rng=1)
+    with pytest.raises(InputError, match="4 users on 1 days"):
+        certify(noise, rows_of(1), adversaries=ADVERSARIES, rng=1)
