@@ -153,13 +153,14 @@ def main(collector: str, token: str, folder: str, helper: str, site: str) -> Non
         terms, task = json.loads(text), hashlib.sha256(text).digest()
         named = (task.hex(), terms["identifier"]) == (listed["terms"], listed["id"])
         operators = [bytes.fromhex(each) for each in terms.get("operators", [])]
-        depth, scale = terms["tiling"].get("depth", 99), terms["options"].get("scale")
+        depth, scale = terms["tiling"].get("depth", 99), terms["options"].get("scale") or 1
         if not named or [each[9:].hex() for each in operators[1:]] != [helper] or scale != 1 or depth > 10:
             continue
         if kept.execute(value, (path,)).fetchone() is None:
             costs = kept.execute("SELECT epsilon FROM kept WHERE epsilon NOT NULL").fetchall()
             spent = sum((Fraction(each) for (each,) in costs), cost := Fraction(terms["epsilon"]))
-            if terms["minimum"] < 20 or cost > 2 or spent > 4:
+            few = min(terms["minimum"], terms["options"].get("minimum_batch", 10))
+            if few < 20 or cost > 2 or spent > 4 or terms["method"] == "proportions":
                 continue
             random, hour = secrets.token_bytes(208), int(time.time()) // 3600
             body = report_of(int(site), depth, task, operators, hour, random)

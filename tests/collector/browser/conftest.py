@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[3]
 CHECKINS = ROOT / "examples" / "checkins_nyc.parquet"
-REPORTS = 150
+REPORTS = 60
 SCREENSHOTS = ROOT / "build" / "screenshots"
 MAPVEIL = Path(sys.executable).with_name("mapveil")
 # What would make chromium itself ask hosts of its maker; this list takes the place of Playwright's own.
@@ -54,6 +54,10 @@ FLAGS = (
     f"--disable-features={','.join(SILENCED)}",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
+_DRAWN = """() => new Promise((resolve) => {
+  const after = (frames) => requestAnimationFrame(() => (frames ? after(frames - 1) : setTimeout(resolve, 50)));
+  after(3);
+})"""
 _HERE_SCHEMES = ("data", "blob", "about")
 
 
@@ -101,14 +105,6 @@ class LiveCollector:
         return subprocess.Popen(
             [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-
-    def run_fleet(self, table: Path, identifier: str, devices: int, *options: str) -> None:
-        """A whole fleet, awaited."""
-        authority = self.ask("GET", f"/collections/{identifier}")["authority"]
-        named = () if authority is None else ("--authority", authority)
-        process = self.fleet(table, identifier, self.enrolment(devices), *named, *options)
-        _, said = process.communicate(timeout=240)
-        assert process.returncode == 0, said
 
     def wait(self, identifier: str, state: str, seconds: float = 120) -> dict[str, Any]:
         """The collection's record, once it is in a state."""
@@ -191,14 +187,15 @@ class Finished(NamedTuple):
 @pytest.fixture(scope="session")
 def finished(collector: LiveCollector, people: Callable[[int], Path]) -> Finished:
     """Two maps of randomized reports, of the same people at two budgets."""
-    made = []
-    for title, epsilon in (("First map", "1"), ("Second map", "2")):
-        identifier = collector.open(
-            title=title, trust="local", epsilon=epsilon, devices=REPORTS, tiling="quadtree:4"
-        )
-        collector.run_fleet(people(REPORTS), identifier, REPORTS)
+    made = [
+        collector.open(title=title, trust="local", epsilon=epsilon, devices=REPORTS, tiling="quadtree:4")
+        for title, epsilon in (("First map", "1"), ("Second map", "2"))
+    ]
+    fleets = [collector.fleet(people(REPORTS), each, collector.enrolment(REPORTS)) for each in made]
+    for fleet, identifier in zip(fleets, made, strict=True):
+        _, said = fleet.communicate(timeout=240)
+        assert fleet.returncode == 0, said
         collector.wait(identifier, "done")
-        made.append(identifier)
     return Finished(*made)
 
 
@@ -287,6 +284,12 @@ class Watched:
         page.set_default_timeout(20_000)
         page.goto(self.address + path)
         return page
+
+    def show(self, page: Page, scheme: Literal["light", "dark"], width: int) -> None:
+        """Show a page in other colours at another width, and wait until it is drawn."""
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900 if width > 700 else 780})
+        page.evaluate(_DRAWN)
 
     def shoot(self, page: Page, what: str) -> Path:
         """Keep a picture of the whole page."""
