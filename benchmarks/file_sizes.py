@@ -41,7 +41,7 @@ def row(heat: DensityMap) -> tuple[int, float, float]:
 
 def main() -> None:
     """Print a row for each method that has measurements."""
-    region = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+    region = mv.Region.from_bbox(-40.08, 40.0, -39.92, 40.12)
     city = mv.synthetic.city(users=USERS, seed=1, region=region)
     tiling = mv.Quadtree(region, depth=DEPTH)
     table = io.StringIO()

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.tiling import Tiling
+from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import ParameterError, check
 
@@ -57,7 +58,12 @@ def check_lists(k: int, places: int) -> None:
 
 
 def nearest_users(
-    users: npt.ArrayLike, tiling: Tiling, k: int, *, places: npt.ArrayLike | None = None
+    users: npt.ArrayLike,
+    tiling: Tiling,
+    k: int,
+    *,
+    places: npt.ArrayLike | None = None,
+    progress: Progress = lambda step, done: None,
 ) -> NearestUsers:
     """List the k nearest users of each place. Run by: the server, or anybody who holds the map; costs no privacy.
 
@@ -71,6 +77,8 @@ def nearest_users(
         How many, at least 1; all lists together hold at most 2^26 users.
     places : array_like of int, optional
         The cells of those who ask; all cells by default.
+    progress : callable
+        Told the fraction of the places whose lists are known.
 
     Raises
     ------
@@ -102,6 +110,8 @@ def nearest_users(
         return made
     tree = cKDTree(plane[inhabited])
     left, reach = np.arange(asking.size), min(_FIRST_REACH, inhabited.size)
+    known = 0
+    progress("neighbours", 0.0)
     while left.size:
         unsettled = []
         size = max(1, _CHUNK_ENTRIES // max(reach, k))
@@ -109,6 +119,8 @@ def nearest_users(
             part = left[start : start + size]
             settled = _settle(made, part, tree, plane, inhabited, mass, reach)
             unsettled.append(part[~settled])
+            known += int(settled.sum())
+            progress("neighbours", known / asking.size)
         left, reach = np.concatenate(unsettled), min(2 * reach, inhabited.size)
     return made
 

@@ -84,6 +84,11 @@ class NeighbourMap(DensityMap):
         """The k nearest users of every cell."""
         return nearest_users(self.values, self.tiling, self.k)
 
+    def find_lists(self, progress: Progress) -> None:
+        """Find :attr:`lists` now, told how far that is."""
+        if "lists" not in self.__dict__:
+            self.__dict__["lists"] = nearest_users(self.values, self.tiling, self.k, progress=progress)
+
     def layers(self) -> tuple[Layer, ...]:
         """The distance to the k-th nearest user, NaN where the map has fewer."""
         radius = np.where(np.isfinite(self.lists.radius_m), self.lists.radius_m, np.nan)

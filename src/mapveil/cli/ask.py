@@ -80,7 +80,7 @@ def command(
     heat = windowed_map(source, window)
     with console.progress() as progress:
         progress("overlay", 0.0)
-        asked = ZoneOverlay.of(heat, zones, **read)
+        asked = ZoneOverlay.of(heat, zones, progress=progress, **read)
         progress("overlay", 1.0)
         progress("totals", 0.0)
         ranked = None if top is None else top_of(asked, top, alpha)

@@ -132,6 +132,8 @@ def command(
                 progress=progress,
             )
         near = titled(near, drawing)
+        if outputs or places:
+            near.find_lists(progress)
         with writing(None if epsilon is None else account, near.guarantee):
             save_all(outputs, lambda path: _save(near, path), progress)
         if evaluate:

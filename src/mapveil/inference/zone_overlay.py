@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
@@ -84,8 +85,15 @@ class ZoneOverlay(NamedTuple):
     covered: FloatArray
 
     @classmethod
-    def of(cls, heat: DensityMap, zones: Any, **read: Any) -> Self:
-        """Overlay; ``read`` goes to :meth:`mapveil.geo.zones.Zones.read`.
+    def of(
+        cls,
+        heat: DensityMap,
+        zones: Any,
+        *,
+        progress: Callable[[str, float], None] = lambda step, done: None,
+        **read: Any,
+    ) -> Self:
+        """Overlay, told how far that is; ``read`` goes to :meth:`mapveil.geo.zones.Zones.read`.
 
         Raises
         ------
@@ -95,7 +103,7 @@ class ZoneOverlay(NamedTuple):
         from scipy.sparse import csr_array
 
         sums, given = sums_of(heat), Zones.read(zones, **read)
-        fractions, covered = zone_fractions(given, heat.tiling)
+        fractions, covered = zone_fractions(given, heat.tiling, progress)
         there = covered > 0
         if not there.any():
             raise InputError(

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from mapveil.geo.tiling import Tiling
 
+Progress = Callable[[str, float], None]
+
 _ROUNDING: Final = 1e-9  # of a cell
 _PIXELS_AT_ONCE: Final = 1 << 23
 _PARTS: Final = 64  # of the region's side: edges are cut before they are projected
@@ -33,8 +35,12 @@ class ZoneFractions(NamedTuple):
     covered: FloatArray  # fraction of each zone's area that lies in the map's cells, shape (zones,)
 
 
-def zone_fractions(zones: Zones, tiling: Tiling) -> ZoneFractions:
+def zone_fractions(
+    zones: Zones, tiling: Tiling, progress: Progress = lambda step, done: None
+) -> ZoneFractions:
     """Overlay zones and cells, exactly, in the plane of the region. Run by: anybody who holds the map.
+
+    ``progress`` is told the fraction of the zones.
 
     Raises
     ------
@@ -55,7 +61,7 @@ def zone_fractions(zones: Zones, tiling: Tiling) -> ZoneFractions:
     near = _near(zones.polygons, _box_of(tiling))
     frame = raster_frame(tiling)
     if frame is not None:
-        zone, row, col, parts = raster_fractions(near, frame, step)
+        zone, row, col, parts = raster_fractions(near, frame, step, progress)
         cell_of = np.full((frame.rows, frame.columns), -1, dtype=np.int64)
         cell_of[frame.row, frame.col] = np.arange(tiling.size)
         cell = cell_of[row, col]
@@ -104,7 +110,12 @@ class RasterOverlap(NamedTuple):
     fraction: FloatArray  # of the pixel's area, in (0, 1]
 
 
-def raster_fractions(polygons: npt.NDArray[np.object_], frame: RasterFrame, step: float) -> RasterOverlap:
+def raster_fractions(
+    polygons: npt.NDArray[np.object_],
+    frame: RasterFrame,
+    step: float,
+    progress: Progress = lambda step, done: None,
+) -> RasterOverlap:
     """Overlay polygons (WGS84 degrees) and the pixels of a raster, in the raster's plane.
 
     Parameters
@@ -115,6 +126,8 @@ def raster_fractions(polygons: npt.NDArray[np.object_], frame: RasterFrame, step
         The raster; its crs is not empty.
     step : float
         Edges are cut to this length before they are projected, degrees.
+    progress : callable
+        Told the fraction of the zones that are overlaid.
     """
     import shapely
 
@@ -129,7 +142,10 @@ def raster_fractions(polygons: npt.NDArray[np.object_], frame: RasterFrame, step
     # Outer rings one way, holes the other, so that signed areas add up.
     placed = shapely.normalize(shapely.transform(shapely.segmentize(polygons, step), to_pixels))
     placed = np.asarray(placed, dtype=object)
-    found = [_chunk(placed, part, frame) for part in _chunks(placed, frame)]
+    found = []
+    for part in _chunks(placed, frame):
+        found.append(_chunk(placed, part, frame))
+        progress("overlay", part.stop / max(len(placed), 1))
     return RasterOverlap(*(np.concatenate(each) for each in zip(*found, strict=True)))
 
 

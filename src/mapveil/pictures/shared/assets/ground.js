@@ -48,11 +48,14 @@ export function groundOf(record) {
   }
   function names(pen, view) {
     const { x, y, name } = record.places,
-      taken = [];
+      // Degrees stand along the top and the left, the scale in the lower corner.
+      reserved = [[0, 0, view.wide, 26], [0, 0, 62, view.high], [0, view.high - 38, 170, view.high]],
+      taken = [...reserved],
+      most = taken.length + MOST_NAMES;
     pen.font = "12px system-ui, sans-serif";
     pen.textAlign = "center";
     pen.lineJoin = "round";
-    for (let k = 0; k < name.length && taken.length < MOST_NAMES; k++) {
+    for (let k = 0; k < name.length && taken.length < most; k++) {
       const [px, py] = view.toScreen(x[k], y[k]);
       if (px < 0 || px > view.wide || py < 0 || py > view.high) continue;
       const half = pen.measureText(name[k]).width / 2 + AROUND_NAME,
