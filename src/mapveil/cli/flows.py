@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mapveil.cli.arguments import name_list
-from mapveil.cli.console import Console, console_options, save_all
+from mapveil.cli.console import Console, console_options, counted, save_all
 from mapveil.cli.options import (
     drawing_options,
     epsilon_option,
@@ -190,7 +190,9 @@ def command(
             save_all(outputs, titled(released, drawing).save, progress)
     if unit == "trip":
         console.warn("the guarantee is about one trip: a user of ten trips has ten times the epsilon")
-    lines = [f"{released.size} flows of {released.all_trips:g} trips, {released.unlisted:g} of them unlisted"]
+    lines = [
+        f"{counted(released.size, 'flow')} of {released.all_trips:g} trips, {released.unlisted:g} of them unlisted"
+    ]
     outside = options.get("outside", "drop")
     evaluation = console.evaluated(lambda: _evaluate(trips, released, outside)) if evaluate else None
     console.answer(outputs, released, account, lines=lines, evaluation=evaluation, seed=seed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mapveil.cli import signal_certify, signal_privacy, signal_sums
-from mapveil.cli.console import Console, console_options, save_all
+from mapveil.cli.console import Console, console_options, counted, save_all
 from mapveil.cli.options import (
     Parsed,
     drawing_options,
@@ -134,7 +134,7 @@ def fit(
         "guarantee": guarantee.to_dict(),
     }
     numbers = [fitted.names[at] for at in fitted.numeric[0]]
-    text = f"fitted on {len(pilot)} rows; privatizes {', '.join(numbers)}"
+    text = f"fitted on {counted(len(pilot), 'row')}; privatizes {', '.join(numbers)}"
     if categories:
         text += f"\nas categories: {', '.join(categories)}"
     text += f"\nphones refuse it after {fitted.expires}\n{guarantee!r}"
@@ -210,7 +210,7 @@ def privatize(
     for warning in private.guarantee.promise.warnings:
         console.warn(warning)
     rows = private.table.num_rows
-    lines = [f"privatized {rows} rows; emptied {', '.join(private.emptied) or 'no column'}"]
+    lines = [f"privatized {counted(rows, 'row')}; emptied {', '.join(private.emptied) or 'no column'}"]
     lines += [f"note: {note}" for note in private.notes]
     total = private.total
     together = f"epsilon {total.epsilon:.4g} at delta {total.delta:.3g}"
@@ -317,9 +317,10 @@ def map_(
         )
         error = None if true is None else coverage.rmse_dbm(true)
         save_all(outputs, replace(coverage, **drawing.of(coverage)).save, progress)
-    counted = coverage.coverage()
+    cover = coverage.coverage()
     lines = [
-        f"{counted.covered} cells covered, {counted.holes} holes below {hole_dbm:g} dBm, {counted.unknown} unknown"
+        f"{counted(cover.covered, 'cell')} covered, {counted(cover.holes, 'hole')} below {hole_dbm:g} dBm, "
+        f"{cover.unknown:,} unknown"
     ]
     more: dict[str, Any] = {}
     if found is not None and (reason := found.about(provenance)) is not None:

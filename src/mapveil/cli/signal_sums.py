@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mapveil.cli.console import Console, console_options, gathered, save_all
+from mapveil.cli.console import Console, console_options, counted, gathered, save_all
 from mapveil.cli.options import (
     column_option,
     drawing_options,
@@ -114,8 +114,9 @@ def sums(
             save_all(outputs, titled(made, drawing).save, progress)
     if unit != "user":
         console.warn(f"the guarantee is about one {unit}: a user of ten has ten times the epsilon")
-    counted = made.coverage()
+    found = made.coverage()
     lines = [
-        f"{counted.covered} cells covered, {counted.holes} holes below {hole_dbm:g} dBm, {counted.unknown} unknown"
+        f"{counted(found.covered, 'cell')} covered, {counted(found.holes, 'hole')} below {hole_dbm:g} dBm, "
+        f"{found.unknown:,} unknown"
     ]
     console.answer(outputs, made, account if unit == "user" else None, lines=lines, seed=seed)

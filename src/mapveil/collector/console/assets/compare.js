@@ -152,10 +152,13 @@ async function show(body, pair, signal) {
     signal,
   });
   view.frame.id = "swipe";
-  const legend = el("canvas", { class: "legend", role: "img" });
+  const legend = el("canvas", { class: "legend", role: "img" }),
+    nothing = maps.every((map) => map.doubted() && map.layer.values.every(Number.isNaN)),
+    doubts = new Set(maps.map((map) => map.doubted() && map.scene.doubt).filter(Boolean));
+  legend.hidden = nothing;
   const readings = pair.map(() => el("dl", { class: "facts" }, nothingRead("cell")));
   const colour = () => {
-    if (legend.clientWidth > 0) drawLegend(legend, scale, left.layer.unit, left.ink);
+    if (!nothing && legend.clientWidth > 0) drawLegend(legend, scale, left.layer.unit, left.ink);
   };
   const cut = (percent = slider.value) => {
     slider.value = String(Math.round(percent));
@@ -181,7 +184,10 @@ async function show(body, pair, signal) {
       "div",
       { class: "columns" },
       pair.map((one, at) => card(`${SIDES[at] === "left" ? "Left" : "Right"}: ${one.title}`, readings[at])),
-      card(`Density of both, ${left.layer.unit}`, legend, stampLine(stamps), el("p", { class: "hint" }, "One logarithmic scale.")),
+      card(`Density of both, ${left.layer.unit}`, legend, stampLine(stamps),
+        [...doubts].map((text) => el("p", { class: "swatch hatched" }, text)),
+        el("p", { class: "hint" }, nothing ? "No part of either map is told from its noise: there is nothing to compare." : "One logarithmic scale."),
+      ),
     ),
   );
   onTheme(() => {

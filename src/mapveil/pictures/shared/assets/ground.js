@@ -48,8 +48,8 @@ export function groundOf(record) {
   }
   function names(pen, view) {
     const { x, y, name } = record.places,
-      // Degrees stand along the top and the left, the scale in the lower corner.
-      reserved = [[0, 0, view.wide, 26], [0, 0, 62, view.high], [0, view.high - 38, 170, view.high]],
+      // Degrees stand along the top and the left, the scale in the lower corner, buttons in the upper one.
+      reserved = [[0, 0, view.wide, 26], [0, 0, 62, view.high], [0, view.high - 38, 170, view.high], [view.wide - 56, 0, view.wide, 150]],
       taken = [...reserved],
       most = taken.length + MOST_NAMES;
     pen.font = "12px system-ui, sans-serif";
