@@ -175,8 +175,12 @@ def test_the_file_answers_as_the_map_did(suffix: str, tmp_path: Path) -> None:
     heat.save(tmp_path / f"map{suffix}")
     zones = boxes(5, 4)
     before, after = heat.totals(zones), read_map(tmp_path / f"map{suffix}").totals(zones)
-    for name in ("estimate", "low", "high", "inside", "touched", "shown"):
-        np.testing.assert_allclose(getattr(after, name), getattr(before, name), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(after.shown, before.shown, rtol=1e-12)
+    np.testing.assert_allclose(after.high - after.low, before.high - before.low, rtol=0.01)
+    for name in ("estimate", "low", "high", "inside", "touched"):
+        # The file rounds each sum by at most a 32nd of its noise's deviation.
+        moved = np.abs(getattr(after, name) - getattr(before, name))
+        assert (moved <= before.deviation / 16).all(), name
 
 
 def test_zones_beyond_the_map_say_how_much_of_them_is_covered() -> None:
