@@ -11,9 +11,10 @@ from mapveil.evaluation.html_report import Curve, Panel
 from mapveil.obfuscation.privatizers.privatizer import Privatizer, find_privatizer
 from mapveil.obfuscation.utility import Utility
 from reproductions.report import Claim, Picture, Report, Table, counted_verdict
+from reproductions.zhang.funnel import Funnel
 
 OWN: Final = "funnel"
-"""Mapveil's own privatizer, as the tables call it."""
+"""The retired privatizer of Mapveil, as the tables call it."""
 
 TARGETS: Final = (-4.0, -3.5, -3.0, -2.5, -2.0, -1.5)
 """Composite utilities that privacy is compared at; -2.5 is the paper's (Table 6)."""
@@ -34,7 +35,12 @@ class Contender(NamedTuple):
 
     def make(self, value: float) -> Privatizer:
         """The privatizer at one value."""
-        return find_privatizer(self.privatizer).make({**self.fixed, self.parameter: value})
+        options = {**self.fixed, self.parameter: value}
+        return (
+            Funnel(**options)
+            if self.privatizer == Funnel.name
+            else find_privatizer(self.privatizer).make(options)
+        )
 
 
 CONTENDERS: Final = (

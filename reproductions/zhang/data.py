@@ -22,7 +22,6 @@ SIGNAL_SETS: Final = {
 """Name and file of each set, in the order of the paper's figures (Chania, UCI, Radiocell)."""
 
 _CHANIA: Final = ("h_accuracy_m", "is_moving", *(f"rss{at}_dbm" for at in range(1, 6)), "cell_id", "arfcn")
-_CORK: Final = ("speed_kmh", "cell_id", "raw_cell_id", "dl_kbps", "ul_kbps")
 _HEARD: Final = (61, 62, 65, 66, 70, 77, 78, 87, 248, 496, 502, 517)  # the access points heard in most rows
 _UNHEARD_DBM: Final = -105.0
 
@@ -49,9 +48,7 @@ def read_signal(name: str, shared: Path) -> Measurements:
             fill=_UNHEARD_DBM,
         )
     if name == "cork":
-        return read_measurements(
-            source, user="trace_id", rss="rsrp_dbm", features=_CORK, categories=(), identifiers=True
-        )
+        return read_measurements(source, user="trace_id", rss="rsrp_dbm", categories=(), identifiers=True)
     return read_measurements(
         source, user="user_id", rss="rss_dbm", features=_CHANIA, categories=(), identifiers=True
     )

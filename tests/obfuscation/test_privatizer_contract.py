@@ -25,7 +25,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "truncated-laplacian": {"epsilon": 10},
     "gap": {"steps": 20, "width": 32, "batch": 64},
     "codebook": {"size": 17},
-    "funnel": {"codes": 8, "cells": 16, "rounds": 10},
 }
 LENGTHS = (1, 5)
 

@@ -11,7 +11,6 @@ from mapveil.attacks.signal_attack import signal_adversaries
 from mapveil.attacks.signal_score import AdversaryScore, SignalAttack
 from mapveil.evaluation.signal_trials import SignalTask, run_signal_task
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.privatizers.funnel import Funnel
 from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
 from mapveil.obfuscation.utility import Utility
 from mapveil_client.errors import ParameterError
@@ -24,6 +23,7 @@ from reproductions.zhang.beyond import (
     report_beyond,
 )
 from reproductions.zhang.data import SIGNAL_SETS, read_signal
+from reproductions.zhang.funnel import Funnel
 
 SHARED = Path(__file__).resolve().parents[2] / "../shared/data"
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data sets are not here")

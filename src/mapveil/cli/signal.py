@@ -54,7 +54,7 @@ def command() -> None:
 @click.option(
     "--privatizer",
     required=True,
-    help="gaussian-noise, local-gaussian, truncated-laplacian, gap, codebook or funnel.",
+    help="gaussian-noise, local-gaussian, truncated-laplacian, gap or codebook.",
 )
 @method_options(of="privatizer")
 @click.option(

@@ -54,7 +54,6 @@ KNOBS: Final[Mapping[str, Knob]] = {
     "truncated-laplacian": Knob("epsilon", (1, 3, 10, 30, 100), log=True),
     "gap": Knob("rho", (0.1, 0.2, 0.4, 0.6, 0.8, 0.95), log=False),
     "codebook": Knob("mu", (0.1, 0.3, 0.6, 1, 3, 10), log=True),
-    "funnel": Knob("rho", (0.1, 0.2, 0.35, 0.5, 0.7, 0.9), log=False),
 }
 """Parameter by which each privatizer is tuned."""
 

@@ -83,7 +83,7 @@ def read_measurements(
         Features whose numbers are names, further ones among them. By default those of ``features`` that
         :func:`~mapveil.geo.feature_kinds.kind_of` takes for categories.
     identifiers : bool
-        Whether ``features`` may name identifiers, which are then averaged as numbers are.
+        Whether identifiers may be features, which are then averaged as numbers are.
     fill : float, optional
         Value for a missing feature (null), such as -105 for an access point that was not heard; otherwise rows with a
         missing value are left out and counted in ``notes``.
@@ -115,7 +115,7 @@ def read_measurements(
     signal = _signal(table.name, types, rss)
     base = [found.columns.lat, found.columns.lon, signal]
     taken = {found.columns.user, found.columns.time, *base}
-    further = _further(table.name, types, features, categories, taken, notes)
+    further = _further(table.name, types, features, categories, taken, identifiers, notes)
     named = _categories(further, types, categories, inferred=names is None)
     if features is not None and not identifiers:
         _refuse_identifiers(table.name, [each for each in further if each not in named], types)
@@ -163,6 +163,7 @@ def _further(
     features: Sequence[str] | None,
     categories: Sequence[str] | None,
     taken: set[str | None],
+    identifiers: bool,
     notes: list[str],
 ) -> list[str]:
     for given in (features, categories):
@@ -174,7 +175,11 @@ def _further(
         found = [
             name for name in types if name not in taken and (untyped or NUMBER.match(types[name]) is not None)
         ]
-        gone = [name for name in found if name not in asked and kind_of(name) is FeatureKind.IDENTIFIER]
+        gone = (
+            []
+            if identifiers
+            else [each for each in found if each not in asked and kind_of(each) is FeatureKind.IDENTIFIER]
+        )
         if gone:
             notes.append(f"left out, identifiers: {listed(gone, str)}")
         found = [name for name in found if name not in gone]

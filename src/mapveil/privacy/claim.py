@@ -182,7 +182,6 @@ class Reveals(_Kind):
     GAUSSIAN = "gaussian"
     NETWORK = "network"
     CODE = "code"
-    BEST_CODE = "best code"
     UNDOCUMENTED = "undocumented"
 
 

@@ -286,8 +286,6 @@ def _disclosure(disclosure: Disclosure) -> tuple[str, str]:
                 f"one of {given['codes']:.0f} codes{raw * bool(given['raw'])}{batch * (given['batch'] > 1)}",
                 average,
             )
-        case Reveals.BEST_CODE:
-            return f"one of {given['codes']:.0f} codes and nothing else", f"{average}, whatever the adversary"
         case Reveals.UNDOCUMENTED:
             return (
                 "not documented: how the measurements were privatized, or whether they were",

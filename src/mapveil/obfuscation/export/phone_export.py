@@ -33,7 +33,6 @@ _IR: Final = 8
 _SMALLER: Final = {
     "gap": "a smaller width, less noise or a shorter sequence",
     "codebook": "fewer codes or a shorter sequence",
-    "funnel": "fewer cells or codes, or a shorter sequence",
 }
 
 
@@ -306,21 +305,7 @@ def _codebook(graph: Graph, fitted: FittedPrivatizer, runs: str) -> tuple[str, I
     return made, [("uniform", 1)]
 
 
-def _funnel(graph: Graph, fitted: FittedPrivatizer, runs: str) -> tuple[str, Inputs]:
-    """``funnel``: a code with the probabilities of the nearest centre."""
-    state = fitted.state
-    centres, codes = np.asarray(state["centres"]), np.asarray(state["codes"], dtype=np.float64)
-    rows = graph.cast(runs, np.float32)
-    apart = graph.add("MatMul", rows, np.ascontiguousarray(-2 * centres.T))
-    apart = graph.add("Add", apart, np.square(centres).sum(axis=1))
-    cell = graph.add("ArgMin", apart, axis=1, keepdims=0)
-    weights = graph.add("Gather", np.asarray(state["weights"]), cell, axis=0)
-    chosen = graph.draw(weights, len(codes) - 1)
-    return graph.add("Gather", codes, chosen, axis=0), [("uniform", 1)]
-
-
 _BODIES: Final[dict[str, Callable[[Graph, FittedPrivatizer, str], tuple[str, Inputs]]]] = {
     "gap": _network,
     "codebook": _codebook,
-    "funnel": _funnel,
 }

@@ -44,7 +44,6 @@ PRIVATIZERS: Final[tuple[Row[Privatizer], ...]] = (
     Row("truncated-laplacian", f"{_ROOM}.truncated_laplacian:TruncatedLaplacian"),
     Row("gap", f"{_ROOM}.gap:Gap"),
     Row("codebook", f"{_ROOM}.codebook:Codebook"),
-    Row("funnel", f"{_ROOM}.funnel:Funnel"),
 )
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mapveil.obfuscation.privatizers.funnel import Funnel
 from mapveil.obfuscation.privatizers.pilot_cells import nearest_centre
 from mapveil.obfuscation.utility import linear_parameters, utility
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
+from reproductions.zhang.funnel import Funnel
 
 State = dict[str, np.ndarray]
 

@@ -1,4 +1,8 @@
-"""The privacy funnel: codes chosen so that the best attacker on one report still learns little."""
+"""The privacy funnel: codes chosen so that the best attacker on one report still learns little.
+
+Mapveil offered it once. What it certifies is of the pilot and does not last, and its reports say of later days what the
+pilot said: docs/explanation/obfuscation.md. It stays for the comparison at equal utility.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
@@ -116,7 +120,7 @@ class Funnel(TradeOff):
         user_error, place_error, _ = state["certificate"].tolist()
         against = "the best attacker there is on one report, on rows of the pilot kept aside"
         return average_case(
-            Reveals.BEST_CODE(codes=len(state["codes"])),
+            Reveals.CODE(codes=len(state["codes"])),
             Assumes.PILOT_REPRESENTATIVE(),
             Assumes.UNLINKED_REPORTS(),
             Assumes.PILOT_RAW(),

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from mapveil.obfuscation.privatizers.funnel import Channel, Funnel, certify, play_funnel
 from mapveil.obfuscation.privatizers.pilot_cells import nearest_centre, row_distances
 from mapveil_client.randomness.random import Randomness
+from reproductions.zhang.funnel import Channel, Funnel, certify, play_funnel
 
 
 def quiet(_step: str, _part: float) -> None:
