@@ -80,7 +80,7 @@ def verification_seconds(scheme: Scheme, reports: int) -> float:
 
 def single_server(devices: int) -> tuple[float, int, int]:
     """Processor seconds of a whole secure sum for each device, server and device together; bytes up and down."""
-    scheme = VectorScheme(LENGTH, MOST, bytes(16))
+    scheme = VectorScheme(LENGTH, MOST, bytes(32))
     client, position = np.nonzero(contributions(scheme, devices))
     value = contributions(scheme, devices)[client, position]
     vectors = SparseVectors(devices, LENGTH, client, position, value)
@@ -107,9 +107,9 @@ def run(context: Context) -> list[Result]:
     """Measure."""
     devices = 20 if context.quick else SHARD
     reports = 16 if context.quick else 512
-    vector: Scheme = VectorScheme(LENGTH, MOST, bytes(16))
-    path: Scheme = PathScheme(5, bytes(16))
-    deep: Scheme = PathScheme(10, bytes(16))
+    vector: Scheme = VectorScheme(LENGTH, MOST, bytes(32))
+    path: Scheme = PathScheme(5, bytes(32))
+    deep: Scheme = PathScheme(10, bytes(32))
     seconds, up, down = single_server(devices)
     peer = f"a secure sum of {devices} devices"
     results: list[Result] = []

@@ -32,6 +32,7 @@ Work = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 _OVER: Final = ("done", "aborted")
 _CBOR: Final = "application/cbor"
+_SEALED: Final = "application/dap-upload-req"
 _PAUSE_S: Final = 1.0
 _NOT_FOUND: Final = 404
 GONE_S: Final = 3600.0
@@ -241,7 +242,8 @@ class DeviceClient:
         body = None if stands.sent else await self._work(part.report)
         if body is None:
             return False
-        await self._send("PUT", f"/v1/collections/{part.collection}/report", body, media=_CBOR)
+        media = _SEALED if part.terms.trust == "operators" else _CBOR
+        await self._send("PUT", f"/v1/collections/{part.collection}/report", body, media=media)
         part.acknowledged()
         return True
 

@@ -85,6 +85,29 @@ class NodeEncoding(Encoding):
 
 
 @dataclass(frozen=True, eq=False)
+class SiteEncoding(Encoding):
+    """One coordinate for each site of a raster; devices of two operators share it, and no query is put in it.
+
+    Parameters
+    ----------
+    depth : int
+        The raster has 4**depth sites.
+    """
+
+    kind = "sites"
+    depth: int
+
+    @property
+    def length(self) -> int:
+        """Number of sites."""
+        return 1 << (2 * self.depth)
+
+    def positions(self, sites: npt.NDArray[np.integer], labels: IntArray | None = None) -> IntArray:
+        """The site itself; see :class:`Encoding`."""
+        return sites.astype(np.int64)[:, None]
+
+
+@dataclass(frozen=True, eq=False)
 class LabelEncoding(Encoding):
     """Each coordinate of another encoding divided by label: ``position * labels + label``.
 

@@ -134,7 +134,34 @@ class WholeNoiseParameters(SumParameters):
     shard_size: int = 100
 
 
-Parameters = SumParameters | LocalMethod | FourierParameters
+@dataclass(frozen=True, kw_only=True)
+class OperatorParameters(Checked):
+    """Parameters of sums by two operators, which client and operators share.
+
+    Parameters
+    ----------
+    scale : int, optional
+        Units that a client divides over its locations; with 1 it reports its most frequent location. By default 1.
+    minimum_batch : int
+        Least number of accepted reports: with fewer nothing is answered. Noise protects each client whatever the
+        number; this keeps a collection of a handful from being published by mistake. Chosen, not measured.
+    """
+
+    scale: int | None = None
+    minimum_batch: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(self.scale is None or 1 <= self.scale <= 1 << 28, "scale", "from 1 to 2**28, or none")
+        self._check(self.minimum_batch >= 1, "minimum_batch", "a whole number of at least 1")
+
+    @property
+    def units(self) -> int:
+        """Units of a device."""
+        return self.scale or 1
+
+
+Parameters = SumParameters | LocalMethod | FourierParameters | OperatorParameters
 
 
 def shard_boundaries(asked: int, shard_size: int) -> IntArray:
@@ -163,9 +190,13 @@ def read_parameters(
     needs_epsilon = trust != "random-features"
     if needs_epsilon == (epsilon is None):
         raise ParameterError(f"{method} {'needs an' if needs_epsilon else 'has no'} epsilon")
-    if trust == "distributed":
-        known = {item.name for item in dataclasses.fields(SumParameters)}
-        kind = WholeNoiseParameters if method in _WHOLE_NOISE else SumParameters
+    if trust in ("distributed", "operators"):
+        kind: type[SumParameters | OperatorParameters] = SumParameters
+        if trust == "operators":
+            kind = OperatorParameters
+        elif method in _WHOLE_NOISE:
+            kind = WholeNoiseParameters
+        known = {item.name for item in dataclasses.fields(kind)}
         # The other options are the plan's, which a client needs not know: it judges each round by itself.
         return _make(kind, method, {name: value for name, value in options.items() if name in known})
     made: type[Parameters] | None = _LOCAL.get(method) if trust == "local" else None

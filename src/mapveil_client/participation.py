@@ -12,14 +12,15 @@ from fractions import Fraction
 from typing import Final
 
 from mapveil_client.announcement import RoundAnnouncement
-from mapveil_client.contribution import client_report
+from mapveil_client.contribution import client_report, encode_places
 from mapveil_client.device_locations import Whereabouts
+from mapveil_client.encodings import SiteEncoding
 from mapveil_client.epsilon import readable
 from mapveil_client.errors import BudgetExceeded, InputError, MapveilError, PromiseError, check
 from mapveil_client.local import message as local_message
 from mapveil_client.local.randomizer import LocalMethod
 from mapveil_client.memory import DeviceMemory, Part
-from mapveil_client.method_parameters import SumParameters
+from mapveil_client.method_parameters import OperatorParameters, SumParameters
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features import report as feature_message
 from mapveil_client.random_features.feature_policy import FourierParameters
@@ -31,6 +32,7 @@ from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.states import ProtocolError, phase_name, server_phases
 from mapveil_client.terms import CollectionTerms
+from mapveil_client.two_operators.sealed_report import TIME_PRECISION_S
 
 _ORDER: Final = tuple(phase_name(phase) for phase in server_phases(active=True))
 _COUNTED: Final = _ORDER[_ORDER.index("inputs") :]
@@ -138,6 +140,8 @@ class Participation:
             raise DeviceRefusal("a collection of sums takes no report")
         if isinstance(parameters, LocalMethod):
             body = self._local_report(parameters)
+        elif isinstance(parameters, OperatorParameters):
+            body = self._sealed_report(parameters)
         else:
             body = self._feature_report(parameters)
         if body is None:
@@ -154,6 +158,22 @@ class Participation:
         if cell is None:
             return None
         body = local_message.write_reports(randomizer.randomize([cell], self._rng), randomizer)[0]
+        self._charge(0, self.terms.epsilon)
+        return body
+
+    def _sealed_report(self, sums: OperatorParameters) -> bytes:
+        """Shares of the whole contribution, sealed for both operators; of nobody's where it is nowhere."""
+        from mapveil_client.two_operators.sharding import ReportRandomness, make_report
+
+        sharding = self.terms.sharding
+        self._check_charge(0, self.terms.epsilon)
+        sites = SiteEncoding(self.terms.depth)
+        devices = self._whereabouts.devices(self.terms)
+        vector = encode_places(devices, sites, sums.units, "largest-remainder", self._rng).dense(0)
+        drawn = ReportRandomness.draw(sharding, self._rng)
+        leader, helper = self.terms.operators
+        hour = int(self._now()) // TIME_PRECISION_S
+        body = make_report(sharding, vector, (leader, helper), hour, drawn).encode()
         self._charge(0, self.terms.epsilon)
         return body
 

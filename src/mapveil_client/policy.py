@@ -16,7 +16,7 @@ from mapveil_client.contribution import sensitivity
 from mapveil_client.device_account import Budget
 from mapveil_client.epsilon import keeps, readable
 from mapveil_client.errors import Checked, InputError, MapveilError, one_line
-from mapveil_client.method_parameters import LABELLED, SumParameters, shard_boundaries
+from mapveil_client.method_parameters import LABELLED, OperatorParameters, SumParameters, shard_boundaries
 from mapveil_client.plane import closed_projection
 from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.randomness.noise_shares import check_round, own_epsilon, share_shape
@@ -55,8 +55,11 @@ class DevicePolicy(Checked):
         Refuse secure sums without protection against a malicious server.
     authority : Authority, optional
         Enrolment authority that must have certified every device of such a sum; none is answered without.
+    helper : str, optional
+        Public key of the helper, 64 hexadecimal digits, that the owner trusts not to share with a leader; no
+        collection of sums by two operators is answered without: a leader could name itself as both.
     trusts : tuple of str
-        Kinds of collections: ``distributed``, ``local``, ``random-features``.
+        Kinds of collections: ``distributed``, ``local``, ``random-features``, ``operators``.
     smallest_cell_m : float
         Smallest side of a cell (the root of the cells' mean area), metres.
     most_cells, most_length : int
@@ -82,6 +85,7 @@ class DevicePolicy(Checked):
     most_own_epsilon: float = math.inf  # the default relies on others' noise
     active_only: bool = True
     authority: Authority | None = None
+    helper: str | None = None
     trusts: tuple[str, ...] = TRUSTS
     smallest_cell_m: float = 0.0
     most_cells: int = 1 << 22  # 2,048 x 2,048
@@ -116,7 +120,7 @@ class DevicePolicy(Checked):
         if terms.trust not in self.trusts:
             return f"trust must be {' or '.join(self.trusts)}, got {terms.trust}"
         parameters = terms.parameters
-        if terms.trust == "distributed" and terms.method in LABELLED:
+        if terms.trust in ("distributed", "operators") and terms.method in LABELLED:
             return f"{terms.method} asks for a label of every location, and this device has none"
         refusal = _outside(
             ("minimum", terms.minimum, self.least_shard, math.inf),
@@ -127,6 +131,8 @@ class DevicePolicy(Checked):
             return refusal
         if isinstance(parameters, SumParameters):
             return self._refusal_of_sums(terms, parameters)
+        if isinstance(parameters, OperatorParameters):
+            return self._refusal_of_operators(terms, parameters)
         if terms.trust != "local":
             return self._refusal_of_features(terms)
         if terms.epsilon is None or not keeps(terms.randomizer.worst_ratio(), terms.epsilon):
@@ -172,6 +178,17 @@ class DevicePolicy(Checked):
         if least > self.most_own_epsilon:
             return _exposed(float(least), self.most_own_epsilon)
         return None
+
+    def _refusal_of_operators(self, terms: CollectionTerms, sums: OperatorParameters) -> str | None:
+        if self.helper is None:
+            return "this device's policy names no helper (a fleet's: --helper): the leader could be both operators"
+        named = terms.operators[1].public_key.hex()
+        if named != self.helper:
+            return f"the helper's key must be {self.helper}, got {named}"
+        return _outside(
+            ("minimum_batch", sums.minimum_batch, self.least_shard, math.inf),
+            ("number of sites", terms.sharding.sites, 1, self.most_length),
+        )
 
     def _refusal_of_features(self, terms: CollectionTerms) -> str | None:
         if self.random_features is None:

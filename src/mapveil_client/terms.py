@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +22,20 @@ from mapveil_client.cells import Cells
 from mapveil_client.errors import InputError, ParameterError, check, is_whole
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import LocalMethod, Randomizer
-from mapveil_client.method_parameters import Parameters, SumParameters, read_parameters
+from mapveil_client.method_parameters import OperatorParameters, Parameters, SumParameters, read_parameters
 from mapveil_client.morton import interleave
 from mapveil_client.random_features.query import Query
 from mapveil_client.random_features.report import read_query
 from mapveil_client.randomness.noise_shares import own_epsilon
 from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.tiles_and_sites import cells_from_dict
+from mapveil_client.two_operators.sealed_report import HpkeConfig
+
+if TYPE_CHECKING:
+    from mapveil_client.two_operators.sharding import Sharding
 
 VERSION: Final = 1
-TRUSTS: Final = ("distributed", "local", "random-features")
+TRUSTS: Final = ("distributed", "local", "random-features", "operators")
 MOST_BYTES: Final = 1 << 24
 _TILINGS: Final = ("grid", "quadtree", "tiles", "places")
 _MOST_DEVICES: Final = 1 << 24
@@ -143,6 +147,8 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, tuple) and value and isinstance(value[0], HpkeConfig):
+        return [each.encode().hex() for each in value]
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, tuple) else value
@@ -159,7 +165,7 @@ class CollectionTerms(Document):
     title : str
         For people; at most 200 characters.
     trust : str
-        ``distributed``, ``local`` or ``random-features``.
+        ``distributed``, ``local``, ``random-features`` or ``operators``.
     method : str
         A method of that trust, see :mod:`mapveil_client.method_parameters`.
     epsilon : Fraction, optional
@@ -182,6 +188,8 @@ class CollectionTerms(Document):
         Enrolment authority whose certificates the devices of an active secure sum need; given exactly there.
     authority_apart : bool
         Whether somebody else than the server's operator runs that authority, as the operator says.
+    operators : tuple of HpkeConfig
+        Keys of the leader and of the helper, for sums by two operators; given exactly there.
 
     Raises
     ------
@@ -205,6 +213,7 @@ class CollectionTerms(Document):
     query: bytes = b""
     authority: Authority | None = None
     authority_apart: bool = False
+    operators: tuple[HpkeConfig, ...] = ()
 
     def __post_init__(self) -> None:
         kind = self.tiling.get("kind") if isinstance(self.tiling, Mapping) else None
@@ -224,6 +233,9 @@ class CollectionTerms(Document):
             (self.authority is not None) == sums, "authority", "given for active secure sums, and only there"
         )
         self._check(isinstance(self.authority_apart, bool), "authority_apart", "true or false")
+        keys = {each.public_key for each in self.operators}
+        two = len(keys) == len(self.operators) == 2 if self.trust == "operators" else not self.operators
+        self._check(two, "operators", "two different ones for sums by two operators, and none elsewhere")
 
     def _check(self, held: bool, name: str, needed: str) -> None:
         check(held, f"{name} of a collection's terms", needed, getattr(self, name))
@@ -232,6 +244,28 @@ class CollectionTerms(Document):
     def parameters(self) -> Parameters:
         """The method's parameters, as :func:`mapveil_client.method_parameters.read_parameters` reads them."""
         return read_parameters(self.trust, self.method, self.epsilon, self.options)
+
+    def to_record(self) -> dict[str, Any]:
+        """See :class:`Document`; terms of other trusts do not mention operators."""
+        record = super().to_record()
+        operators = record.pop("operators")
+        return record | ({"operators": operators} if operators else {})
+
+    @cached_property
+    def sharding(self) -> "Sharding":
+        """The shares of a contribution to sums by two operators.
+
+        Raises
+        ------
+        InputError
+            The trust is another one, or the cells are too many for it.
+        """
+        parameters = self.parameters
+        if not isinstance(parameters, OperatorParameters):
+            raise InputError(f"{self.trust} is no trust of two operators")
+        from mapveil_client.two_operators.sharding import sharding_of
+
+        return sharding_of(self.depth, parameters.units, self.digest)
 
     @property
     def least_own_epsilon(self) -> Fraction | None:
@@ -292,4 +326,7 @@ class CollectionTerms(Document):
             **optional,
             "query": bytes.fromhex(record["query"]),
             "authority": None if record["authority"] is None else Authority.parse(record["authority"]),
+            "operators": tuple(
+                HpkeConfig.decode(bytes.fromhex(each)) for each in record.get("operators", ())
+            ),
         }

@@ -23,7 +23,8 @@ from mapveil.trust.two_operators import TwoOperators
 from mapveil.two_operators import sum_schemes
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.two_operators import field_arithmetic, turbo_shake
+from mapveil_client.two_operators import field_arithmetic, sharding, turbo_shake
+from mapveil_client.two_operators.sealed_report import TASK_BYTES
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 SMALL = mv.Quadtree(REGION, depth=2)
@@ -183,9 +184,9 @@ def test_the_view_of_one_operator_is_not_audited_through_the_protocol() -> None:
 
 def test_the_deepest_raster_of_a_path_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     (path,) = plain().release(some_counts(), rng=1).rounds
-    monkeypatch.setattr(sum_schemes, "DEEPEST", 1)
+    monkeypatch.setattr(sharding, "DEEPEST", 1)
     with pytest.raises(ParameterError, match="from 0 to 1"):
-        sum_schemes.PathScheme(2, bytes(16))
+        sum_schemes.PathScheme(2, bytes(32))
     (vector,) = plain().release(some_counts(), rng=1).rounds
     assert (vector.length, path.length) == (16, 16)
     assert vector.bytes_up["report"] != path.bytes_up["report"]
@@ -203,7 +204,7 @@ def test_each_collection_has_an_id_of_its_own_from_the_releases_randomness() -> 
     again = TwoOperators().answerer(some_counts(), SMALL, plain().raster(SMALL), Execution(Randomness(1)))
     assert ids[0] != ids[1]
     assert again._scheme.collection == ids[0]
-    assert {len(each) for each in ids} == {sum_schemes.COLLECTION_BYTES}
+    assert {len(each) for each in ids} == {TASK_BYTES}
 
 
 def test_what_two_operators_cannot_do_is_refused() -> None:

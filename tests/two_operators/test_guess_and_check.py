@@ -22,7 +22,7 @@ from mapveil_client.two_operators.poplar1 import Poplar1Usage
 from mapveil_client.two_operators.prio3 import Prio3, Prio3Usage, Sharded
 
 KEY = bytes(range(32))
-COLLECTION = b"test collection."
+COLLECTION = b"test collection." * 2
 PLACES = [0, 1, 2, 3, -1] * 3  # sites of the clients; -1 contributes nothing
 VECTORS, PATHS = VectorScheme(4, 3, COLLECTION), PathScheme(1, COLLECTION)
 OF_SCHEME = pytest.mark.parametrize("scheme", [VECTORS, PATHS], ids=["vectors", "paths"])

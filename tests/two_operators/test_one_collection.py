@@ -17,7 +17,7 @@ from mapveil_client.randomness.random import Randomness
 
 from .test_operators import KEY, SITES, Sent, collected, one_hot, reports
 
-FIRST, SECOND = b"first collection", b"other collection"
+FIRST, SECOND = b"first collection" * 2, b"other collection" * 2
 OTHER_KEY = KEY[::-1]
 TRUTH = [2, 0, 3, 3, 1]
 
@@ -110,14 +110,14 @@ def test_an_operator_of_another_id_than_its_scheme_or_of_a_short_id_is_refused()
     with pytest.raises(ParameterError, match="collection must be the scheme's id"):
         Operator(paths(FIRST), LEADER, SECOND, KEY, Fraction(1), 1)
     for scheme in (vectors, paths):
-        with pytest.raises(ParameterError, match="an id of at least 16 random bytes, got 15"):
+        with pytest.raises(ParameterError, match="an id of 32 bytes, got 15"):
             scheme(FIRST[:15])
 
 
 def test_an_operator_draws_no_more_samples_than_its_delta_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal costs nothing, and no more answers of that size follow."""
     monkeypatch.setattr(aggregation, "MOST_SAMPLES", 2 * SITES.length)
-    scheme = vectors(b"test collection.")
+    scheme = vectors(b"test collection." * 2)
     for operator in collected(scheme, reports(scheme, one_hot(TRUTH))):
         for purpose in ("first", "second"):
             operator.answer(purpose, SITES, Fraction(1), Randomness(1))

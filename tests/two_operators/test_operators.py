@@ -30,7 +30,7 @@ from mapveil_client.two_operators.finite_fields import Elements
 from mapveil_client.two_operators.validity_circuits import L1BoundSum
 
 KEY = bytes(range(32))
-COLLECTION = b"test collection."
+COLLECTION = b"test collection." * 2
 SITES = NodeEncoding(PrefixTree.uniform(1, 1))  # four sites, each for itself
 TOTAL = NodeEncoding(PrefixTree.uniform(1, 0))
 SURE = Fraction(1000)  # an epsilon at which noise is zero but once in e^250

@@ -32,20 +32,21 @@ from mapveil.secure_sum.drivers import IdealSum
 from mapveil.trust.curator import grouped_sums
 from mapveil.trust.queries import Execution, NoisySums, Query, Raster, Setting
 from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, Report, noisy_sums_of, verify_together
-from mapveil.two_operators.sum_schemes import COLLECTION_BYTES, Scheme, VectorScheme, scheme_of
+from mapveil.two_operators.sum_schemes import Scheme, VectorScheme, scheme_of
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices, encode_places
-from mapveil_client.encodings import Encoding
-from mapveil_client.errors import Checked, InputError, ParameterError, PromiseError
-from mapveil_client.method_parameters import TABLE_SCALE
+from mapveil_client.encodings import Encoding, SiteEncoding
+from mapveil_client.errors import InputError, ParameterError, PromiseError
+from mapveil_client.method_parameters import TABLE_SCALE, OperatorParameters
 from mapveil_client.secure_sum.vectors import SparseVectors
+from mapveil_client.two_operators.sealed_report import TASK_BYTES
 
 _LONGEST: Final = 1 << 14  # of a vector: 2.9 MB from every client at 1024 units
 _TOGETHER: Final = 1 << 20  # numbers of the reports that are made together
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoOperators(Checked):
+class TwoOperators(OperatorParameters):
     """Two operators that do not collude add up secret shares; each adds the whole noise to every answer.
 
     Parameters
@@ -60,14 +61,6 @@ class TwoOperators(Checked):
 
     name: ClassVar[str] = "operators"
     whole_noise: ClassVar[bool] = False
-
-    scale: int | None = None
-    minimum_batch: int = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check(self.scale is None or 1 <= self.scale <= 1 << 28, "scale", "from 1 to 2**28, or none")
-        self._check(self.minimum_batch >= 1, "minimum_batch", "a whole number of at least 1")
 
     def parameters(self) -> dict[str, Any]:
         """The parameters as a JSON-ready record."""
@@ -142,6 +135,19 @@ class TwoOperators(Checked):
         )
 
 
+def setting_of(raster: Raster, tiling: Tiling, clients: int, scale: int) -> Setting:
+    """The setting of a plan that two operators answer from so many reports."""
+    fixed = (raster.depth, raster.members, clients, 1, Fraction(2, clients), scale)
+    return Setting(*fixed, tiling=tiling, region=tiling.region)
+
+
+def noisy_sums(units: IntArray, epsilon: Fraction, moves: int, setting: Setting) -> NoisySums:
+    """Both operators' answer, shape (length,), to a plan whose query one client moves by ``moves`` units."""
+    scale = setting.scale
+    variance = 2 * 2 * (moves / scale / float(epsilon)) ** 2  # the continuous law's, of two variables
+    return NoisySums(units / scale, variance, 2.0, epsilon, moves, scale, setting.clients)
+
+
 class OperatorsAnswerer:
     """Both operators of one release and all clients in this process; answers the queries of a plan."""
 
@@ -160,7 +166,7 @@ class OperatorsAnswerer:
         self._model, self._execution, self._least_noise = model, execution, least_noise
         self._raster, self._drawn = raster, 0
         # A stream of its own, so that a second collection from one seeded stream does not repeat the first.
-        self._collection = execution.rng.words(COLLECTION_BYTES, np.uint8).tobytes()
+        self._collection = execution.rng.words(TASK_BYTES, np.uint8).tobytes()
         self._rng = execution.rng.child("collection " + self._collection.hex())
         asked, self._devices = devices.count, self._reporting(devices)
         if self._devices.count < model.minimum_batch:
@@ -168,16 +174,7 @@ class OperatorsAnswerer:
                 f"{self._devices.count} devices report and {model.minimum_batch} are needed (the option "
                 "minimum_batch), so nothing is released and nothing is spent"
             )
-        self.setting = Setting(
-            raster.depth,
-            raster.members,
-            self._devices.count,
-            1,
-            Fraction(2, self._devices.count),
-            scale,
-            tiling=tiling,
-            region=tiling.region,
-        )
+        self.setting = setting_of(raster, tiling, self._devices.count, scale)
         self.costs.append(self._cost(asked))
         self._sites = self._exact_sites()
         self._operators: tuple[Operator, Operator] | None = None
@@ -199,7 +196,7 @@ class OperatorsAnswerer:
         return self._execution.keep(query.purpose, NoisySums, lambda: self._noisy(query, moves))
 
     def _noisy(self, query: Query, moves: int) -> NoisySums:
-        progress, encoding, scale = self._execution.progress, query.encoding, self.setting.scale
+        progress, encoding = self._execution.progress, query.encoding
         if self._raster.labels > 1:
             encoding = _OfLabelledSites(encoding, self._raster.labels)
         progress(query.purpose, 0.0)
@@ -217,9 +214,7 @@ class OperatorsAnswerer:
             )
             units = noisy_sums_of(self._scheme, (leader, helper))
         progress(query.purpose, 1.0)
-        # The continuous law's variance, of two variables.
-        variance = 2 * 2 * (moves / scale / float(query.epsilon)) ** 2
-        return NoisySums(units / scale, variance, 2.0, query.epsilon, moves, scale, self.setting.clients)
+        return noisy_sums(units, query.epsilon, moves, self.setting)
 
     @property
     def _in_full(self) -> bool:
@@ -294,11 +289,9 @@ class OperatorsAnswerer:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sites(Encoding):
+class _Sites(SiteEncoding):
     """One coordinate for each site of a raster, or for each site and label of a location."""
 
-    kind = "sites"
-    depth: int
     labels: int = 1
 
     @property
@@ -306,16 +299,15 @@ class _Sites(Encoding):
         return 1 << (2 * (self.depth + _levels_of(self.labels)))
 
     def positions(self, sites: npt.NDArray[np.integer], labels: IntArray | None = None) -> IntArray:
-        coordinate = sites.astype(np.int64)
-        if self.labels > 1:
-            if labels is None:
-                raise ParameterError(
-                    "sums by label need a label of every location; expected a table with labels"
-                )
-            known = (coordinate >= 0) & (labels >= 0) & (labels < self.labels)
-            below = 2 * _levels_of(self.labels)
-            coordinate = np.where(known, (coordinate << below) | np.where(known, labels, 0), -1)
-        return coordinate[:, None]
+        coordinate = super().positions(sites)
+        if self.labels == 1:
+            return coordinate
+        if labels is None:
+            raise ParameterError("sums by label need a label of every location; expected a table with labels")
+        coordinate = coordinate[:, 0]
+        known = (coordinate >= 0) & (labels >= 0) & (labels < self.labels)
+        below = 2 * _levels_of(self.labels)
+        return np.where(known, (coordinate << below) | np.where(known, labels, 0), -1)[:, None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,6 +75,15 @@ class Closing(NamedTuple):
     accepted: BoolArray
 
 
+class Standing(NamedTuple):
+    """The state that an operator keeps between two steps of a collection."""
+
+    sums: bytes  # its share of the sites' sums; empty before the first verification. Secret
+    accepted: int  # number of reports in them
+    answered: tuple[Share, ...] = ()
+    drawn: int = 0  # samples of noise in its answers
+
+
 class _Pending(NamedTuple):
     step: Step
     held: BoolArray  # which reports of the opening are in the step
@@ -130,6 +139,21 @@ class Operator:
         """Number of reports in the sum."""
         self.answered: list[Share] = []
         """Purpose and epsilon of each answer: this operator's own account."""
+
+    @property
+    def standing(self) -> Standing:
+        """The state that :meth:`resume` goes on from."""
+        sums = self._scheme.field.encode(self._share[None])[0].tobytes()
+        return Standing(sums, self.accepted, tuple(self.answered), self._drawn)
+
+    def resume(self, standing: Standing) -> None:
+        """Add the sums and answers of an operator that stood so."""
+        if standing.sums:
+            stored = np.frombuffer(standing.sums, dtype=np.uint8)[None]
+            self._share = self._scheme.field.add(self._share, self._scheme.field.decode(stored)[0][0])
+        self.accepted += standing.accepted
+        self.answered += standing.answered
+        self._drawn += standing.drawn
 
     @property
     def waiting(self) -> list[bytes]:
@@ -222,8 +246,8 @@ class Operator:
         self._add(second.state, accepted)
         return Closing(_told(second._replace(accepted=accepted)).share, accepted)
 
-    def settle(self, closing: Closing) -> None:
-        """Add what both accept. Run by: the helper.
+    def settle(self, closing: Closing) -> BoolArray:
+        """Add what both accept; which reports those are. Run by: the helper.
 
         Raises
         ------
@@ -236,7 +260,9 @@ class Operator:
             raise PeerFault(f"a closing decides on {closing.accepted.shape}; expected {count} reports")
         _check_shape(closing.shares, count, step.share.shape[1])
         passed = self._scheme.decide((closing.shares[pending.held], step.share))
-        self._add(step.state, step.accepted & closing.accepted[pending.held] & passed)
+        accepted = step.accepted & closing.accepted[pending.held] & passed
+        self._add(step.state, accepted)
+        return _spread(accepted[:, None].astype(np.uint8), pending.held)[:, 0].astype(np.bool_)
 
     def answer(self, purpose: str, encoding: Encoding, epsilon: Fraction, rng: Randomness) -> Octets:
         """This operator's share of noisy sums of groups of sites, as bytes. Run by: each operator.
@@ -297,8 +323,7 @@ class Operator:
     def _ready(self, number: int) -> None:
         if self._number != number or self._pending is not None or self.answered:
             raise OwnFault(
-                f"operator {self._number} cannot begin a verification: it is the other's step, one is under way, or "
-                "answers have been given"
+                f"operator {self._number} cannot verify: not its step, one is under way, or it has answered"
             )
 
     def _under_way(self, number: int) -> _Pending:

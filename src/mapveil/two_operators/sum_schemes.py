@@ -1,36 +1,24 @@
-r"""Schemes of two-operator sums: vectors by Prio3L1BoundSum, or one path by Poplar1, verified in the same two steps.
+"""Schemes of two-operator sums: vectors by Prio3L1BoundSum, or one path by Poplar1, verified in the same two steps.
 
-A scheme turns contributions to ``sites`` into messages, and an operator's messages into shares of the sites' sums.
-
-- :class:`VectorScheme`: a vector of whole numbers whose sum is proven to be at most ``most``.
-- :class:`PathScheme`: one site, at most, as a path: a first bit that is set where the client is at a site at all, the
-  bits of the site's Morton code, and one bit more, so that all sites lie above the last level and their sums are in
-  the field of 64 bits.
+A scheme turns contributions to ``sites`` into messages (its client's half is in
+:mod:`mapveil_client.two_operators.sharding`), and an operator's messages into shares of the sites' sums.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from mapveil.two_operators import poplar1_verification as poplar
 from mapveil.two_operators import prio3_verification as prio
 from mapveil_client.arrays import BoolArray, IntArray
-from mapveil_client.errors import check
-from mapveil_client.two_operators.finite_fields import FIELD64, Elements, Field, Octets
-from mapveil_client.two_operators.poplar1 import Poplar1
-from mapveil_client.two_operators.prio3 import L1_BOUND_SUM, Prio3, Sharded
-from mapveil_client.two_operators.validity_circuits import L1BoundSum
+from mapveil_client.two_operators.finite_fields import Elements, Field, Octets
+from mapveil_client.two_operators.prio3 import Sharded
+from mapveil_client.two_operators.sharding import PathSharding, VectorSharding, sharding_of
 from mapveil_client.two_operators.xofs import SEED_BYTES
-
-DEEPEST: Final = 10
-"""Depth of the finest raster of a path: every site, a million of them, is evaluated for every report."""
-
-COLLECTION_BYTES: Final = 16
-"""Least size of a collection's id: of random ids so long, two are equal once in 2^128 pairs."""
 
 
 class Batch(NamedTuple):
@@ -58,7 +46,7 @@ class Scheme(Protocol):
 
     @property
     def collection(self) -> bytes:
-        """The id of the collection that the reports are for, at least 16 bytes."""
+        """The id of the collection that the reports are for, 32 bytes."""
 
     @property
     def field(self) -> Field:
@@ -98,64 +86,9 @@ class Scheme(Protocol):
         """Shares of the sites' numbers, shape (reports, sites, words)."""
 
 
-def _check_collection(collection: bytes) -> None:
-    size = len(collection)
-    check(size >= COLLECTION_BYTES, "collection", f"an id of at least {COLLECTION_BYTES} random bytes", size)
-
-
-def _context(collection: bytes) -> bytes:
-    """The application context of draft-irtf-cfrg-vdaf, which enters every hash, those of the verify key among them."""
-    return b"mapveil two operators 2" + collection
-
-
 @dataclass(frozen=True)
-class VectorScheme:
-    """Vectors of whole numbers, by Prio3L1BoundSum.
-
-    Parameters
-    ----------
-    sites : int
-        Length of the vector.
-    most : int
-        Largest sum of its numbers.
-    collection : bytes
-        The collection's id, at least 16 random bytes. Shares, proofs and checks of another collection do not fit.
-    """
-
-    sites: int
-    most: int
-    collection: bytes
-
-    def __post_init__(self) -> None:
-        _check_collection(self.collection)
-
-    @cached_property
-    def vdaf(self) -> Prio3:
-        """The instance, with the chunk that makes the shortest proof."""
-        length = (self.sites + 1) * self.most.bit_length()
-        calls = [(1 << bits) - 1 for bits in range(1, length.bit_length() + 1)]
-        best = min((-(-length // each) for each in calls), key=lambda chunk: _proof_length(length, chunk))
-        return Prio3(
-            L1BoundSum(count=self.sites, most=self.most, chunk=best), L1_BOUND_SUM, _context(self.collection)
-        )
-
-    @property
-    def field(self) -> Field:
-        """See :class:`Scheme`."""
-        return self.vdaf.circuit.over
-
-    @property
-    def randomness_bytes(self) -> int:
-        """See :class:`Scheme`."""
-        return self.vdaf.randomness_bytes
-
-    def sizes(self, operator: int) -> tuple[int, int]:
-        """See :class:`Scheme`."""
-        return self.vdaf.public_bytes, self.vdaf.input_bytes(operator)
-
-    def shard(self, contributions: IntArray, nonces: Octets, randomness: Octets) -> Sharded:
-        """See :class:`Scheme`."""
-        return self.vdaf.shard(contributions, nonces, randomness)
+class VectorScheme(VectorSharding):
+    """Vectors of whole numbers, by Prio3L1BoundSum; see its client's half for the parameters."""
 
     def start(self, verify_key: bytes, operator: int, batch: Batch) -> Step:
         """See :class:`Scheme`.
@@ -188,76 +121,14 @@ class VectorScheme:
         return made
 
 
-def _proof_length(length: int, chunk: int) -> int:
-    calls = -(-length // chunk)
-    return 2 * chunk + 2 * (1 << calls.bit_length())
-
-
 @dataclass(frozen=True)
-class PathScheme:
-    """One site of a raster at most, by Poplar1.
-
-    Parameters
-    ----------
-    depth : int
-        The raster has 4**depth sites; at most ``DEEPEST``.
-    collection : bytes
-        The collection's id, at least 16 random bytes. Shares, proofs and checks of another collection do not fit.
-    """
-
-    depth: int
-    collection: bytes
-
-    def __post_init__(self) -> None:
-        needed = f"from 0 to {DEEPEST}: every site is evaluated for every report"
-        check(0 <= self.depth <= DEEPEST, "depth", needed, self.depth)
-        _check_collection(self.collection)
-
-    most = 1
-
-    @property
-    def sites(self) -> int:
-        """See :class:`Scheme`."""
-        return 1 << (2 * self.depth)
-
-    @property
-    def field(self) -> Field:
-        """See :class:`Scheme`."""
-        return FIELD64
-
-    @cached_property
-    def vdaf(self) -> Poplar1:
-        """The instance."""
-        return Poplar1(2 * self.depth + 2, _context(self.collection))
+class PathScheme(PathSharding):
+    """One site of a raster at most, by Poplar1; see its client's half for the parameters."""
 
     @cached_property
     def prefixes(self) -> BoolArray:
         """The paths of all sites."""
-        return self._paths(np.arange(self.sites))[:, :-1]
-
-    def _paths(self, sites: IntArray) -> BoolArray:
-        shifts = np.arange(2 * self.depth - 1, -1, -1)
-        inside = sites >= 0
-        bits = (np.where(inside, sites, 0)[:, None] >> shifts) & 1
-        last = np.zeros((sites.size, 1), dtype=np.int64)
-        return np.concatenate([inside[:, None], bits, last], axis=1).astype(np.bool_)
-
-    @property
-    def randomness_bytes(self) -> int:
-        """See :class:`Scheme`."""
-        return self.vdaf.randomness_bytes
-
-    def sizes(self, operator: int) -> tuple[int, int]:
-        """See :class:`Scheme`."""
-        return self.vdaf.public_bytes, self.vdaf.input_bytes(operator)
-
-    def shard(self, contributions: IntArray, nonces: Octets, randomness: Octets) -> Sharded:
-        """See :class:`Scheme`; rows of at most one 1."""
-        good = contributions.min(initial=0) >= 0 and contributions.sum(axis=1).max(initial=0) <= 1
-        check(bool(good), "contributions", "rows of zeros with at most one 1", contributions.shape)
-        held = contributions.any(axis=1)
-        sites = np.where(held, contributions.argmax(axis=1), -1)
-        return self.vdaf.shard(self._paths(sites), nonces, randomness)
+        return self.paths(np.arange(self.sites))[:, :-1]
 
     def start(self, verify_key: bytes, operator: int, batch: Batch) -> Step:
         """See :class:`Scheme`."""
@@ -284,7 +155,8 @@ class PathScheme:
 
 
 def scheme_of(depth: int, most: int, collection: bytes) -> Scheme:
-    """A path where each client is at one site of a raster of ``4**depth`` sites that is not too fine, else a vector."""
-    if most == 1 and depth <= DEEPEST:
-        return PathScheme(depth, collection)
-    return VectorScheme(1 << (2 * depth), most, collection)
+    """Both operators' half of :func:`mapveil_client.two_operators.sharding.sharding_of`."""
+    client = sharding_of(depth, most, collection)
+    if isinstance(client, PathSharding):
+        return PathScheme(client.depth, collection)
+    return VectorScheme(client.sites, client.most, collection)

@@ -57,6 +57,14 @@ class Randomness(Secret):
         # A key is used for one stream only, so the counter may start at zero.
         self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
+    @classmethod
+    def keyed(cls, key: bytes) -> Randomness:
+        """The stream of a secret key of 32 bytes: its holder alone can repeat it, so it is not marked as seeded."""
+        made = cls.__new__(cls)
+        made.seeded = False
+        made._start(hashlib.sha256(b"mapveil keyed " + key).digest())
+        return made
+
     def words(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[np.unsignedinteger]:
         """Draw uniform words.
 
