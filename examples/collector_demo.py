@@ -1,7 +1,8 @@
-"""A collection from beginning to end on one machine: the server, 2,000 devices, the finished map in a page.
+"""A collection by two operators on one machine: a leader, a helper, 2,000 devices, the finished map in a page.
 
-Run by ``make demo-collector``. Every device is one person of the example check-ins; it draws its own keys, adds its
-part of the noise, masks, and answers over HTTP.
+Run by ``make demo-collector``. Every device is one person of the example check-ins; it draws its own keys, divides its
+contribution into secret shares, and sends one message over HTTP. On one machine nobody is kept apart: a real helper is
+run by somebody else.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -29,7 +31,7 @@ CHECKINS = Path(__file__).parent / "checkins_nyc.parquet"
 REGION = [-74.03, 40.69, -73.90, 40.83]
 MAPVEIL = Path(sys.executable).with_name("mapveil")
 PATIENCE_SECONDS = (
-    900  # nobody goes silent here, so a phase ends when all have answered, on a slow machine too
+    900  # nobody goes silent here, so the reports are in when all have sent theirs, on a slow machine too
 )
 USUAL_PORT = 8321
 
@@ -47,18 +49,31 @@ def main() -> None:
     stays = not (given.exit or os.environ.get("DEMO_EXIT") == "1") and sys.stdout.isatty()
 
     given.folder.mkdir(parents=True, exist_ok=True)
-    store = given.folder / "collector.sqlite"
-    for old in given.folder.glob("collector.sqlite*"):
+    store, other = given.folder / "collector.sqlite", given.folder / "helper.sqlite"
+    for old in (*given.folder.glob("collector.sqlite*"), *given.folder.glob("helper.sqlite*")):
         old.unlink()
+    shared = given.folder / "peer.key"
+    shared.unlink(missing_ok=True)
+    shared.touch(mode=0o600)
+    shared.write_text(secrets.token_hex(32), encoding="utf-8")
     fleet = write_fleet(given.folder / "fleet.parquet", given.devices)
     token = run_serve(store, "--new-operator", "operator:demo")
-    with serving(store, given.port or free_port(), given.folder / "collector.log") as address:
+    helps = ("--operator", "helper", "--peer-key", shared)
+    with (
+        serving(other, free_port(0), given.folder / "helper.log", *helps) as helper,
+        serving(
+            store,
+            given.port or free_port(),
+            given.folder / "collector.log",
+            *("--operator", "leader", "--peer-key", shared, "--peer", helper),
+        ) as address,
+    ):
         client = httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=30)
         with client:
             identifier = open_collection(client, given.devices)
             page = f"{address}/#token={token}&/collections/{identifier}"
             say(f"A collection of {given.devices:,} devices is open. Watch it, if you like, at\n  {page}")
-            run_fleet(client, identifier, fleet, given.devices)
+            run_fleet(client, identifier, fleet, given.devices, helper_key(given.folder / "helper.log"))
             check(client, identifier, page)
         say(f"\nThe map is at\n  {page}")
         if stays:
@@ -79,26 +94,31 @@ def open_collection(client: httpx.Client, devices: int) -> str:
     """The identifier of a collection that devices may join."""
     draft = {
         "title": "Check-ins in Manhattan",
-        "trust": "distributed",
+        "trust": "operators",
         "epsilon": "1",
         "region": REGION,
-        "tiling": "quadtree:8",
+        "tiling": "quadtree:5",
         "devices": devices,
-        "options": {"shard_size": 1000},
         "join_seconds": PATIENCE_SECONDS,
-        "phase_seconds": PATIENCE_SECONDS,
     }
     identifier = str(ask(client, "POST", "/v1/collections", draft)["id"])
     ask(client, "POST", f"/v1/collections/{identifier}/open")
     return identifier
 
 
-def run_fleet(client: httpx.Client, identifier: str, fleet: Path, devices: int) -> None:
-    """Let the devices come and answer, until the collection is done."""
+def helper_key(log: Path) -> str:
+    """The helper's key, as it says when it starts: a device's owner has it from the helper, never from the leader."""
+    found = re.search(r"of two operators; its key: ([0-9a-f]{64})", log.read_text(encoding="utf-8"))
+    if found is None:
+        raise SystemExit(f"the helper does not say its key in {log}")
+    return found[1]
+
+
+def run_fleet(client: httpx.Client, identifier: str, fleet: Path, devices: int, helper: str) -> None:
+    """Let the devices come and report, until the collection is done."""
     enrolment = ask(client, "POST", "/v1/enrolment-tokens", {"name": "demo fleet", "uses": devices})["token"]
-    authority = ask(client, "GET", f"/v1/collections/{identifier}")["authority"]
     command = ["device", "--fleet", fleet, "--server", client.base_url, "--collection", identifier]
-    command += ["--authority", authority]
+    command += ["--helper", helper]
     # A progress bar on a terminal, a line for every step elsewhere.
     told = [] if sys.stderr.isatty() else ["-v"]
     run = subprocess.run(
@@ -109,11 +129,9 @@ def run_fleet(client: httpx.Client, identifier: str, fleet: Path, devices: int) 
     record = ask(client, "GET", f"/v1/collections/{identifier}")
     if run.returncode or record["state"] != "done":
         raise SystemExit(f"the collection is {record['state']}: {record['reason']}")
-    asked = [
-        f"{part['included']:,} of {part['asked']:,} in round {part['number']}" for part in record["rounds"]
-    ]
+    account = ask(client, "GET", f"/v1/collections/{identifier}/account")
     spent = float(Fraction(record["spent"]))
-    say(f"Done: epsilon {spent:.6g} spent; devices in the sums: {', '.join(asked)}.")
+    say(f"Done: epsilon {spent:.6g} spent; {account['accepted']:,} of {devices:,} devices in the sums.")
 
 
 def ask(client: httpx.Client, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
@@ -141,7 +159,7 @@ def run_serve(store: Path, *options: str) -> str:
 
 
 @contextmanager
-def serving(store: Path, port: int, log: Path) -> Iterator[str]:
+def serving(store: Path, port: int, log: Path, *options: Any) -> Iterator[str]:
     """A server for as long as the block runs; its address."""
     address = f"http://127.0.0.1:{port}"
     with log.open("wb") as lines:
@@ -154,6 +172,7 @@ def serving(store: Path, port: int, log: Path) -> Iterator[str]:
             str(port),
             "--enrol-minute",
             "0",
+            *options,
         ]
         # A session of its own: Ctrl-C is for this program, which then ends the server in good order.
         server = subprocess.Popen(command, stdout=lines, stderr=lines, start_new_session=True)
@@ -179,9 +198,9 @@ def wait_until_healthy(server: subprocess.Popen[bytes], address: str, log: Path)
     raise SystemExit(f"the server does not answer; {log} says:\n{log.read_text(encoding='utf-8')}")
 
 
-def free_port() -> int:
-    """The usual port, or another where that is taken."""
-    for port in (USUAL_PORT, 0):
+def free_port(wanted: int = USUAL_PORT) -> int:
+    """A port, or another where that is taken."""
+    for port in (wanted, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -77,6 +77,9 @@ def _epsilon_of(flag: str) -> Parsed:
               help="Minimum number of devices per secure sum, and per collection.")  # fmt: skip
 @click.option("--authority", "named", type=Parsed("authority", _authority), metavar="POPULATION:KEY",
               help="Enrolment authority of the devices' policy; no active sum is answered without.")  # fmt: skip
+@click.option("--helper", metavar="KEY",
+              help="Key of the helper of the devices' policy, as it says when it starts; no sum by two operators is "
+              "answered without.")  # fmt: skip
 @click.option("--authority-key", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Key of that authority: certify the devices here, not by the collector.")  # fmt: skip
 @click.option("--authority-server", metavar="URL",
@@ -119,6 +122,7 @@ def command(
     least_shard: int,
     passive_too: bool,
     named: Authority | None,
+    helper: str | None,
     authority_key: Path | None,
     authority_server: str | None,
     authority_enrol: str | None,
@@ -164,6 +168,7 @@ def command(
         least_shard=least_shard,
         active_only=not passive_too,
         authority=named,
+        helper=helper,
     )
     key = None if key_file is None else read_key(key_file)
     whereabouts = whereabouts_of(mv.read_points(source, **columns))

@@ -51,6 +51,8 @@ def command(
                     --tls-cert chain.pem --tls-key key.pem --log-format json
       mapveil serve --head > head.json               publish it
       mapveil serve --check --head head.json
+      mapveil serve --operator helper --peer-key peer.key --store helper.sqlite --port 8322
+      mapveil serve --operator leader --peer-key peer.key --peer https://helper.example
       mapveil serve --device quarantine:17           a device that the audit log names
     """
     settings = read_settings(given)
@@ -70,7 +72,7 @@ def command(
 def run_service(settings: Settings, console: Console, *, authority_only: bool = False) -> int:
     """Serve until a signal ends it: a collector, or an enrolment authority alone."""
     from mapveil.collector.http.logs import configure_logs
-    from mapveil.collector.http.serving import authority_of, bind, serve
+    from mapveil.collector.http.serving import authority_of, bind, operator_part, serve
     from mapveil.collector.store.principals import Accounts
     from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 
@@ -88,6 +90,9 @@ def run_service(settings: Settings, console: Console, *, authority_only: bool = 
             console.note(
                 "No revocation list of that authority: devices take part in no active sum without one."
             )
+    config = operator_part(settings, store).config
+    if config is not None:
+        console.note(f"The {settings.operator} of two operators; its key: {config.public_key.hex()}")
     if not authority_only and not Accounts(store).operators():
         console.note(
             "There is no operator yet. Make one with: mapveil serve --new-operator admin:NAME"

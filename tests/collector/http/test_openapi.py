@@ -33,7 +33,7 @@ PUBLIC = {
             "/v1/revocation-list",
         )
     ),
-    *(("get", f"/v1/collections/{{id}}/{path}") for path in ("terms", "progress", "rounds/{n}")),
+    *(("get", f"/v1/collections/{{id}}/{path}") for path in ("terms", "progress", "account", "rounds/{n}")),
     ("post", "/v1/devices"),
 }
 ROOT = Path(__file__).resolve().parents[3]

@@ -81,7 +81,7 @@ class Access:
     def device(self, scope: Scope, signer: Signer, body: bytes) -> int:
         """The device, now that its signature of this request was checked."""
         try:
-            signer.key.verify(signer.signature, request_statement(scope["method"], _address(scope), body))
+            signer.key.verify(signer.signature, request_statement(scope["method"], address_of(scope), body))
         except (InvalidSignature, InputError):
             self.count_failure(scope)
             raise Unauthorized(
@@ -163,7 +163,7 @@ def _authorization(scope: Scope) -> str:
     return (header(scope, b"authorization") or b"").decode("latin-1")
 
 
-def _address(scope: Scope) -> str:
+def address_of(scope: Scope) -> str:
     """The address as it was sent, with its query."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     # Some servers put the query behind the raw path, others do not.

@@ -28,11 +28,14 @@ from mapveil.collector.http.gate import PAGE_POLICY, Gate, refusal_of
 from mapveil.collector.http.limits import Bodies
 from mapveil.collector.http.openapi import document
 from mapveil.collector.http.operators import add_operator_routes
+from mapveil.collector.http.peer_routes import PeerRoutes
 from mapveil.collector.http.prometheus import CONTENT_TYPE, Metrics
 from mapveil.collector.http.result_routes import add_result_routes
-from mapveil.collector.http.schemas import DeviceNumber, Enrolling, Health, NamedAuthority
-from mapveil.collector.http.service import Service, refusals
+from mapveil.collector.http.schemas import DeviceNumber, Enrolling, Health, NamedAuthority, OperatorAccount
+from mapveil.collector.http.service import CollectionId, Service, refusals
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.operators.operator_keys import PeerKey
+from mapveil.collector.operators.peer import PEER_ROUTES
 from mapveil.collector.refusals import NotFound, Unauthorized
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import Certification, Lifetimes
@@ -61,6 +64,7 @@ def create_app(
     conduct: bool = True,
     authority_only: bool = False,
     closing: Callable[[], None] | None = None,
+    peer_key: PeerKey | None = None,
 ) -> ASGIApp:
     """The whole service as one ASGI application.
 
@@ -79,10 +83,18 @@ def create_app(
         no collections and no pages.
     closing : callable, optional
         Called at the very end, such as ``store.close``.
+    peer_key : PeerKey, optional
+        Authenticates the leader whom the engine helps.
     """
     closing = closing or (lambda: None)
     return _Collector(
-        engine, store, settings or Settings(), conduct and not authority_only, closing, authority_only
+        engine,
+        store,
+        settings or Settings(),
+        conduct and not authority_only,
+        closing,
+        authority_only,
+        peer_key,
     ).gate
 
 
@@ -97,6 +109,7 @@ class _Collector:
         conduct: bool,
         closing: Callable[[], None],
         authority_only: bool,
+        peer_key: PeerKey | None,
     ) -> None:
         self._engine, self._conduct, self._closing = engine, conduct, closing
         self._task: asyncio.Task[None] | None = None
@@ -123,6 +136,7 @@ class _Collector:
         store.on_commit = lambda batch: metrics.commit_seconds.observe(batch.seconds)
         engine.observe_phases(lambda phase, seconds: metrics.phase_seconds.labels(phase).observe(seconds))
         self._devices = DeviceRoutes(self._service, _endpoints(self._service))
+        self._peers = PeerRoutes(self._service, engine.helper, peer_key)
         self._api = self._fastapi()
         shared: list[str | tuple[str, str]] = [("mapveil.pictures", "shared")]
         self._console = _Pages(directory=_COLLECTOR / "console", packages=shared, html=True)
@@ -143,6 +157,8 @@ class _Collector:
         path = scope["path"]
         if self._devices.find(path) is not None:
             await self._devices(scope, receive, send)
+        elif path.startswith(PEER_ROUTES + "/"):
+            await self._peers(scope, receive, send)
         elif path.startswith("/v1/") or path in ("/v1", "/healthz", "/metrics"):
             try:
                 await self._api(scope, await self._buffered(scope, receive), send)
@@ -285,6 +301,17 @@ def _add_public_routes(app: FastAPI, service: Service) -> None:
         @app.get("/v1/authority", tags=["public"], summary="The enrolment authority of active sums")
         def enrolment_authority() -> NamedAuthority:
             return told
+
+    if not service.authority_only:
+
+        @app.get(
+            "/v1/collections/{id}/account",
+            tags=["public"],
+            responses=refusals(404),
+            summary="This operator's own account of sums by two operators: what it answered, and of how many reports",
+        )
+        def account(id: CollectionId) -> OperatorAccount:
+            return OperatorAccount.model_validate(service.engine.account(id))
 
     described: list[bytes] = []
 

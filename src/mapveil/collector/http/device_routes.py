@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
-from mapveil.collector.http.exchange import CBOR, JSON, Exchange, read_body, require_media
+from mapveil.collector.http.exchange import CBOR, JSON, SEALED, Exchange, read_body, require_media
 from mapveil.collector.http.gate import send_body
 from mapveil.collector.http.service import Service
 from mapveil.collector.refusals import NotFound, Refusal
@@ -37,6 +37,7 @@ class Endpoint(NamedTuple):
     refusals: tuple[int, ...]
     signed: bool = False
     body: str | None = None  # the setting with the largest body of CBOR that is accepted
+    media: tuple[bytes, ...] = (CBOR,)  # of that body
     gives: bytes | None = None  # Content-Type of its answer
     headers: tuple[tuple[str, str], ...] = ()  # of its answer: name, and the path parameter that it is like
 
@@ -86,7 +87,7 @@ class DeviceRoutes:
         signer = await self._access.signer(scope)
         most = 0
         if endpoint.body is not None:
-            require_media(scope, CBOR)
+            require_media(scope, *endpoint.media)
             most = getattr(self._settings, endpoint.body)
         body = await read_body(scope, receive, most, self._bodies)
         device = self._access.device(scope, signer, body)
@@ -192,7 +193,8 @@ ENDPOINTS: Final = (
     Endpoint("PUT", _ROUND + "/messages/{phase}", DeviceRoutes.message, "Send this device's message of a phase",
              "Kept, now or before", None, _PUT_BODY, signed=True, body="message_bytes"),
     Endpoint("PUT", _COLLECTION + "/report", DeviceRoutes.report, "Send this device's report",
-             "Kept, now or before", None, _PUT_BODY, signed=True, body="report_bytes"),
+             "Kept, now or before", None, _PUT_BODY, signed=True, body="report_bytes",
+             media=(CBOR, SEALED)),
 )  # fmt: skip
 """The routes of devices, but for their enrolment."""
 

@@ -18,6 +18,7 @@ _KEY: Final = "mapveil.exchange"
 
 
 CBOR: Final = b"application/cbor"
+SEALED: Final = b"application/dap-upload-req"
 JSON: Final = b"application/json"
 
 
@@ -29,11 +30,11 @@ def header(scope: Scope, name: bytes) -> bytes | None:
     return None
 
 
-def require_media(scope: Scope, media: bytes) -> None:
+def require_media(scope: Scope, *media: bytes) -> None:
     """Refuse a body of another kind."""
     given = header(scope, b"content-type") or b""
-    if given.split(b";")[0].strip().lower() != media:
-        raise Refusal(expected=media.decode(), status=415)
+    if given.split(b";")[0].strip().lower() not in media:
+        raise Refusal(expected=" or ".join(each.decode() for each in media), status=415)
 
 
 class ClientGone(Exception):

@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
 from mapveil.collector.http.device_routes import ENDPOINTS, Endpoint
-from mapveil.collector.http.exchange import CBOR, JSON
+from mapveil.collector.http.exchange import JSON
 from mapveil.collector.refusals import MEANINGS
 from mapveil_client import __version__
 from mapveil_client.secure_sum.states import phase_name, server_phases
@@ -88,7 +88,10 @@ def _operation(endpoint: Endpoint, answer: dict[str, Any]) -> dict[str, Any]:
     if endpoint.signed:
         operation["security"] = [{"device": []}]
     if endpoint.body is not None:
-        operation["requestBody"] = {"required": True, "content": {CBOR.decode(): {"schema": _BINARY}}}
+        operation["requestBody"] = {
+            "required": True,
+            "content": {each.decode(): {"schema": _BINARY} for each in endpoint.media},
+        }
     for status in (*endpoint.refusals, *_ANYWHERE):
         operation["responses"][str(status)] = _refusal(status)
     return operation

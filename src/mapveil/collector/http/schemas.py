@@ -173,3 +173,23 @@ class Health(BaseModel):
     status: Literal["ok", "failing"]
     store: bool
     conductor: bool
+
+
+class OperatorAnswer(BaseModel):
+    """One answer of an operator."""
+
+    purpose: str
+    epsilon: str = Field(description="Charged to every device in the sums, exact")
+    sums: int = Field(description="Number of noisy sums")
+
+
+class OperatorAccount(BaseModel):
+    """One of two operators' own account of a collection; the other publishes its own."""
+
+    collection: str
+    terms: Digest
+    operator: Literal["leader", "helper"]
+    accepted: int = Field(description="Reports in the sums")
+    refused: dict[str, int] = Field(description="Reports that are in no sum, by reason")
+    answers: list[OperatorAnswer]
+    epsilon: str = Field(description="Of all answers together")

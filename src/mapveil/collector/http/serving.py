@@ -25,6 +25,10 @@ from mapveil.collector.http.asgi import create_app
 from mapveil.collector.http.logs import configure_logs
 from mapveil.collector.http.protocol import TimedProtocol
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.operators.helper import Helper
+from mapveil.collector.operators.leader import Leader
+from mapveil.collector.operators.operator_keys import OperatorKeys, PeerKey, own_secret, shared_secret
+from mapveil.collector.operators.peer import HttpPeer
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.store.audit_log import value_at
@@ -33,8 +37,10 @@ from mapveil.collector.store.device_certificates import read_list
 from mapveil.privacy.chain_head import ChainHead
 from mapveil.privacy.signing_key import signing_key
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
+from mapveil.two_operators.aggregation import HELPER, LEADER
 from mapveil_client.errors import InputError, MapveilError, PromiseError
 from mapveil_client.secure_sum.certificate import Authority
+from mapveil_client.two_operators.sealed_report import HpkeConfig
 
 _FACTORY: Final = "mapveil.collector.http.serving:worker"
 _SPARE_FILES: Final = 256  # beside connections: the store, the maps, the log
@@ -47,8 +53,46 @@ def application(settings: Settings, *, authority_only: bool = False) -> ASGIApp:
     clock = SystemClock()
     store = Store(settings.store, clock=clock)
     store.create_tables()
-    engine = Engine(store, clock, authority=authority_of(settings, store))
-    return create_app(engine, store, settings, authority_only=authority_only, closing=store.close)
+    part = operator_part(settings, store)
+    engine = Engine(
+        store, clock, authority=authority_of(settings, store), leader=part.leader, helper=part.helper
+    )
+    return create_app(
+        engine, store, settings, authority_only=authority_only, closing=store.close, peer_key=part.key
+    )
+
+
+class OperatorPart(NamedTuple):
+    """The part of a service in sums by two operators; all None where it has none."""
+
+    leader: Leader | None = None
+    helper: Helper | None = None
+    key: PeerKey | None = None
+    config: HpkeConfig | None = None
+
+
+def operator_part(settings: Settings, store: Store) -> OperatorPart:
+    """The leader or the helper that the settings name; its own key is drawn the first time.
+
+    Raises
+    ------
+    InputError
+        A key cannot be read, or the store is on PostgreSQL and no file for the key is given.
+    """
+    if settings.operator is None or settings.peer_key is None:
+        return OperatorPart()
+    if settings.operator_key is None and store.path is None:
+        raise InputError(
+            "a store on PostgreSQL has no folder for the operator's key; give --operator-key FILE"
+        )
+    secret = own_secret(Path(settings.operator_key or f"{store.path}.operator"))
+    shared = PeerKey(shared_secret(Path(settings.peer_key)))
+    if settings.operator == "helper" or settings.peer is None:
+        keys = OperatorKeys(secret, HELPER)
+        return OperatorPart(None, Helper(store, keys, shared), shared, keys.config)
+    keys = OperatorKeys(secret, LEADER)
+    leader = Leader(store, keys, shared, HttpPeer(settings.peer, shared))
+    return OperatorPart(leader, None, shared, keys.config)
 
 
 def authority_of(settings: Settings, store: Store) -> Authority | EnrolmentAuthority | None:

@@ -124,6 +124,14 @@ class Settings:
         None, "File with the newest revocation list of an authority apart, from 'mapveil enrol-authority'"
     )
     list_days: int = _number(LIST_DAYS, "Lifetime of a revocation list of its own", 1, MOST_DAYS, "days")
+    operator: str | None = _text(
+        None, "Part in sums by two operators that do not collude; none by default", "leader", "helper"
+    )
+    peer: str | None = _text(None, "Address of the helper, for the leader")
+    peer_key: str | None = _text(None, "File with the key that both operators share, 64 hexadecimal digits")
+    operator_key: str | None = _text(
+        None, "File with this operator's own key; beside an SQLite store by default"
+    )
     log_format: str = _text("text", "Format of the log", "text", "json")
     log_level: str = _text("info", "Minimum level that is logged", "debug", "info", "warning", "error")
     metrics: str = _text("open", "Access to /metrics: everybody, viewers, or none", "open", "viewer", "off")
@@ -165,6 +173,12 @@ class Settings:
             raise ParameterError(
                 "authority and authority_key exclude each other: apart, or the collector's own"
             )
+        if (self.operator is None) != (self.peer_key is None):
+            raise ParameterError("operator and peer_key go together")
+        if (self.operator == "leader") != (self.peer is not None):
+            raise ParameterError("peer is the helper's address: given for operator leader, and only there")
+        if self.operator is not None and self.workers > 1:
+            raise ParameterError("workers must be 1 for an operator of two")
         if self.workers > 1 and not self.store.startswith("postgresql"):
             raise ParameterError(
                 f"workers must be 1 on SQLite, got {self.workers}; more need a store on PostgreSQL"

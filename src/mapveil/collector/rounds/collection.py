@@ -31,9 +31,11 @@ from mapveil.collector.store.schema import (
     devices,
     members,
     messages,
+    report_ids,
     reports,
     rounds,
     shards,
+    tasks,
 )
 from mapveil_client.arrays import IntArray
 from mapveil_client.secure_sum.states import ServerState
@@ -108,6 +110,20 @@ def create(connection: Connection, pending: PendingCollection, actor: str) -> No
             created_at=now_text(connection),
         )
     )
+    _record_created(connection, terms, actor)
+
+
+def create_helped(connection: Connection, terms: CollectionTerms) -> None:
+    """Store a collection that another service leads: it runs from the first moment on."""
+    values = {"state": State.RUNNING.value, "terms": terms.encode(), "created_at": now_text(connection)}
+    connection.execute(
+        insert(collections).values(id=terms.identifier, join_seconds=1, phase_seconds=1, **values)
+    )
+    _record_created(connection, terms, "leader")
+    audit.record(connection, "leader", f"collection.{State.RUNNING.value}", terms.identifier)
+
+
+def _record_created(connection: Connection, terms: CollectionTerms, actor: str) -> None:
     epsilon = None if terms.epsilon is None else str(terms.epsilon)
     detail = {"trust": terms.trust, "method": terms.method, "epsilon": epsilon, "terms": terms.digest.hex()}
     audit.record(connection, actor, "collection.create", terms.identifier, **detail)
@@ -224,6 +240,12 @@ def charged_devices(
     shard that was left out before the server sent its set of survivors is charged nothing; one left out later is.
     """
     query: Select[tuple[int]] = select(reports.c.device).where(reports.c.collection == identifier)
+    helped = select(tasks.c.operator, tasks.c.accepted).where(tasks.c.collection == identifier)
+    task = connection.execute(helped).first()
+    if task is not None:
+        number = 0  # every report is in every answer
+        if task.operator:  # the helper knows reports, and no devices
+            return _charged_reports(connection, identifier)
     if number:
         kept = shard_counts(assignments, identifier, number, until=ServerState.INPUTS)
         query = select(assignments.c.device).where(*_of_round(assignments, identifier, number), kept)
@@ -234,6 +256,16 @@ def charged_devices(
     for device in connection.execute(in_order, execution_options=_ROWS).scalars():
         count += 1
         digest.update(b"%d\n" % device)
+    return Charged(count, digest.hexdigest())
+
+
+def _charged_reports(connection: Connection, identifier: str) -> Charged:
+    """The reports of a task that another service leads, by their ids."""
+    count, digest = 0, hashlib.sha256()
+    query = select(report_ids.c.report).where(report_ids.c.collection == identifier)
+    for report in connection.execute(query.order_by(report_ids.c.report), execution_options=_ROWS).scalars():
+        count += 1
+        digest.update(bytes(report).hex().encode() + b"\n")
     return Charged(count, digest.hexdigest())
 
 

@@ -10,6 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from mapveil.collector.operators.leader import Leader
+from mapveil.collector.operators.peer import PeerUnavailable
+from mapveil.collector.operators.task_records import is_helped
 from mapveil.collector.refusals import Conflict, Refusal, StoreUnavailable, where_raised
 from mapveil.collector.rounds import plan_replay, secure_rounds
 from mapveil.collector.rounds.collection import (
@@ -59,9 +62,10 @@ class Conductor:
         machines: ShardMachines,
         board: ProgressBoard,
         rng: Randomness,
+        leader: Leader | None = None,
     ) -> None:
         self._store, self._deadlines, self._machines = store, deadlines, machines
-        self._board, self._rng = board, rng
+        self._board, self._rng, self._leader = board, rng, leader
         self._ticking = threading.Lock()
         self._resting: dict[str, float] = {}
         self.on_phase: Callable[[str, float], None] | None = None
@@ -87,6 +91,9 @@ class Conductor:
                 pass
         except StoreUnavailable:
             raise
+        except PeerUnavailable as error:
+            _LOG.warning("collection %s waits: %s", identifier, error)
+            self._resting[identifier] = now + _REST_SECONDS
         except Exception as error:
             # An internal fault: logged without its text, which could quote what was worked on, and tried again.
             _LOG.error("collection %s: %s", identifier, where_raised(error))
@@ -133,7 +140,8 @@ class Conductor:
         with self._store.read() as connection:
             there = progress_of(connection, collection, self._deadlines)
         if not there.due:
-            return False
+            # Whole jobs of reports are verified while others come in.
+            return self._leads(collection) and self._led.verify(collection, rest=False)
         if there.present < collection.terms.minimum:
             what = "joined" if collection.terms.trust == "distributed" else "reported"
             return self._end(
@@ -145,6 +153,9 @@ class Conductor:
     def _begin(self, collection: Collection) -> bool:
         if collection.terms.trust == "distributed":
             return self._start_round(collection, 1)
+        if collection.terms.trust == "operators":
+            with self._store.write() as connection:
+                return move(connection, collection.id, Happening.JOINED, "service") is not None
         with self._store.write() as connection:
             count = counted(connection, collection.id, reports)
             if move(connection, collection.id, Happening.REPORTED, "service", reports=count) is None:
@@ -166,7 +177,9 @@ class Conductor:
             return secure_rounds.start_round(connection, collection.id, drawn)
 
     def _run(self, collection: Collection) -> bool:
-        """A running collection: the next step of its newest round."""
+        """A running collection: the next step of its newest round, or of its two operators."""
+        if collection.terms.trust == "operators":
+            return self._leads(collection) and self._led.step(collection)
         with self._store.read() as connection:
             newest = newest_round(connection, collection.id)
             there = progress_of(connection, collection, self._deadlines)
@@ -181,6 +194,19 @@ class Conductor:
             with self._store.write() as connection:
                 return secure_rounds.shut_phase(connection, collection.id, newest.number, newest.phase)
         return self._close(collection, newest)
+
+    def _leads(self, collection: Collection) -> bool:
+        """Whether the collection is one of two operators that this service leads: the helper's part is asked for."""
+        if collection.terms.trust != "operators":
+            return False
+        with self._store.read() as connection:
+            return not is_helped(connection, collection.id)
+
+    @property
+    def _led(self) -> Leader:
+        if self._leader is None:
+            raise PeerUnavailable("this service was started without --operator leader and --peer")
+        return self._leader
 
     def _close(self, collection: Collection, newest: Round) -> bool:
         number, phase = newest.number, newest.phase
@@ -219,6 +245,8 @@ class Conductor:
             ended = abort(connection, collection.id, "service", reason, only_in=collection.state)
             if ended:
                 secure_rounds.record_lines(connection, collection.id, lines)
+        if ended and self._leader is not None and collection.terms.trust == "operators":
+            self._leader.end(collection)
         return ended
 
     def forget(self, identifier: str) -> None:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import select
 
+from mapveil.collector.operators.task_records import KeepSealedReports
 from mapveil.collector.recent import Recent
 from mapveil.collector.refusals import Conflict, Invalid, NotFound, TooLate
 from mapveil.collector.rounds.collection import find, listed, terms_of
@@ -114,7 +115,10 @@ class DeviceService:
         if check is None:
             check = self._checks.put(id, await asyncio.to_thread(offer(terms).report_check))
         check(body)
-        kept = await self._store.put(KeepReports(id), Report(device, body))
+        keep = KeepSealedReports(id) if terms.trust == "operators" else KeepReports(id)
+        kept = await self._store.put(keep, Report(device, body))
+        if kept is Kept.REPLAYED:
+            raise Conflict("another device has sent this report")
         if kept is Kept.CONFLICT:
             raise Conflict("this device has sent another report; only one is kept")
         if kept is Kept.LATE:

@@ -15,6 +15,9 @@ from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.clock import Clock, time_text
+from mapveil.collector.operators.helper import Helper
+from mapveil.collector.operators.leader import Leader
+from mapveil.collector.operators.task_records import account_of, begin_task
 from mapveil.collector.refusals import Conflict, StoreUnavailable
 from mapveil.collector.rounds import collection as records
 from mapveil.collector.rounds.charge_table import abort_rows
@@ -33,6 +36,7 @@ from mapveil.collector.store.schema import charges, collections, members, report
 from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
+from mapveil.two_operators.aggregation import LEADER
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.certificate import Authority
@@ -56,6 +60,10 @@ class Engine:
         The enrolment authority of active secure sums: one apart from this collector, or its own. Without one,
         collections of active sums are refused.
 
+    leader, helper : Leader and Helper, optional
+        This service's part in sums by two operators. Without a leader such collections are refused; a helper answers
+        another service.
+
     Attributes
     ----------
     devices : DeviceService
@@ -69,13 +77,17 @@ class Engine:
         rng: Randomness | None = None,
         *,
         authority: Authority | EnrolmentAuthority | None = None,
+        leader: Leader | None = None,
+        helper: Helper | None = None,
     ) -> None:
-        self._store, self.authority = store, authority
+        self._store, self.authority, self._leader, self.helper = store, authority, leader, helper
         self._deadlines = Deadlines(clock)
         self._machines = ShardMachines(store)
         self._board = ProgressBoard(store, self._deadlines)
         self.devices = DeviceService(store, self._machines, self._board)
-        self._conductor = Conductor(store, self._deadlines, self._machines, self._board, rng or Randomness())
+        self._conductor = Conductor(
+            store, self._deadlines, self._machines, self._board, rng or Randomness(), leader
+        )
         self._stopping = False
         self._ticked = float("-inf")
 
@@ -83,13 +95,24 @@ class Engine:
 
     def create(self, spec: CollectionSpec | Mapping[str, Any], actor: str) -> dict[str, Any]:
         """Create a pending collection: no device is asked yet."""
-        made = read_specification(spec, secrets.token_hex(16), self.authority)
+        made = read_specification(
+            spec,
+            secrets.token_hex(16),
+            self.authority,
+            None if self._leader is None else self._leader.configs,
+        )
         with self._store.write() as connection:
             records.create(connection, made, actor)
+            if made.terms.trust == "operators":
+                begin_task(connection, made.terms.identifier, LEADER)
         return self.collection(made.terms.identifier)
 
     def open(self, id: str, actor: str) -> dict[str, Any]:
         """Offer a pending collection to devices."""
+        with self._store.read() as connection:
+            terms = find(connection, id).terms
+        if terms.trust == "operators" and self._leader is not None:
+            self._leader.begin(terms)
         with self._store.write() as connection:
             if move(connection, id, Happening.OPENED, actor) is None:
                 raise Conflict(f"the collection is {find(connection, id).state.value}", "a pending one")
@@ -126,6 +149,12 @@ class Engine:
         """Lines of the ledger, the newest first."""
         with self._store.read() as connection:
             return _ledger(connection)
+
+    def account(self, id: str) -> dict[str, Any]:
+        """This operator's own account of a collection by two operators, for everybody to read."""
+        with self._store.read() as connection:
+            found = find(connection, id)
+            return {"collection": id, "terms": found.terms.digest.hex()} | account_of(connection, id)
 
     def audit(self, after: int, limit: int, collection: str | None = None) -> list[AuditLine]:
         """Lines of the audit log with numbers above ``after``, in order."""

@@ -29,6 +29,7 @@ class Kept(Enum):
     AGAIN = "again"  # the same was stored before
     CONFLICT = "conflict"  # something else was stored before
     LATE = "late"
+    REPLAYED = "replayed"  # another device sent it before
     FULL = "full"  # as many devices as are expected have joined
 
 
@@ -80,8 +81,14 @@ class KeepReports:
     def __call__(self, connection: Connection, batch: Sequence[Report]) -> list[Kept]:
         """Outcome of each report."""
         is_open = lock_collection(connection, self.collection, shared=True) == State.OPEN
-        scope = {"collection": self.collection}
-        return _keep(connection, reports, scope, ("device",), batch, is_open=is_open)
+        return keep_reports(connection, self.collection, batch, is_open=is_open)
+
+
+def keep_reports(
+    connection: Connection, collection: str, batch: Sequence[Report], *, is_open: bool
+) -> list[Kept]:
+    """Insert each device's first report, if the collection is open; return the outcome of each."""
+    return _keep(connection, reports, {"collection": collection}, ("device",), batch, is_open=is_open)
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,7 @@ def _keep(
     for key, item in zip(keys, batch, strict=True):
         first.setdefault(key, item.body)
     new: set[tuple[Any, ...]] = set()
-    if is_open:
+    if is_open and first:
         dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
         statement = dialect.insert(table).on_conflict_do_nothing().returning(*columns)
         rows = [{**scope, **dict(zip(names, key, strict=True)), "body": body} for key, body in first.items()]

@@ -21,6 +21,7 @@ from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import read_reports
 from mapveil_client.random_features import report as feature_report
 from mapveil_client.terms import CollectionTerms
+from mapveil_client.two_operators.sealed_report import SEAL_BYTES, Report
 
 _MOST_KEPT: Final = 64  # offers, each with a randomizer's tables
 
@@ -87,6 +88,8 @@ class Offer:
 
     def report_check(self) -> Callable[[bytes], None]:
         """Make the check that refuses a body that is not a report, and never says what the report says. CPU-heavy."""
+        if self._terms.trust == "operators":
+            return check_sealed(self._terms)
         read: Callable[[list[bytes]], object] = (
             partial(read_reports, randomizer=self.randomizer)
             if self._terms.trust == "local"
@@ -106,6 +109,25 @@ class Offer:
         return ParameterError(
             f"method must be one of {wanted}, got {terms.method} of trust model {terms.trust}"
         )
+
+
+def check_sealed(terms: CollectionTerms) -> Callable[[bytes], None]:
+    """Make the check of what the leader can see of a report to two operators: its form, and the sizes of its parts."""
+    configs = terms.operators
+    public = terms.sharding.sizes(0)[0]
+
+    def check(body: bytes) -> None:
+        try:
+            report = Report.decode(body)
+        except InputError as error:
+            raise Invalid(str(error)) from None
+        sealed = [len(share.sealed.payload) for share in report.shares]
+        expected = [terms.sharding.sizes(each)[1] + SEAL_BYTES for each in range(len(configs))]
+        numbers = [share.config for share in report.shares]
+        if (len(report.public), sealed) != (public, expected) or numbers != [each.number for each in configs]:
+            raise Invalid("the report's parts have other sizes, or are sealed for other keys")
+
+    return check
 
 
 _offers: Final[Recent[bytes, Offer]] = Recent(_MOST_KEPT)

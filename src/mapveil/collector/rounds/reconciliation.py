@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
+from mapveil.collector.operators.peer_messages import AskedQuery
 from mapveil.collector.rounds.collection import CHARGE, REPORTS_PURPOSE, charged_devices, in_counted_shards
 from mapveil.collector.rounds.life_cycle import State
-from mapveil.collector.store.schema import assignments, audit, charges, collections, results, rounds
+from mapveil.collector.store.schema import answers, assignments, audit, charges, collections, results, rounds
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import InputError
 from mapveil_client.secure_sum.states import ServerState
@@ -122,7 +123,7 @@ def _charges(connection: Connection, told: _Log) -> list[str]:
             problems.append(
                 f"collection {row.id}: {spent} is charged, its terms promise at most {terms.epsilon}"
             )
-        if row.state == State.DONE.value:
+        if row.state == State.DONE.value and row.created_by is not None:
             problems += _guarantee(connection, row.id, terms, own)
     held = {}
     for row in connection.execute(select(charges)):
@@ -157,6 +158,10 @@ def _follow(connection: Connection, terms: CollectionTerms, state: State) -> Row
 
     if terms.trust == "local" and (ended or state is State.FINISHING):
         add(0, REPORTS_PURPOSE, terms.epsilon, False)
+    given = select(answers).where(answers.c.collection == identifier).order_by(answers.c.number)
+    for row in connection.execute(given).all():
+        asked = AskedQuery.decode(bytes(row.query))
+        add(row.number, asked.purpose, asked.epsilon, True)
     query = select(rounds).where(rounds.c.collection == identifier).order_by(rounds.c.number)
     for row in connection.execute(query).all():
         announced = RoundAnnouncement.decode(row.announcement)
@@ -188,7 +193,9 @@ def _guarantee(connection: Connection, identifier: str, terms: CollectionTerms, 
     epsilon = None if terms.epsilon is None else str(terms.epsilon)
     try:
         record = json.loads(text)
-        same = record["epsilon"] == epsilon and (terms.trust != "distributed" or record["shares"] == charged)
+        same = record["epsilon"] == epsilon and (
+            terms.trust not in ("distributed", "operators") or record["shares"] == charged
+        )
     except (ValueError, TypeError, KeyError):
         same = False
     if not same:

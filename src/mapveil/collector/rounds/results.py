@@ -11,9 +11,11 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Column, exists, insert, select, update
 from sqlalchemy.engine import Connection, Row
 
+from mapveil.collector.operators import plan_answers
+from mapveil.collector.operators.task_records import answers_of, find_task
 from mapveil.collector.refusals import NotFound
 from mapveil.collector.rounds import plan_replay
-from mapveil.collector.rounds.collection import Collection, move
+from mapveil.collector.rounds.collection import Collection, counted, move
 from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.store.database import Store
@@ -67,6 +69,19 @@ def make_map(store: Store, collection: Collection) -> DensityMap:
             shares = plan_replay.shares_of(connection, collection.id)
             costs = plan_replay.costs_of(connection, collection.id)
         heat = offer(terms).sums.map_of(made, offer(terms).tiling, shares, costs)
+    elif terms.trust == "operators":
+        with store.read() as connection:
+            accepted = find_task(connection, collection.id).accepted
+            given = answers_of(connection, collection.id)
+            shares = plan_replay.shares_of(connection, collection.id)
+            reported = counted(connection, collection.id, reports)
+        made, cost = (
+            plan_answers.replay(terms, accepted, given),
+            plan_answers.cost_of(terms, reported, accepted),
+        )
+        if isinstance(made, Query):
+            raise PromiseError(f"there are sums missing: {made.purpose}")
+        heat = offer(terms).sums.map_of(made, offer(terms).tiling, shares, (cost,))
     else:
         heat = _map_of_reports(store, terms)
     with store.read() as connection:

@@ -5,7 +5,7 @@ Everything that could make a collection fail by its parameters alone is tried he
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mapveil.collector.operators.plan_answers import check_answerable
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.plan_replay import check_feasible
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
@@ -31,6 +32,7 @@ from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features.report import write_query
 from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.terms import CollectionTerms
+from mapveil_client.two_operators.sealed_report import HpkeConfig
 
 MAX_CELLS: Final = 1 << 22
 """Maximum number of cells of a collection's map: chosen so that a phone and a page can hold it."""
@@ -43,7 +45,7 @@ _MAX_EPSILON: Final = Fraction(10_000)
 _SIMULATED_ONLY: Final = ("sample", "redraw", "population")
 _FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_\-\[\],]{0,39}")
 
-Trust = Literal["distributed", "local", "random-features"]
+Trust = Literal["distributed", "local", "random-features", "operators"]
 Longitude = Annotated[float, Field(ge=-180, le=180)]
 Latitude = Annotated[float, Field(ge=-90, le=90)]
 Corner = Annotated[list[float], Field(min_length=2, max_length=3)]
@@ -104,7 +106,7 @@ class CollectionSpec(StrictModel):
     title: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")] = Field(
         description="For people: operators and the owners of phones read it"
     )
-    trust: Trust = Field(description="The trust model: distributed, local or random-features")
+    trust: Trust = Field(description="The trust model: distributed, operators, local or random-features")
     method: Annotated[str, Field(max_length=60)] | None = Field(
         default=None, description="A method of that trust model; the usual one by default"
     )
@@ -174,6 +176,7 @@ def read_specification(
     spec: CollectionSpec | Mapping[str, Any],
     identifier: str,
     authority: Authority | EnrolmentAuthority | None = None,
+    configs: Callable[[], tuple[HpkeConfig, HpkeConfig]] | None = None,
 ) -> PendingCollection:
     """Make the terms of a specified collection.
 
@@ -185,6 +188,8 @@ def read_specification(
         32 hexadecimal digits.
     authority : Authority or EnrolmentAuthority, optional
         The enrolment authority of active sums: apart from the collector, or its own.
+    configs : callable, optional
+        Gives the HPKE configurations of the leader and of the helper; none where this service leads nobody.
 
     Raises
     ------
@@ -204,9 +209,17 @@ def read_specification(
     method = find_method(spec.method, spec.trust)
     epsilon, options = _epsilon(spec.epsilon, method), _options(spec.options or {}, method)
     if epsilon is not None:
-        delta = sampling_delta(epsilon) if spec.trust == "distributed" else Fraction(0)
+        delta = sampling_delta(epsilon) if spec.trust in ("distributed", "operators") else Fraction(0)
         check_large_epsilon(epsilon, delta, accepted=spec.accept_large_epsilon)
     tiling = _tiling(spec.tiling, _region(spec.region))
+    by_operators = spec.trust == "operators"
+    if by_operators:
+        if configs is None:
+            raise InputError(
+                "trust: sums by two operators need a helper; start the collector with --operator leader, --peer URL "
+                "and --peer-key FILE"
+            )
+        options = {"scale": 1, "minimum_batch": minimum} | options
     mechanism = method.make(epsilon, options)
     if isinstance(mechanism, LocalMechanism):
         options |= mechanism.designed_options(Domain(tiling), spec.devices)
@@ -228,10 +241,11 @@ def read_specification(
         tiling=tiling.to_dict(),
         devices=spec.devices,
         minimum=minimum,
-        active=spec.active,
+        active=spec.active and not by_operators,
         query=_query(mechanism, tiling, spec.devices),
         authority=named if certified else None,
         authority_apart=certified and not own,
+        operators=configs() if by_operators and configs is not None else (),
     )
     # Both halves of the mechanism are made, as every device and the service will make them.
     if terms.trust == "local":
@@ -240,6 +254,8 @@ def read_specification(
     elif terms.trust == "distributed":
         terms = replace(terms, own_epsilon=terms.least_own_epsilon)
         check_feasible(terms)
+    elif by_operators:
+        check_answerable(terms)
     # Devices read the encoded terms: these must mean the same.
     terms = CollectionTerms.decode(terms.encode())
     if not spec.accept_custom_policy:
@@ -252,7 +268,8 @@ def _check_default_policy(terms: CollectionTerms) -> None:
 
     Not of random features: no device answers them without bounds of its own app.
     """
-    policy = DevicePolicy(authority=terms.authority)
+    helper = terms.operators[1].public_key.hex() if terms.operators else None
+    policy = DevicePolicy(authority=terms.authority, helper=helper)
     reason = None if terms.trust == "random-features" else policy.refusal(terms)
     if reason is not None:
         raise InputError(

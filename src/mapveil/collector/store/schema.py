@@ -29,7 +29,7 @@ from sqlalchemy.schema import SchemaItem
 
 from mapveil_client.errors import InputError
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Version of these tables; a store of another version is refused."""
 
 METADATA: Final = MetaData(
@@ -113,7 +113,7 @@ collections: Final = Table(
     Column("terms", LargeBinary, nullable=False),  # CollectionTerms.encode()
     Column("join_seconds", Integer, nullable=False),
     Column("phase_seconds", Integer, nullable=False),
-    Column("created_by", Integer, ForeignKey("operators.id"), nullable=False),
+    Column("created_by", Integer, ForeignKey("operators.id")),  # none: the leader, at the helper
     Column("created_at", _TIME, nullable=False),
     Column("opened_at", _TIME),
     Column("ended_at", _TIME),
@@ -166,6 +166,41 @@ messages: Final = _of_round(
     "messages",
     ("phase", "shard", "client"),
     Column("body", LargeBinary, nullable=False),  # of mapveil.secure_sum; gone once the round is done
+)
+
+tasks: Final = _of_collection(  # collections of sums by two operators
+    "tasks",
+    Column("operator", Integer, nullable=False),  # 0: this service leads; 1: it helps
+    Column(
+        "sums", LargeBinary, nullable=False
+    ),  # this operator's share of the sites' sums; empty before the first job
+    Column("accepted", Integer, nullable=False),  # reports in them
+    Column("refused", Text, nullable=False),  # JSON: reports by reason
+)
+
+report_ids: Final = _of_collection(
+    "report_ids",
+    Column("report", LargeBinary(16), primary_key=True),  # kept for ever: a report is verified once
+    Column("device", Integer),  # at the leader
+    Column("job", Integer),  # that it was verified in
+    Index(None, "collection", "job"),
+)
+
+jobs: Final = _of_collection(
+    "jobs",
+    Column("number", Integer, primary_key=True),  # from 1
+    Column("request", LargeBinary, nullable=False),  # empty once it is done
+    Column("reply", LargeBinary, nullable=False),  # at the leader: empty before the helper answered
+    Column("closing", LargeBinary, nullable=False),
+    Column("done", Boolean, nullable=False),
+)
+
+answers: Final = _of_collection(
+    "answers",
+    Column("number", Integer, primary_key=True),  # from 1
+    Column("query", LargeBinary, nullable=False),  # AskedQuery.encode()
+    Column("share", LargeBinary, nullable=False),  # this operator's noisy share
+    Column("total", LargeBinary),  # at the leader: int64, little-endian, the units of both shares together
 )
 
 charges: Final = _of_collection(

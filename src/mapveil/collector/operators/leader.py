@@ -1,0 +1,203 @@
+"""The leader's steps of a collection by two operators: jobs of verification, then the plan's queries one by one.
+
+Each step reads where the collection stands, asks the helper outside any transaction, and commits once. What the helper
+is told is in the store first, so that a repeated step tells it the same bytes. A helper that does not answer pauses the
+collection; a helper that refuses ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Final
+
+import numpy as np
+
+from mapveil.collector.operators import task_records as records
+from mapveil.collector.operators.operator_keys import OperatorKeys, PeerKey
+from mapveil.collector.operators.peer import Peer
+from mapveil.collector.operators.peer_messages import (
+    MOST_REPORTS,
+    JobClosing,
+    JobReply,
+    JobRequest,
+    Reason,
+    rows,
+)
+from mapveil.collector.operators.plan_answers import TOTAL, asked, replay, total_of
+from mapveil.collector.operators.task import Answered, Job
+from mapveil.collector.operators.verification import (
+    Prepared,
+    Secrets,
+    added,
+    count_reasons,
+    least_batch,
+    noisy_share,
+    prepare,
+    scheme_for,
+)
+from mapveil.collector.rounds.collection import Collection, move
+from mapveil.collector.rounds.life_cycle import Happening
+from mapveil.collector.store.database import Store
+from mapveil.trust.queries import Query
+from mapveil.two_operators.aggregation import LEADER, Response
+from mapveil_client.errors import MapveilError, PromiseError
+from mapveil_client.terms import CollectionTerms
+from mapveil_client.two_operators.sealed_report import HelperShare, HpkeConfig, Report
+
+_LOG: Final = logging.getLogger(__name__)
+_NUMBERS: Final = 1 << 19
+"""Sites of a job's reports together: some tens of megabytes, and 512 reports of 1,024 sites."""
+
+_LEAST_JOB: Final = 16
+_MOST_JOB: Final = 512
+
+
+class Leader:
+    """Takes the leader's steps.
+
+    Parameters
+    ----------
+    store : Store
+        The leader's own.
+    own, shared : OperatorKeys and PeerKey
+        Its own keys, and those that it shares with the helper.
+    peer : Peer
+        The helper.
+    """
+
+    def __init__(self, store: Store, own: OperatorKeys, shared: PeerKey, peer: Peer) -> None:
+        self._store, self._keys, self._peer = store, Secrets(own, shared), peer
+        self._held: dict[tuple[str, int], tuple[Prepared, JobRequest]] = {}
+
+    def configs(self) -> tuple[HpkeConfig, HpkeConfig]:
+        """Both operators' HPKE configurations; asks the helper for its own."""
+        return self._keys.own.config, HpkeConfig.decode(self._peer.config())
+
+    def begin(self, terms: CollectionTerms) -> None:
+        """Let the helper take part in a collection, before any device is asked."""
+        self._peer.begin(terms.identifier, terms.encode())
+
+    def verify(self, collection: Collection, *, rest: bool) -> bool:
+        """Take the next step of a job, or begin one; with ``rest`` also of fewer reports than a whole job."""
+        terms = collection.terms
+        with self._store.read() as connection:
+            job = records.unfinished_job(connection, collection.id)
+        if job is None:
+            return self._open_job(terms, rest=rest)
+        if not job.closing:
+            self._close_job(terms, job)
+        else:
+            self._peer.close(terms.identifier, job.number, job.closing)
+            with self._store.write() as connection:
+                records.finish_job(connection, terms.identifier, job.number)
+        return True
+
+    def step(self, collection: Collection) -> bool:
+        """Take the next step of a running collection; a job, an answer, or the end of its plan."""
+        if self.verify(collection, rest=True):
+            return True
+        terms = collection.terms
+        with self._store.read() as connection:
+            task = records.find_task(connection, collection.id)
+            given = records.answers_of(connection, collection.id)
+        if task.accepted < least_batch(terms):
+            raise PromiseError(
+                f"{task.accepted} reports were accepted and {least_batch(terms)} are needed, so nothing is answered"
+            )
+        if given and given[-1].total is None:
+            self._complete(terms, len(given), given[-1])
+            return True
+        wanted = replay(terms, task.accepted, given)
+        if not isinstance(wanted, Query):
+            self.end(collection)
+            with self._store.write() as connection:
+                return move(connection, collection.id, Happening.SUMMED, "service") is not None
+        query = asked(wanted)
+        share = noisy_share(terms, self._keys, task, given, query)
+        with self._store.write() as connection:
+            records.keep_answer(connection, terms.identifier, len(given) + 1, query, share)
+        return True
+
+    def end(self, collection: Collection) -> None:
+        """Tell the helper that no more comes; one that does not answer keeps its part for later."""
+        try:
+            self._peer.end(collection.id)
+        except MapveilError as error:
+            _LOG.warning("collection %s: the helper does not know that it is over: %s", collection.id, error)
+
+    def _complete(self, terms: CollectionTerms, number: int, answer: Answered) -> None:
+        other = self._peer.answer(terms.identifier, number, answer.query.encode())
+        total = total_of(terms, answer.query, (answer.share, other))
+        with self._store.write() as connection:
+            records.keep_total(connection, terms.identifier, number, total.astype(TOTAL).tobytes())
+
+    def _open_job(self, terms: CollectionTerms, *, rest: bool) -> bool:
+        most = min(MOST_REPORTS, _MOST_JOB, max(_LEAST_JOB, _NUMBERS // scheme_for(terms).sites))
+        with self._store.read() as connection:
+            bodies = records.waiting_reports(connection, terms.identifier, most)
+            number = records.next_number(connection, terms.identifier)
+        if not bodies or (len(bodies) < most and not rest):
+            return False
+        reports = [Report.decode(body) for body in bodies]
+        ids = [report.metadata.report_id for report in reports]
+        made, request = self._opened(terms, reports)
+        with self._store.write() as connection:
+            encoded = b"" if request is None else request.encode()
+            records.open_job(connection, terms.identifier, number, encoded, ids)
+            if request is None:  # the helper need not know of reports that its peer cannot read
+                task = records.find_task(connection, terms.identifier)
+                unread = Job(number, b"", b"", b"", done=False)
+                standing = added(terms, self._keys, task, made.operator.standing)
+                refused = count_reasons(made.reasons, [False] * len(ids))
+                records.close_job(connection, terms.identifier, unread, standing, refused, done=True)
+        if request is not None:
+            self._held = {(terms.identifier, number): (made, request)}
+        return True
+
+    def _opened(self, terms: CollectionTerms, reports: list[Report]) -> tuple[Prepared, JobRequest | None]:
+        """The leader's half of a job, and its request; none where no report can be read."""
+        own = [HelperShare(report.metadata, report.public, report.shares[LEADER]) for report in reports]
+        made = prepare(terms, self._keys, own)
+        good = [report for report, reason in zip(reports, made.reasons, strict=True) if reason is Reason.NONE]
+        if not good:
+            return made, None
+        opening = made.operator.open([report.metadata.report_id for report in good])
+        return made, JobRequest(tuple(map(HelperShare.of, good)), opening.shares)
+
+    def _close_job(self, terms: CollectionTerms, job: Job) -> None:
+        """Ask the helper about a job's reports, and keep what both accept with what the helper will be told."""
+        made, request = self._job(terms, job)
+        count = len(request.shares)
+        answered = self._peer.job(terms.identifier, job.number, job.request)
+        try:
+            reply = JobReply.decode(answered, count)
+            readable = np.array([reason is Reason.NONE for reason in reply.reasons])
+            if reply.message or reply.shares:
+                columns = [rows(each, count, "a job's reply") for each in (reply.message, reply.shares)]
+                closing = made.operator.close(Response(columns[0], columns[1], readable))
+                told = JobClosing(closing.accepted.tolist(), closing.shares.tobytes())
+            else:
+                told = JobClosing([False] * count, b"")
+        except MapveilError as error:
+            raise PromiseError(f"the helper did not follow the protocol: {error}") from None
+        refused: Counter[Reason] = Counter(each for each in made.reasons if each is not Reason.NONE)
+        refused += count_reasons(reply.reasons, told.accepted)
+        with self._store.write() as connection:
+            task = records.find_task(connection, terms.identifier)
+            standing = added(terms, self._keys, task, made.operator.standing)
+            closed = job._replace(reply=answered, closing=told.encode())
+            records.close_job(connection, terms.identifier, closed, standing, refused, done=False)
+        self._held.clear()
+
+    def _job(self, terms: CollectionTerms, job: Job) -> tuple[Prepared, JobRequest]:
+        """The state of a job, made again from the reports where it is not in memory: as before, nothing is drawn."""
+        held = self._held.pop((terms.identifier, job.number), None)
+        if held is not None:
+            return held
+        with self._store.read() as connection:
+            bodies = records.reports_of(connection, terms.identifier, job.number)
+        made, request = self._opened(terms, [Report.decode(body) for body in bodies])
+        if request is None or request.encode() != job.request:
+            raise AssertionError("a job's request follows from its reports")
+        return made, request

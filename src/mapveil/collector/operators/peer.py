@@ -1,0 +1,117 @@
+"""The other operator, as this one asks it: over HTTP, each request and each answer authenticated by the shared key."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+import httpx
+
+from mapveil.collector.operators.operator_keys import ANSWERED, PeerKey, same
+from mapveil.collector.refusals import Refusal
+from mapveil_client.errors import InputError, PromiseError
+
+PEER_ROUTES: Final = "/v1/peer"
+"""Prefix of the routes between operators."""
+
+_CONNECT_S: Final = 10.0
+_ANSWER_S: Final = 300.0  # a job of vectors may take minutes on a slow machine
+_REFUSALS: Final = (409, 410, 413, 422)
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+
+class PeerUnavailable(Refusal, status=503):
+    """The other operator does not answer: the collection waits, and nothing of it is lost."""
+
+
+class Peer(Protocol):
+    """The helper, as the leader asks it. Every request may be repeated and is answered alike."""
+
+    def config(self) -> bytes:
+        """Its HPKE configuration."""
+
+    def begin(self, collection: str, terms: bytes) -> None:
+        """Tell it the terms of a collection."""
+
+    def job(self, collection: str, number: int, request: bytes) -> bytes:
+        """Verify reports: its reply."""
+
+    def close(self, collection: str, number: int, closing: bytes) -> None:
+        """Add the reports of a job that both accept."""
+
+    def answer(self, collection: str, number: int, query: bytes) -> bytes:
+        """Its noisy share of an answer."""
+
+    def end(self, collection: str) -> None:
+        """No more queries will come."""
+
+
+class HttpPeer:
+    """The helper at an address.
+
+    Parameters
+    ----------
+    url : str
+        Its address: HTTPS, or plain HTTP on this machine.
+    key : PeerKey
+        Shared with it.
+    """
+
+    def __init__(self, url: str, key: PeerKey) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(f"peer must be an address such as https://helper.example, got {url!r:.100}")
+        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+            raise InputError("peer must be an https address: what the operators tell each other is secret")
+        self._key, self._prefix = key, parts.path.rstrip("/")
+        timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
+        self._client = httpx.Client(base_url=f"{parts.scheme}://{parts.netloc}", timeout=timeout)
+
+    def config(self) -> bytes:
+        """See :class:`Peer`."""
+        return self._ask("GET", "/config")
+
+    def begin(self, collection: str, terms: bytes) -> None:
+        """See :class:`Peer`."""
+        self._ask("PUT", f"/{collection}", terms)
+
+    def job(self, collection: str, number: int, request: bytes) -> bytes:
+        """See :class:`Peer`."""
+        return self._ask("PUT", f"/{collection}/jobs/{number}", request)
+
+    def close(self, collection: str, number: int, closing: bytes) -> None:
+        """See :class:`Peer`."""
+        self._ask("PUT", f"/{collection}/jobs/{number}/closing", closing)
+
+    def answer(self, collection: str, number: int, query: bytes) -> bytes:
+        """See :class:`Peer`."""
+        return self._ask("PUT", f"/{collection}/answers/{number}", query)
+
+    def end(self, collection: str) -> None:
+        """See :class:`Peer`."""
+        self._ask("PUT", f"/{collection}/end", b"")
+
+    def _ask(self, method: str, path: str, body: bytes = b"") -> bytes:
+        target = f"{PEER_ROUTES}{path}"
+        told = self._key.authorization(method, target, body)
+        headers = {"authorization": told, "content-type": "application/octet-stream"}
+        try:
+            answer = self._client.request(method, self._prefix + target, content=body, headers=headers)
+        except httpx.HTTPError as error:
+            raise PeerUnavailable(f"the helper does not answer ({type(error).__name__})") from None
+        if answer.status_code in _REFUSALS:
+            raise PromiseError(f"the helper refuses: {_reason(answer)}")
+        if not answer.is_success:
+            raise PeerUnavailable(f"the helper answers with status {answer.status_code}: {_reason(answer)}")
+        if not same(answer.headers.get(ANSWERED, ""), self._key.answered(told, answer.content)):
+            raise PeerUnavailable(
+                "an answer of the helper is not authenticated by the key that the operators share"
+            )
+        return answer.content
+
+
+def _reason(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["error"]["message"])[:300]
+    except (ValueError, KeyError, TypeError):
+        return "no reason was given"

@@ -1,0 +1,108 @@
+"""The plan of a collection by two operators, replayed on the answers in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from mapveil.collector.operators.peer_messages import AskedQuery
+from mapveil.collector.operators.task import Answered
+from mapveil.collector.operators.verification import parameters_of, scheme_for
+from mapveil.collector.rounds.offer import offer
+from mapveil.maps.round_cost import RoundCost
+from mapveil.trust.queries import Estimate, Query, Raster
+from mapveil.trust.two_operators import noisy_sums, setting_of
+from mapveil.two_operators.aggregation import HELPER, LEADER, noisy_sums_of
+from mapveil_client.arrays import IntArray
+from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.terms import CollectionTerms
+
+MOST_PATHS: Final = 1 << 14
+"""Most sites of reports of one location. Chosen so that an operator verifies a report in tens of milliseconds."""
+
+MOST_VECTOR: Final = 1 << 14
+"""Most sites of vectors: 2.9 MB from every device at 1,024 units."""
+
+TOTAL: Final = np.dtype("<i8")
+"""Number format of the noisy units of an answer in the store."""
+
+
+def replay(terms: CollectionTerms, accepted: int, given: Sequence[Answered]) -> Query | Estimate:
+    """State of the plan after the answers that are whole: its next query, or its estimate. CPU-heavy.
+
+    Parameters
+    ----------
+    terms : CollectionTerms
+        Of the collection.
+    accepted : int
+        Reports in the sums: the plan is told their number.
+    given : sequence of Answered
+        In order, each with its total.
+    """
+    raster, tiling = Raster.of(terms.cells.lattice()), offer(terms).tiling
+    setting = setting_of(raster, tiling, accepted, parameters_of(terms).units)
+    plan = offer(terms).sums.plan(offer(terms).sums.informed(setting, tiling))
+    try:
+        query = next(plan)
+        for each in given:
+            if not isinstance(query, Query) or asked(query).encode() != each.query.encode():
+                raise PromiseError(
+                    f"{each.query.purpose!r} was answered, and this version of Mapveil asks for "
+                    f"{query.share.purpose!r}: the collection cannot go on"
+                )
+            units = np.frombuffer(each.total or b"", dtype=TOTAL).astype(np.int64)
+            moves = setting.sensitivity(query.encoding)
+            query = plan.send(noisy_sums(units, query.epsilon, moves, setting))
+    except StopIteration as stop:
+        made: Estimate = stop.value
+        return made
+    if not isinstance(query, Query):
+        raise PromiseError(f"{terms.method} asks what only a curator can answer")
+    return query
+
+
+def asked(query: Query) -> AskedQuery:
+    """A plan's query, as both operators are told it."""
+    return AskedQuery(query.purpose, query.encoding, query.epsilon)
+
+
+def total_of(terms: CollectionTerms, query: AskedQuery, shares: tuple[bytes, bytes]) -> IntArray:
+    """Noisy units of both operators' shares; raises PeerFault where one of them did not follow the protocol."""
+    scheme = scheme_for(terms)
+    columns = [np.frombuffer(each, dtype=np.uint8)[None] for each in shares]
+    made = noisy_sums_of(scheme, (columns[0], columns[1]))
+    if made.shape != (query.encoding.length,):
+        raise PromiseError(f"an answer has {made.size} sums; expected {query.encoding.length}")
+    return made
+
+
+def cost_of(terms: CollectionTerms, reported: int, accepted: int) -> RoundCost:
+    """Communication cost of the reports, per device."""
+    scheme = scheme_for(terms)
+    size = scheme.sizes(LEADER)[0] + sum(scheme.sizes(number)[1] for number in (LEADER, HELPER))
+    return RoundCost(
+        "reports", scheme.sites, 64 * scheme.field.words, reported, accepted, 1, {"report": size}, {}
+    )
+
+
+def check_answerable(terms: CollectionTerms) -> None:
+    """Try the first query with the number of devices of the terms, and the size of their reports.
+
+    Raises
+    ------
+    InputError
+        Every report would take too long to verify, or be too long to send, or no query can be put.
+    """
+    scheme = scheme_for(terms)
+    most = MOST_PATHS if scheme.most == 1 else MOST_VECTOR
+    if scheme.sites > most:
+        raise InputError(
+            f"tiling has {scheme.sites} sites: expected at most {most} for reports of {scheme.most} units, since two "
+            "operators verify every site of every report"
+        )
+    try:
+        replay(terms, terms.devices, ())
+    except PromiseError as error:
+        raise InputError(str(error)) from None

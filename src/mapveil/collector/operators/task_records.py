@@ -1,0 +1,274 @@
+"""Tasks in the store: an operator's sums, the reports that it knows, its jobs and its answers.
+
+Whatever one operator tells the other is in the store before it leaves, so that it is told once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.engine import Connection
+
+from mapveil.collector.operators.peer_messages import AskedQuery, Reason
+from mapveil.collector.operators.task import Answered, Job, Task
+from mapveil.collector.refusals import NotFound
+from mapveil.collector.rounds.collection import charge
+from mapveil.collector.rounds.intake import Kept, Report, keep_reports
+from mapveil.collector.rounds.life_cycle import State
+from mapveil.collector.store.database import lock_collection
+from mapveil.collector.store.schema import answers, jobs, report_ids, reports, tasks
+from mapveil.two_operators.aggregation import HELPER, Standing
+from mapveil_client.two_operators.sealed_report import ID_BYTES
+
+_AT_ONCE: Final = 500
+
+
+def begin_task(connection: Connection, identifier: str, operator: int) -> None:
+    """Record which operator this service is in a collection."""
+    fresh = {"operator": operator, "sums": b"", "accepted": 0, "refused": "{}"}
+    connection.execute(insert(tasks).values(collection=identifier, **fresh))
+
+
+def find_task(connection: Connection, identifier: str) -> Task:
+    """Read a task; raises NotFound where the collection is none of two operators."""
+    row = connection.execute(select(tasks).where(tasks.c.collection == identifier)).first()
+    if row is None:
+        raise NotFound("there is no such task")
+    return Task(row.operator, bytes(row.sums), row.accepted, json.loads(row.refused))
+
+
+def is_helped(connection: Connection, identifier: str) -> bool:
+    """Whether another service leads the collection."""
+    found = connection.execute(select(tasks.c.operator).where(tasks.c.collection == identifier)).scalar()
+    return found == HELPER
+
+
+def find_job(connection: Connection, identifier: str, number: int) -> Job | None:
+    """Read a job; None where there is none of the number."""
+    row = connection.execute(
+        select(jobs).where(jobs.c.collection == identifier, jobs.c.number == number)
+    ).first()
+    return None if row is None else _job(row)
+
+
+def unfinished_job(connection: Connection, identifier: str) -> Job | None:
+    """The job that is under way; None where there is none."""
+    query = select(jobs).where(jobs.c.collection == identifier, ~jobs.c.done).order_by(jobs.c.number)
+    row = connection.execute(query).first()
+    return None if row is None else _job(row)
+
+
+def _job(row: Any) -> Job:
+    return Job(row.number, bytes(row.request), bytes(row.reply), bytes(row.closing), row.done)
+
+
+def next_number(connection: Connection, identifier: str) -> int:
+    """The number of the next job."""
+    newest = select(func.max(jobs.c.number)).where(jobs.c.collection == identifier)
+    return int(connection.execute(newest).scalar() or 0) + 1
+
+
+def waiting_reports(connection: Connection, identifier: str, most: int) -> list[bytes]:
+    """Reports that are in no job yet, in the order of their ids, as they were uploaded. Run by: the leader."""
+    return _bodies(connection, identifier, None, most)
+
+
+def reports_of(connection: Connection, identifier: str, job: int) -> list[bytes]:
+    """The reports of a job, in the order in which they were taken. Run by: the leader."""
+    return _bodies(connection, identifier, job, -1)
+
+
+def _bodies(connection: Connection, identifier: str, job: int | None, most: int) -> list[bytes]:
+    joined = report_ids.join(
+        reports, (reports.c.collection == report_ids.c.collection) & (reports.c.device == report_ids.c.device)
+    )
+    query = (
+        select(reports.c.body)
+        .select_from(joined)
+        .where(report_ids.c.collection == identifier, report_ids.c.job == job)
+        .order_by(report_ids.c.report)
+    )
+    if most >= 0:
+        query = query.limit(most)
+    return [bytes(body) for body in connection.execute(query).scalars()]
+
+
+def count_waiting(connection: Connection, identifier: str) -> int:
+    """Reports that are in no job yet."""
+    query = select(func.count()).select_from(report_ids)
+    where = report_ids.c.collection == identifier, report_ids.c.job.is_(None)
+    return int(connection.execute(query.where(*where)).scalar_one())
+
+
+def known_reports(connection: Connection, identifier: str, ids: Sequence[bytes]) -> set[bytes]:
+    """Those of the ids that are known. Run by: the helper."""
+    found: set[bytes] = set()
+    for first in range(0, len(ids), _AT_ONCE):
+        query = select(report_ids.c.report).where(
+            report_ids.c.collection == identifier, report_ids.c.report.in_(ids[first : first + _AT_ONCE])
+        )
+        found.update(bytes(each) for each in connection.execute(query).scalars())
+    return found
+
+
+def open_job(
+    connection: Connection,
+    identifier: str,
+    number: int,
+    request: bytes,
+    ids: Iterable[bytes],
+    reply: bytes = b"",
+) -> None:
+    """Record a job and the reports that it takes: those that the leader knows, or that are new to the helper."""
+    row = {"number": number, "request": request, "reply": reply, "closing": b"", "done": False}
+    connection.execute(insert(jobs).values(collection=identifier, **row))
+    taken = list(ids)
+    if is_helped(connection, identifier):
+        values = [{"collection": identifier, "report": each, "job": number} for each in taken]
+        if values:
+            connection.execute(insert(report_ids), values)
+        return
+    for first in range(0, len(taken), _AT_ONCE):
+        some = report_ids.c.report.in_(taken[first : first + _AT_ONCE])
+        connection.execute(
+            update(report_ids).where(report_ids.c.collection == identifier, some).values(job=number)
+        )
+
+
+def close_job(
+    connection: Connection,
+    identifier: str,
+    job: Job,
+    standing: Standing,
+    refused: Mapping[Reason, int],
+    *,
+    done: bool,
+) -> None:
+    """Add a job's sums, in the transaction that makes its closing durable.
+
+    Parameters
+    ----------
+    job : Job
+        With its reply and its closing.
+    standing : Standing
+        The operator's sums with those of the job.
+    refused : mapping
+        Reports of the job by reason.
+    done : bool
+        Whether the other operator knows: at the helper, or after it confirmed.
+    """
+    task = find_task(connection, identifier)
+    counts = Counter(task.refused) + Counter({reason.words: count for reason, count in refused.items()})
+    connection.execute(
+        update(tasks)
+        .where(tasks.c.collection == identifier)
+        .values(
+            sums=standing.sums, accepted=standing.accepted, refused=json.dumps(dict(sorted(counts.items())))
+        )
+    )
+    _update_job(connection, identifier, job.number, reply=job.reply, closing=job.closing)
+    if done:
+        finish_job(connection, identifier, job.number)
+
+
+def finish_job(connection: Connection, identifier: str, number: int) -> None:
+    """Forget the messages of a job that both operators have added."""
+    _update_job(connection, identifier, number, request=b"", reply=b"", done=True)
+
+
+def _update_job(connection: Connection, identifier: str, number: int, **values: Any) -> None:
+    connection.execute(
+        update(jobs).where(jobs.c.collection == identifier, jobs.c.number == number).values(**values)
+    )
+
+
+def answers_of(connection: Connection, identifier: str) -> list[Answered]:
+    """The answers so far, in order."""
+    query = select(answers).where(answers.c.collection == identifier).order_by(answers.c.number)
+    return [
+        Answered(
+            AskedQuery.decode(bytes(row.query)),
+            bytes(row.share),
+            None if row.total is None else bytes(row.total),
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def keep_answer(
+    connection: Connection, identifier: str, number: int, query: AskedQuery, share: bytes
+) -> None:
+    """Charge an answer and keep this operator's noisy share, before anybody is told."""
+    charge(connection, identifier, number, query.purpose, query.epsilon)
+    row = {"number": number, "query": query.encode(), "share": share}
+    connection.execute(insert(answers).values(collection=identifier, **row))
+
+
+def keep_total(connection: Connection, identifier: str, number: int, total: bytes) -> None:
+    """Keep the noisy sums of both operators."""
+    where = answers.c.collection == identifier, answers.c.number == number
+    connection.execute(update(answers).where(*where).values(total=total))
+
+
+def account_of(connection: Connection, identifier: str) -> dict[str, Any]:
+    """This operator's own account of a collection: JSON-ready, and nothing of it secret."""
+    task = find_task(connection, identifier)
+    given = answers_of(connection, identifier)
+    return {
+        "operator": "helper" if task.operator == HELPER else "leader",
+        "accepted": task.accepted,
+        "refused": task.refused,
+        "answers": [
+            {
+                "purpose": each.query.purpose,
+                "epsilon": str(each.query.epsilon),
+                "sums": each.query.encoding.length,
+            }
+            for each in given
+        ],
+        "epsilon": str(sum((each.query.epsilon for each in given), Fraction(0))),
+    }
+
+
+@dataclass(frozen=True)
+class KeepSealedReports:
+    """Keep reports to two operators, each id once: whoever sends another's report again is refused."""
+
+    collection: str
+
+    def __call__(self, connection: Connection, batch: Sequence[Report]) -> list[Kept]:
+        """Outcome of each report."""
+        is_open = lock_collection(connection, self.collection, shared=True) == State.OPEN
+        ids = [report.body[:ID_BYTES] for report in batch]
+        scope = report_ids.c.collection == self.collection
+        owners: dict[bytes, int] = {}
+        for first in range(0, len(ids), _AT_ONCE):
+            some = report_ids.c.report.in_(ids[first : first + _AT_ONCE])
+            found = select(report_ids.c.report, report_ids.c.device).where(scope, some)
+            owners |= {bytes(row.report): row.device for row in connection.execute(found)}
+        for report, each in zip(batch, ids, strict=True):
+            owners.setdefault(each, report.device)
+        own = [owners[each] == report.device for report, each in zip(batch, ids, strict=True)]
+        kept = keep_reports(
+            connection,
+            self.collection,
+            [each for each, held in zip(batch, own, strict=True) if held],
+            is_open=is_open,
+        )
+        outcomes = iter(kept)
+        made = [next(outcomes) if held else Kept.REPLAYED for held in own]
+        fresh = [
+            {"collection": self.collection, "report": each, "device": report.device}
+            for report, each, outcome in zip(batch, ids, made, strict=True)
+            if outcome is Kept.NEW
+        ]
+        fresh = list({row["report"]: row for row in fresh}.values())
+        if fresh:
+            connection.execute(insert(report_ids), fresh)
+        return made
