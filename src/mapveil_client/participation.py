@@ -32,7 +32,6 @@ from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.states import ProtocolError, phase_name, server_phases
 from mapveil_client.terms import CollectionTerms
-from mapveil_client.two_operators.sealed_report import TIME_PRECISION_S
 
 _ORDER: Final = tuple(phase_name(phase) for phase in server_phases(active=True))
 _COUNTED: Final = _ORDER[_ORDER.index("inputs") :]
@@ -163,6 +162,7 @@ class Participation:
 
     def _sealed_report(self, sums: OperatorParameters) -> bytes:
         """Shares of the whole contribution, sealed for both operators; of nobody's where it is nowhere."""
+        from mapveil_client.two_operators.sealed_report import TIME_PRECISION_S
         from mapveil_client.two_operators.sharding import ReportRandomness, make_report
 
         sharding = self.terms.sharding
@@ -171,7 +171,7 @@ class Participation:
         devices = self._whereabouts.devices(self.terms)
         vector = encode_places(devices, sites, sums.units, "largest-remainder", self._rng).dense(0)
         drawn = ReportRandomness.draw(sharding, self._rng)
-        leader, helper = self.terms.operators
+        leader, helper = self.terms.configs
         hour = int(self._now()) // TIME_PRECISION_S
         body = make_report(sharding, vector, (leader, helper), hour, drawn).encode()
         self._charge(0, self.terms.epsilon)

@@ -182,7 +182,7 @@ class DevicePolicy(Checked):
     def _refusal_of_operators(self, terms: CollectionTerms, sums: OperatorParameters) -> str | None:
         if self.helper is None:
             return "this device's policy names no helper (a fleet's: --helper): the leader could be both operators"
-        named = terms.operators[1].public_key.hex()
+        named = terms.configs[1].public_key.hex()
         if named != self.helper:
             return f"the helper's key must be {self.helper}, got {named}"
         return _outside(

@@ -29,9 +29,9 @@ from mapveil_client.random_features.report import read_query
 from mapveil_client.randomness.noise_shares import own_epsilon
 from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.tiles_and_sites import cells_from_dict
-from mapveil_client.two_operators.sealed_report import HpkeConfig
 
 if TYPE_CHECKING:
+    from mapveil_client.two_operators.sealed_report import HpkeConfig
     from mapveil_client.two_operators.sharding import Sharding
 
 VERSION: Final = 1
@@ -147,8 +147,6 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, bytes):
         return value.hex()
-    if isinstance(value, tuple) and value and isinstance(value[0], HpkeConfig):
-        return [each.encode().hex() for each in value]
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, tuple) else value
@@ -188,8 +186,9 @@ class CollectionTerms(Document):
         Enrolment authority whose certificates the devices of an active secure sum need; given exactly there.
     authority_apart : bool
         Whether somebody else than the server's operator runs that authority, as the operator says.
-    operators : tuple of HpkeConfig
-        Keys of the leader and of the helper, for sums by two operators; given exactly there.
+    operators : tuple of str
+        HPKE configurations of the leader and of the helper, hexadecimal, for sums by two operators; given exactly
+        there.
 
     Raises
     ------
@@ -213,7 +212,7 @@ class CollectionTerms(Document):
     query: bytes = b""
     authority: Authority | None = None
     authority_apart: bool = False
-    operators: tuple[HpkeConfig, ...] = ()
+    operators: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         kind = self.tiling.get("kind") if isinstance(self.tiling, Mapping) else None
@@ -233,9 +232,12 @@ class CollectionTerms(Document):
             (self.authority is not None) == sums, "authority", "given for active secure sums, and only there"
         )
         self._check(isinstance(self.authority_apart, bool), "authority_apart", "true or false")
-        keys = {each.public_key for each in self.operators}
-        two = len(keys) == len(self.operators) == 2 if self.trust == "operators" else not self.operators
-        self._check(two, "operators", "two different ones for sums by two operators, and none elsewhere")
+        wanted = 2 if self.trust == "operators" else 0
+        self._check(
+            len(self.operators) == wanted, "operators", "two for sums by two operators, and none elsewhere"
+        )
+        keys = {each.public_key for each in self.configs}
+        self._check(len(keys) == wanted, "operators", "of two different keys")
 
     def _check(self, held: bool, name: str, needed: str) -> None:
         check(held, f"{name} of a collection's terms", needed, getattr(self, name))
@@ -250,6 +252,15 @@ class CollectionTerms(Document):
         record = super().to_record()
         operators = record.pop("operators")
         return record | ({"operators": operators} if operators else {})
+
+    @cached_property
+    def configs(self) -> "tuple[HpkeConfig, ...]":
+        """Keys of the leader and of the helper; none of another trust."""
+        if not self.operators:
+            return ()
+        from mapveil_client.two_operators.sealed_report import HpkeConfig
+
+        return tuple(HpkeConfig.decode(bytes.fromhex(each)) for each in self.operators)
 
     @cached_property
     def sharding(self) -> "Sharding":
@@ -326,7 +337,5 @@ class CollectionTerms(Document):
             **optional,
             "query": bytes.fromhex(record["query"]),
             "authority": None if record["authority"] is None else Authority.parse(record["authority"]),
-            "operators": tuple(
-                HpkeConfig.decode(bytes.fromhex(each)) for each in record.get("operators", ())
-            ),
+            "operators": tuple(record.get("operators", ())),
         }

@@ -181,11 +181,7 @@ class Operator:
             A verification is under way, answers have been given, or a report is not waiting.
         """
         self._ready(LEADER)
-        if (
-            not nonces
-            or len(set(nonces)) != len(nonces)
-            or any(nonce not in self._waiting for nonce in nonces)
-        ):
+        if not nonces or len(set(nonces)) != len(nonces) or not set(nonces) <= self._waiting.keys():
             raise OwnFault("a verification needs reports that wait, each of them once")
         step = self._begun(nonces)
         self._take(nonces, step, np.ones(len(nonces), dtype=np.bool_))
@@ -305,8 +301,7 @@ class Operator:
                 f"operator {self._number}: {purpose} costs epsilon {plain(epsilon)}, and {plain(self._budget - spent)} "
                 "is left, so nothing is answered"
             )
-        drawn = self._drawn + encoding.length
-        if drawn > MOST_SAMPLES:
+        if (drawn := self._drawn + encoding.length) > MOST_SAMPLES:
             raise PromiseError(
                 f"operator {self._number}: {purpose} would be its sample {drawn} of noise, and its delta allows "
                 f"{MOST_SAMPLES}, so nothing is answered"
@@ -323,7 +318,7 @@ class Operator:
     def _ready(self, number: int) -> None:
         if self._number != number or self._pending is not None or self.answered:
             raise OwnFault(
-                f"operator {self._number} cannot verify: not its step, one is under way, or it has answered"
+                f"operator {self._number} cannot verify: not its step, one runs, or it has answered"
             )
 
     def _under_way(self, number: int) -> _Pending:

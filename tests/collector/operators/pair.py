@@ -117,7 +117,7 @@ class Pair:
 
 
 def reports_of(terms: CollectionTerms, sites: Iterable[int | None], seed: int = 5) -> list[bytes]:
-    rng, (leader, helper) = Randomness(seed), terms.operators
+    rng, (leader, helper) = Randomness(seed), terms.configs
     made = []
     for number, site in zip(itertools.count(), sites):
         contribution = np.zeros(terms.sharding.sites, dtype=np.int64)

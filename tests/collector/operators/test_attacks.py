@@ -169,7 +169,7 @@ def test_a_device_answers_no_leader_that_names_itself_as_helper(pair_of: Any) ->
     policy = DevicePolicy(helper=helper)
     assert policy.refusal(pair.terms) is None
     both = OperatorKeys(b"\3" * 32, HELPER).config
-    own = dataclasses.replace(pair.terms, operators=(pair.terms.operators[0], both))
+    own = dataclasses.replace(pair.terms, operators=(pair.terms.operators[0], both.encode().hex()))
     assert "the helper's key must be" in str(policy.refusal(own))
     assert "names no helper" in str(DevicePolicy().refusal(dataclasses.replace(pair.terms)))
 
@@ -235,7 +235,7 @@ def _counted_twice(terms: CollectionTerms) -> bytes:
     second = drawn[1]._replace(report_id=drawn[0].report_id)
     contribution = np.zeros(terms.sharding.sites, dtype=np.int64)
     contribution[0] = terms.sharding.most
-    leader, helper = terms.operators
+    leader, helper = terms.configs
     made = [
         make_report(terms.sharding, contribution, (leader, helper), 1, each) for each in (drawn[0], second)
     ]

@@ -82,7 +82,7 @@ class Helper:
         read = CollectionTerms.decode(terms)
         if read.identifier != collection:
             raise InputError("the terms are those of another collection")
-        if read.trust != "operators" or read.operators[HELPER] != self._keys.own.config:
+        if read.trust != "operators" or read.configs[HELPER] != self._keys.own.config:
             raise InputError("the terms are not of sums by two operators, one of which is this one")
         if read.epsilon is None:
             raise InputError("the terms name no epsilon")

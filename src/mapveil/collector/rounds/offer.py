@@ -113,7 +113,7 @@ class Offer:
 
 def check_sealed(terms: CollectionTerms) -> Callable[[bytes], None]:
     """Make the check of what the leader can see of a report to two operators: its form, and the sizes of its parts."""
-    configs = terms.operators
+    configs = terms.configs
     public = terms.sharding.sizes(0)[0]
 
     def check(body: bytes) -> None:

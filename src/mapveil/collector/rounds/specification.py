@@ -245,7 +245,7 @@ def read_specification(
         query=_query(mechanism, tiling, spec.devices),
         authority=named if certified else None,
         authority_apart=certified and not own,
-        operators=configs() if by_operators and configs is not None else (),
+        operators=tuple(each.encode().hex() for each in configs()) if by_operators and configs else (),
     )
     # Both halves of the mechanism are made, as every device and the service will make them.
     if terms.trust == "local":
@@ -268,7 +268,7 @@ def _check_default_policy(terms: CollectionTerms) -> None:
 
     Not of random features: no device answers them without bounds of its own app.
     """
-    helper = terms.operators[1].public_key.hex() if terms.operators else None
+    helper = terms.configs[1].public_key.hex() if terms.configs else None
     policy = DevicePolicy(authority=terms.authority, helper=helper)
     reason = None if terms.trust == "random-features" else policy.refusal(terms)
     if reason is not None:
