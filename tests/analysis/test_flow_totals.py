@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,8 @@ def test_broken_noisy_sums_are_refused() -> None:
     text = flow_sums_text(released(6).sums)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="do not fit"):
         flow_sums_of(text, ZONES.size + 1)
-    for wrong in ("!", text[:-40], text[40:]):
+    locked = bytearray(base64.b64decode(text))
+    locked[locked.index(b"PK\x01\x02") + 8] |= 1  # says that it is encrypted
+    for wrong in ("!", text[:-40], text[40:], base64.b64encode(locked).decode()):
         with pytest.raises(ValueError, match=r"."):
             flow_sums_of(wrong, ZONES.size)

@@ -6,12 +6,21 @@ says them all. What comes back is equal to the last bit, but for noisy sums that
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import IntArray
+
+BROKEN_ARCHIVE: Final = (
+    *(KeyError, TypeError, AttributeError, IndexError, ArithmeticError, OSError, EOFError),
+    *(zipfile.BadZipFile, zlib.error),
+    RuntimeError,  # an entry marked as encrypted, or compressed in a way that is not known here
+)
+"""Errors of an npz whose bytes, or whose record, are not what was written."""
 
 _EXACT: Final = 1 << 53  # whole numbers of a float
 

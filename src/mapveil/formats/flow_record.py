@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import io
 import json
-import zipfile
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from mapveil.formats.coded_arrays import BROKEN_ARCHIVE
 from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.measurement import Measurement
 from mapveil.privacy.claim import read_exact
@@ -54,9 +54,9 @@ def flow_sums_of(text: str, zones: int) -> FlowSums | None:
             leaves = PrefixTree.of_nodes(int(head["depth"]), file["level"], file["code"])
             place = np.asarray(file["place"], dtype=np.int64)
             made = [_measurement(file, number, record) for number, record in enumerate(head["sums"])]
-    except (KeyError, TypeError, OSError, EOFError, ArithmeticError, zipfile.BadZipFile, InputError) as error:
+            blocks, margins = made[: head["blocks"]], made[head["blocks"] :]
+    except (*BROKEN_ARCHIVE, InputError) as error:
         raise ValueError(f"no noisy sums of flows ({type(error).__name__}: {error})") from error
-    blocks, margins = made[: head["blocks"]], made[head["blocks"] :]
     held = place[place >= 0]
     fits = (
         place.shape == (zones,)

@@ -7,8 +7,6 @@ import dataclasses
 import io
 import json
 import math
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mapveil.formats.coded_arrays import code, decode, within
+from mapveil.formats.coded_arrays import BROKEN_ARCHIVE, code, decode, within
 from mapveil.formats.flow_record import flow_sums_text
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.flow_map import FlowMap
@@ -110,18 +108,7 @@ def read_measurements(data: bytes) -> tuple[Measurement, ...]:
                     raise ValueError("groups that follow from each other")
                 made |= {at: _read(at, records[at], file, made) for at in ready}
             return tuple(made[at] for at in range(len(records)))
-    except (
-        KeyError,
-        TypeError,
-        AttributeError,
-        IndexError,
-        ArithmeticError,
-        OSError,
-        EOFError,
-        RuntimeError,  # an entry marked as encrypted, or compressed in a way that is not known here
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except BROKEN_ARCHIVE as error:
         raise ValueError(f"no measurements ({type(error).__name__}: {error})") from error
 
 
