@@ -38,11 +38,12 @@ def test_writes_every_format_and_charges_the_ledger(mapveil: Callable, trips: Pa
     assert all(output.stat().st_size > 200 for output in outputs)
     assert "user-level, replace-one, (2, " in done.out
     assert "2 of 3 spent" in done.out
-    assert "joint flows" in mapveil("ledger").out
+    assert "flows of pairs" in mapveil("ledger").out
 
 
 def test_json_tells_the_flows_and_the_evaluation(mapveil: Callable, trips: Path, tmp_path: Path) -> None:
     done = mapveil("flows", trips, "--region", BOX, "--epsilon", "3", "--tiling", "grid:2x2", "--evaluate", "--json",
+                   "--estimator", "joint",
                    "-o", tmp_path / "flows.geojson")  # fmt: skip
     assert done.code == 0, done.err
     record = json.loads(done.out)
@@ -70,7 +71,7 @@ def test_cells_and_randomizer_follow_the_number_of_trips(
         record = json.loads(done.out)
         found[epsilon] = (record["tiling"]["depth"], record["parameters"]["randomizer"])
     # sqrt(2000) / (2 phi) = 0.36 and 113 cells.
-    assert found == {"0.5": (1, "grr"), "6": (3, "hr")}
+    assert found == {"0.5": (1, "hr"), "6": (3, "hr")}
 
 
 @pytest.mark.parametrize("estimator", ["joint", "lasso", "independent"])
@@ -137,7 +138,7 @@ def test_positions_of_trips_are_accepted(mapveil: Callable, tmp_path: Path) -> N
     done = mapveil("flows", path, "--region", BOX, "--epsilon", "3", "--tiling", "grid:2x2", "--json",
                    "-o", tmp_path / "f.csv")  # fmt: skip
     assert done.code == 0, done.err
-    assert json.loads(done.out)["notes"][0] == "200 users reported one trip each"
+    assert json.loads(done.out)["notes"][0] == "200 users reported one trip each, both ends in one report"
 
 
 BAD = {

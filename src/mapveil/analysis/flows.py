@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, cast
 
 from mapveil.analysis.origin_destination import FlowEstimator, FlowUnit, OriginDestination
 from mapveil.analysis.pair_channel import MOST_SITES
+from mapveil.analysis.pair_reports import PairReports, pair_is_better
 from mapveil.analysis.trips import Trips, cells_of_trips
 from mapveil.geo.parse_tiling import parse_tiling
 from mapveil.geo.quadtree import Quadtree
@@ -52,7 +53,7 @@ def flows(
     method: str | None = None,
     options: Mapping[str, Any] | None = None,
     trust: Literal["central", "distributed", "operators", "local"] = "local",
-    estimator: FlowEstimator | None = None,
+    estimator: FlowEstimator | Literal["pair"] | None = None,
     unit: FlowUnit = "user",
     region: Region | None = None,
     candidates: tuple[IntArray, IntArray] | None = None,
@@ -87,7 +88,9 @@ def flows(
     trust : str
         Who adds up the trips: see :func:`mapveil.release`.
     estimator, unit, most, least
-        See :class:`~mapveil.analysis.origin_destination.OriginDestination`; estimator and unit are for local trust.
+        See :class:`~mapveil.analysis.origin_destination.OriginDestination`; estimator and unit are for local trust. The
+        estimator ``"pair"`` makes both ends one report (:mod:`mapveil.analysis.pair_reports`): the default where it is
+        better, else ``"joint"``.
     secure_sum, dropout
         See :func:`mapveil.release`.
     region : Region, optional
@@ -135,19 +138,29 @@ def flows(
         made_by = Provenance.of("flows", trips.points, secure_sum=secure_sum, dropout=dropout)
         return replace(summed, provenance=made_by)
 
+    ends = "joint" if estimator is None or estimator == "pair" else estimator
+
     def mechanism_of(name: str) -> OriginDestination:
         given = dict(options or {}) if method else {"estimator": "multiscale", **(options or {})}
         randomizer = cast("LocalMechanism", find_method(name, "local").make(budget, given))
         randomizer = replace(randomizer, accept_large_epsilon=accept_large_epsilon)
-        return OriginDestination(
-            mechanism=randomizer, estimator=estimator or "joint", unit=unit, most=most, least=least
-        )
+        return OriginDestination(mechanism=randomizer, estimator=ends, unit=unit, most=most, least=least)
 
     mechanism = mechanism_of(method or "grr")
     cells = _cells(tiling, region, mechanism, trips)
     check_tiling(cells)
+    size = Domain(cells).size
+    of_users = unit == "user" and candidates is None
+    by_pair = estimator is None and method is None and of_users and pair_is_better(size)
+    if estimator == "pair" or by_pair:
+        if not of_users:
+            raise ParameterError("estimator pair is for unit user, without candidates")
+        name = method or best_randomizer(size**2, 2 * budget)
+        reporting = PairReports(mechanism=mechanism_of(name).mechanism, most=most, least=least)
+        found = reporting.release(trips, cells, account=account, rng=rng, progress=progress)
+        return replace(found, provenance=Provenance.of("flows", trips.points))
     if method is None:
-        mechanism = mechanism_of(best_randomizer(Domain(cells).size, budget))
+        mechanism = mechanism_of(best_randomizer(size, budget))
     made = mechanism.release(trips, cells, candidates=candidates, account=account, rng=rng, progress=progress)
     return replace(made, provenance=Provenance.of("flows", trips.points, candidates=candidates is not None))
 

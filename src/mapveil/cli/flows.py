@@ -93,9 +93,9 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
 @click.option("--method", help="Randomizer, see 'mapveil methods'. [default: grr on few cells, else hr]")
 @click.option(
     "--estimator",
-    type=click.Choice(["joint", "lasso", "independent"]),
-    help="Of local reports: likelihood of the pairs; the paper's Lasso on the marginals; their product. "
-    "[default: joint]",
+    type=click.Choice(["pair", "joint", "lasso", "independent"]),
+    help="Of local reports: both ends in one report; or a report of each, and the likelihood of the pairs, the paper's "
+    "Lasso on the marginals, or their product. [default: pair for at most 16 cells, else joint]",
 )
 @click.option(
     "--unit",

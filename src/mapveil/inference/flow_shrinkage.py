@@ -204,7 +204,8 @@ class _Nodes(NamedTuple):
         tree = blocks.tree
         down = tree.depth - int(tree.level.max())
         coarse = pool(parent, down)
-        code = interleave(*np.indices(coarse.shape))
+        line = np.arange(coarse.shape[0])
+        code = interleave(line, 0 * line)[:, None] + interleave(0 * line, line)
         around = np.empty(coarse.size)
         around[code] = coarse
         owner = tree.owner(np.arange(coarse.size) << (2 * down))

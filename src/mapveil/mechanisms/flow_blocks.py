@@ -339,8 +339,8 @@ def pair_raster(order: ZoneOrder) -> Raster:
     both = order.place >= 0
     inside = np.logical_and.outer(both, both).ravel()
     place = np.maximum(order.place, 0)
-    site = interleave(*(each.ravel() for each in np.broadcast_arrays(place[:, None], place)))
-    return Raster(order.depth, site, inside)
+    site = interleave(place, 0 * place)[:, None] + interleave(0 * place, place)
+    return Raster(order.depth, site.ravel(), inside)
 
 
 def _scale(setting: Setting, epsilon: Fraction) -> float:
