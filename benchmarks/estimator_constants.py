@@ -45,6 +45,7 @@ VARIED: Final[dict[str, tuple[float, ...]]] = {
     "_TOLERANCE": (1e-6, 1e-4),
     "_MAX_STEPS": (100, 1600),
     "_FREEDOM": (0.0, 0.5, 1.0),
+    "_DEVIATIONS": (-1e9, 0.0, 2.0),
     "a(m) of places, factor": (0.25, 1.0),
     "a(m) of places, power": (0.3, 0.9),
     "a(m) of rasters": (0.25, 1.0),
@@ -155,7 +156,8 @@ mean error with the defaults is {error:.3f}. No constant was tuned on these scen
 - 400 sites, `subset`, epsilon 2, 10,000 users;
 - 400 sites with 20 % of the users at one, `hr`, epsilon 1, 20,000 users.
 
-With `_PEAK_DEVIATIONS` at 1e+09 no site has a fraction of its own.
+With `_PEAK_DEVIATIONS` at 1e+09 no site has a fraction of its own. With `_DEVIATIONS` at -1e+09 every estimate is
+shown.
 
 | constant | default | value: change of the error |
 |---|---|---|

@@ -200,8 +200,9 @@ def default_of(constant: Constant, kind: str) -> str:
     """The value of a constant, as the table of a kind of scenes shows it."""
     if constant.owner is not None:
         return shown(getattr(constant.owner, constant.name))
-    of_aim, of_sums = multiscale._OF_AIM[Multiscale.aim], (multiscale._FIRST_SHARE, multiscale._LEAF_SIGNAL)
-    first_share, leaf_signal = of_aim if kind == "curator" else of_sums
+    of_curator = multiscale._OF_AIM[Multiscale.aim], multiscale._LEAF_SIGNAL_OF_CURATOR
+    of_sums = multiscale._FIRST_SHARE, multiscale._LEAF_SIGNAL
+    first_share, leaf_signal = of_curator if kind == "curator" else of_sums
     shifts = multiscale._SHIFTS_OF_CURATOR if kind == "curator" else multiscale._SHIFTS
     defaults = {"first_share": first_share, "leaf_signal": leaf_signal, "shifts": shifts}
     return shown({**defaults, "users_share": Curator.users_share}[constant.name])

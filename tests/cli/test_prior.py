@@ -17,12 +17,12 @@ def test_an_aim_and_a_prior_are_flags_and_recorded(mapveil: Callable, table: Pat
     edges = {"west": west, "south": south, "east": east, "north": north}
     np.savez(tmp_path / "census.npz", values=np.arange(1.0, 17).reshape(4, 4), **edges, license="CC0")
     done = mapveil(
-        "release", table, "--region", BOX, "--tiling", "quadtree:4", "--epsilon", "1", "--aim", "places",
+        "release", table, "--region", BOX, "--tiling", "quadtree:4", "--epsilon", "1", "--aim", "totals",
         "--prior", tmp_path / "census.npz", "-o", tmp_path / "m.geojson", "--json",
     )  # fmt: skip
     assert done.code == 0, done.err
     record = json.loads(done.out)
-    assert record["parameters"]["aim"] == "places"
+    assert record["parameters"]["aim"] == "totals"
     assert record["parameters"]["prior"]["licence"] == "CC0"
     assert record["guarantee"]["epsilon"] == "1"
     assert str(tmp_path) not in done.out.replace(str(tmp_path / "m.geojson"), "")
@@ -31,8 +31,8 @@ def test_an_aim_and_a_prior_are_flags_and_recorded(mapveil: Callable, table: Pat
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--method", "laplace", "--aim", "places"), "laplace takes no aim; the methods that do: multiscale"),
-        (("--trust", "distributed", "--aim", "places"), "aim must be none under trust distributed"),
+        (("--method", "laplace", "--aim", "totals"), "laplace takes no aim; the methods that do: multiscale"),
+        (("--trust", "distributed", "--aim", "totals"), "aim must be none under trust distributed"),
         (("--prior", "TABLE"), "a prior must be a raster"),
         (("--prior", "FLAT"), "flat.npy states no reference system and bounds"),
         (("--prior", "DRAWN"), ".geojson, .json, .gpkg or .csv files; a picture carries no values"),

@@ -216,6 +216,24 @@ def test_of_a_flat_city_hardly_anything_is_left_but_the_uniform_baseline() -> No
     assert np.mean(far) < 0.06
 
 
+def test_chance_alone_shows_an_estimate_in_few_maps_and_a_city_in_all() -> None:
+    domain, mechanism = Domain(FLAT), HierarchicalHashing(epsilon=2, growth=2, site_weight=2)
+    even = np.full(domain.size, 1 / domain.size)
+    x, _ = domain.plane
+    slope = x - x.min() + 1.0
+    shown = []
+    for truth in (even, slope / slope.sum()):
+        found = [
+            smooth_likelihood(randomizer, reports_of(mechanism, truth, 3000, seed)).distribution
+            for randomizer in [mechanism.on(domain)]
+            for seed in range(12)
+        ]
+        shown.append(sum(bool(np.ptp(each) > 0) for each in found))
+    # One deviation of a sum of squares above its mean: about one map in six, so that more than 6 of 12 are one in 700.
+    assert shown[0] <= 6
+    assert shown[1] == 12
+
+
 @pytest.mark.parametrize("freedom", [0.0, 5.0, 40.0])
 def test_the_weight_of_a_mixture_is_that_of_the_largest_penalised_likelihood(freedom: float) -> None:
     """Against the likelihood of every report by itself, on a grid of weights."""

@@ -113,9 +113,8 @@ def test_a_number_of_users_far_from_the_noisy_one_is_not_believed(declared: int)
     np.testing.assert_allclose(distance(wrong, city), distance(right, city), rtol=0.1)
 
 
-@pytest.mark.parametrize("aim", ["places", "totals", "distance"])
-def test_an_aim_changes_the_design_and_not_the_promise(aim: str) -> None:
-    plain, aimed = (Multiscale(epsilon="1/3", aim=given).release(a_city(), rng=1) for given in (None, aim))
+def test_an_aim_changes_the_design_and_not_the_promise() -> None:
+    plain, aimed = (Multiscale(epsilon="1/3", aim=aim).release(a_city(), rng=1) for aim in (None, "totals"))
     assert aimed.guarantee.epsilon == plain.guarantee.epsilon == Fraction(1, 3)
     assert sum(share.epsilon for share in aimed.guarantee.shares) == Fraction(1, 3)
     assert aimed.measurements[-1].noisy.size != plain.measurements[-1].noisy.size

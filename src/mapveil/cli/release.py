@@ -58,9 +58,8 @@ if TYPE_CHECKING:
 @method_options()
 @click.option(
     "--aim",
-    type=click.Choice(["places", "totals", "distance"]),
-    help="Measure for places that stand out, totals of districts, or the distance by which people are misplaced. The "
-    "promise is the same. [default: a compromise]",
+    type=click.Choice(["totals"]),
+    help="Measure for totals of districts. The promise is the same. [default: a compromise]",
 )
 @prior_option
 @click.option(

@@ -61,11 +61,10 @@ _COARSER = 2**0.25  # step of the search for leaves that fit
 _UNIFORM = "the map is crowded everywhere, so the second round asked for cells of one size"
 _FIRST_SHARE, _LEAF_SIGNAL = 0.15, 1.4  # of secure sums: fraction of the budget for the first round, and c
 _OF_AIM = {
-    None: (0.3, 2.0),
-    "places": (0.25, 1.0),
-    "totals": (0.5, 3.0),
-    "distance": (0.5, 3.0),
-}  # of a curator
+    None: 0.3,
+    "totals": 0.5,
+}  # of a curator: the first; what it gains and costs: benchmarks/curator_designs.py
+_LEAF_SIGNAL_OF_CURATOR = 2.0
 _SHIFTS, _SHIFTS_OF_CURATOR = 8, 4
 _CHECK = 0.01  # of the budget: a noisy number of users beside the declared one
 _FAR = 4.0  # noise scales between both from which the noisy one is believed: by chance once in 55 maps
@@ -133,9 +132,8 @@ class Multiscale(PriorMechanism, GridMechanism):
     rounds : int
         Number of queries, 1 or 2. One round takes half the messages and waits once for every client.
     aim : str, optional
-        Use of a curator's map: ``"places"`` that stand out, ``"totals"`` of districts, or the ``"distance"`` by which
-        people are misplaced. The aim sets the defaults of ``first_share`` and ``leaf_signal`` and leaves the promise as
-        it is. None, a compromise, by default.
+        Use of a curator's map: ``"totals"`` of districts. The aim sets the default of ``first_share`` and leaves the
+        promise as it is. None, a compromise, by default.
     depth
         Level of the first query; see :class:`~mapveil.mechanisms.uniform_grid.GridMechanism`.
     concentration : float
@@ -148,11 +146,11 @@ class Multiscale(PriorMechanism, GridMechanism):
         Map that secure sums make: ``"population"``, of all users of whom the clients are a sample, so that sampling
         error is smoothed as noise is; or ``"devices"``, of the clients asked and nobody else.
     first_share : float, optional
-        Fraction of the budget for the first of two rounds, from 0.0001 to 0.9999; 0.3 for a curator (0.25 with the
-        aim of places, 0.5 of totals or distance) and 0.15 otherwise by default.
+        Fraction of the budget for the first of two rounds, from 0.0001 to 0.9999; 0.3 for a curator (0.5 with the
+        aim of totals) and 0.15 otherwise by default.
     leaf_signal : float, optional
-        c, above 0: number of users in a leaf of the second round, in deviations; 2 for a curator (1 with the aim
-        of places, 3 with that of totals or distance) and 1.4 otherwise by default.
+        c, above 0: number of users in a leaf of the second round, in deviations; 2 for a curator and
+        1.4 otherwise by default.
     slope : bool, optional
         Whether users inside a block follow the slope around it; not for a curator, by default.
     shifts : int, optional
@@ -175,7 +173,7 @@ class Multiscale(PriorMechanism, GridMechanism):
     )
 
     rounds: int = 2
-    aim: Literal["places", "totals", "distance"] | None = None
+    aim: Literal["totals"] | None = None
     concentration: float = 1.0
     longest: int | None = 1 << 16
     of: Literal["population", "devices"] = "population"
@@ -307,7 +305,7 @@ class Multiscale(PriorMechanism, GridMechanism):
     def _budgets(self, setting: Setting, budget: Fraction, single: bool) -> tuple[Fraction, Fraction]:
         if single:
             return budget, budget
-        share = self.first_share or (_OF_AIM[self.aim][0] if setting.curator else _FIRST_SHARE)
+        share = self.first_share or (_OF_AIM[self.aim] if setting.curator else _FIRST_SHARE)
         first, second = split_epsilon(budget, [share, 1 - share])
         return first, second
 
@@ -338,7 +336,7 @@ class Multiscale(PriorMechanism, GridMechanism):
 
     def _depths(self, setting: Setting, blocks: Blocks, epsilon: float) -> IntArray:
         """d of each block, of the shape of the blocks."""
-        least = self.leaf_signal or (_OF_AIM[self.aim][1] if setting.curator else _LEAF_SIGNAL)
+        least = self.leaf_signal or (_LEAF_SIGNAL_OF_CURATOR if setting.curator else _LEAF_SIGNAL)
         leaf = least * _deviation(setting, epsilon)
         dimension = local_dimension(blocks.shrunk, blocks.held) if setting.curator else 2.0
         most = min(setting.depth - blocks.level, _DEEPEST)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mapveil.secure_sum.drivers import SecureSum
 
 SecureSumName = Literal["ideal", "protocol", "active"]
-Aim = Literal["places", "totals", "distance"]
+Aim = Literal["totals"]
 _SUMMED: Final = ("distributed", "operators")
 _COARSE: Final = 6  # depth of the cells on which a prior is looked at where the map's are not chosen yet
 
@@ -101,8 +101,8 @@ def release(
     options : mapping, optional
         Parameters of a named method.
     aim : str, optional
-        Use of a curator's map: ``"places"`` that stand out, ``"totals"`` of districts, or the ``"distance"`` by which
-        people are misplaced; a compromise by default. It changes what is measured, never the promise.
+        Use of a curator's map: ``"totals"`` of districts; a compromise by default. It changes what is measured, never
+        the promise.
     prior : Prior, DensityMap or path, optional
         A public raster, which the caller states to be public, or an earlier release. The estimate leans on it as far as
         the noisy sums agree with it; budget, noise and guarantee are the same. Its name, licence and hash are recorded.

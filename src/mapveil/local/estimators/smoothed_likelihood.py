@@ -13,19 +13,24 @@ any keeps its prior.
 where: :math:`s_b^2` is the prior variance of division b, :math:`I_b` the Fisher information of the reports about it,
 w falls by e with the distance of two levels, and :math:`\nu` is 4.
 
-A city can be so flat, or reports so few, that the uniform baseline is nearer than any estimate. The result is the
-mixture
+A city can be so flat, or reports so few, that the uniform baseline u is nearer than any estimate is. Fitted to chance
+alone, an estimate p has a slope of the log-likelihood :math:`\ell` from u towards p of f on average, the effective
+number of parameters, with a variance of :math:`2 \sum_b \gamma_b^2`. A peak chosen among d sites adds ln d, and 2 to
+the variance. An estimate is shown only where that slope exceeds mean and deviation together:
 
-.. math:: (1 - t)\, u + t\, p, \qquad t = \arg\max_t \ell((1 - t)\, u + t\, p) - t f, \qquad f = \phi \sum_b \gamma_b
+.. math:: \ell'(0) > f + k \ln d + \sqrt{2 \Big( \sum_b \gamma_b^2 + k \Big)}, \qquad
+    f = \sum_b \gamma_b, \qquad \ell(t) = \ell((1 - t)\, u + t\, p)
 
-where: p is the estimate, u has its peaks and is uniform beside them, :math:`\ell` is the log-likelihood of the
-reports, f the effective number of parameters that p was fitted with, which is by how much its likelihood exceeds that
-of new reports, and :math:`\phi` 0.8 (the mean over trees has fewer than the divisions of one tree). With a prior
+where: k is the number of peaks. The result is then the mixture of p and u with the peaks of p,
+
+.. math:: (1 - t)\, u + t\, p, \qquad t = \arg\max_t \ell(t) - t \phi f
+
+where: :math:`\phi` is 0.8 (the mean over trees has fewer parameters than the divisions of one tree). With a prior
 distribution, u is the best mixture of the uniform baseline and the prior, chosen likewise with f = 1, where its
 log-likelihood exceeds that of the baseline by 6 or more.
 
 A map known to be near, such as that of all windows of a series for one of them, takes the place of the uniform
-baseline: divisions shrink to its own, :math:`\kappa_l` is drawn to 0.03 instead of 1, and u is that map.
+baseline: divisions shrink to its own, :math:`\kappa_l` is drawn to 0.03 instead of 1, and u is that map, always mixed.
 
 Isolated hot spots (peaks), such as an airport, are modelled separately from the smooth tree. A site that stands out
 from a stiffly smoothed map has a fraction of its own, :math:`s(x) = \max(c_s(x) - \lambda, 0) / n`, beside its
@@ -68,6 +73,7 @@ _MAX_EXTRAPOLATION: Final = 1000.0  # alpha of SQUAREM
 _PRIOR_DIVISIONS: Final = 4.0  # nu
 _MIN_UNEVENNESS: Final = 0.02  # of kappa
 _FREEDOM: Final = 0.8  # phi
+_DEVIATIONS: Final = 1.0  # of the gain of a fit to chance
 _PRIOR_GAIN: Final = 6.0  # of log-likelihood, from which a prior is used: docs/explanation/choosing-local.md
 _BISECTIONS: Final = 12  # of the weight of a mixture
 _MAX_UNEVENNESS: Final = 10.0
@@ -154,9 +160,19 @@ def smooth_likelihood(
         p = x[:size] + peak
     information_about = functools.partial(likelihood.information, p)
     found = _evidence(information_about, n, smoother, (p - peak) / max(float((p - peak).sum()), TINY))
-    base = around if around is not None else peak + (1 - float(peak.sum())) * _base(users, size, prior)
+    fitted = float(found.effective.sum())
+    if around is not None:
+        base = around
+    else:
+        even = _base(users, size, prior)
+        # What a fit to chance gains: its mean, one deviation, and the choice of the peaks among all sites.
+        held = np.count_nonzero(peak)
+        deviation = math.sqrt(2 * (float(found.squared.sum()) + held))
+        if Leaning(users, even, p).slope(0.0) <= fitted + held * math.log(size) + _DEVIATIONS * deviation:
+            return Smoothed(even, smoother.unevenness, np.zeros(0, dtype=np.int64), steps, converged)
+        base = peak + (1 - float(peak.sum())) * even
     leaning = Leaning(users, base, p)
-    p = leaning.at(leaning.best(_FREEDOM * float(found.effective.sum())))
+    p = leaning.at(leaning.best(_FREEDOM * fitted))
     return Smoothed(p / p.sum(), smoother.unevenness, np.flatnonzero(peak), steps, converged)
 
 
@@ -247,6 +263,7 @@ class _Evidence(NamedTuple):
 
     squares: FloatArray  # of the divisions, over their prior variances at kappa = 1
     effective: FloatArray  # sum of gamma
+    squared: FloatArray  # sum of its squares
 
 
 def _evidence(
@@ -254,7 +271,7 @@ def _evidence(
 ) -> _Evidence:
     # Random signs measure all boxes of a level at once.
     signs = Randomness(_SEED).generator()
-    made = _Evidence(*np.zeros((2, trees.levels)))
+    made = _Evidence(*np.zeros((3, trees.levels)))
     for level in range(trees.levels):
         found = trees.divisions(p, level)
         # The information if the locations themselves were reported, scaled to what the reports hold of it.
@@ -265,6 +282,7 @@ def _evidence(
         gamma = of_box / (of_box + 1 / trees.variance(level, float(trees.unevenness[level])))
         made.squares[level] = np.sum(np.square(found.half - found.even_half) / trees.variance(level, 1.0))
         made.effective[level] = gamma.sum()
+        made.squared[level] = np.square(gamma).sum()
     return made
 
 
