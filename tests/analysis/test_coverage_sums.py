@@ -138,6 +138,9 @@ def test_a_map_knows_what_neither_pilot_nor_sums_tell(prior: FittedKriging) -> N
     assert not alone.known[east].any()
     assert many.known[east].mean() > 0.5
     assert alone.known[~east].any()
+    # Where the pilot measured, or phones surely did, nothing is extrapolated; a few phones tell of no place.
+    assert not many.unmeasured[many.known & (many.measurements > 20)].any()
+    assert alone.unmeasured.any()
     assert "users who measured" in {layer.title.split(",")[0] for layer in many.columns()}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mapveil.formats.read_map import read_map
@@ -170,6 +170,48 @@ def test_predictions_reach_as_far_as_measurements_do() -> None:
         SignalMap.from_prediction(mean, deviation, data, tiling, PROMISE, "model", reach_m=0)
 
 
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.floats(-130, -60), st.floats(0.1, 20)), min_size=1, max_size=12))
+def test_at_most_one_in_twenty_of_the_holes_that_are_told_is_expected_to_be_covered(
+    cells: list[tuple[float, float]],
+) -> None:
+    tiling = Grid(REGION, rows=1, columns=len(cells))
+    mean, deviation = (np.array(column) for column in zip(*cells, strict=True))
+    found = SignalMap(mean, deviation, np.ones(len(cells), dtype=np.int64), tiling, PROMISE, "by hand")
+    told, wrong = found.holes_told(), 1 - found.hole_chance()
+    assert not (told & ~found.holes).any()
+    if told.any():
+        assert wrong[told].mean() <= 0.05 + 1e-12
+    rest = found.holes & ~told
+    if rest.any():  # one more would be too many, and the surest are taken first
+        assert (wrong[told].sum() + wrong[rest].min()) / (told.sum() + 1) > 0.05
+        assert not told.any() or wrong[told].max() <= wrong[rest].min()
+
+
+def test_what_nobody_measured_or_may_be_covered_is_hatched() -> None:
+    tiling = Grid(REGION, rows=1, columns=5)
+    mean = np.array([-125.0, -111.0, -90.0, -90.0, np.nan])
+    deviation, counts = np.array([2.0, 9.0, 2.0, 2.0, np.nan]), np.array([3, 3, 3, 0, 0])
+    found = SignalMap(mean, deviation, counts, tiling, PROMISE, "by hand")
+    scene = found.scene()
+    assert found.holes_told().tolist() == [True, False, False, False, False]
+    assert scene.hatched is not None
+    assert scene.hatched.tolist() == [False, True, False, True, False]
+    assert scene.unsure is not None
+    assert scene.unsure.tolist() == [False, True, False, False, False]
+    assert scene.doubt == "Hatched: extrapolated, nobody is known to have measured; or not told from a hole"
+    assert found.unmeasured.sum() == 1
+    named = {layer.name: layer.values for layer in found.columns()}
+    np.testing.assert_allclose(named["high_dbm"] - named["low_dbm"], 2 * 1.959964 * deviation, rtol=1e-6)
+    sums = replace(found, extrapolated=np.array([True, False, False, False, False]))
+    assert sums.unmeasured.tolist() == [True, False, False, False, False]
+    pytest.importorskip("matplotlib")
+    axes = found.plot()
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [scene.doubt]
+    plain = SignalMap.from_measurements(measured(), tiling, PROMISE, hole_dbm=-300)
+    assert plain.scene().hatched is None
+
+
 def test_geotiff_comes_back(tmp_path: Path) -> None:
     rasterio = pytest.importorskip("rasterio")
     signal = SignalMap.from_measurements(measured(), TILINGS["grid"](), PROMISE, hole_dbm=-97)
@@ -181,7 +223,7 @@ def test_geotiff_comes_back(tmp_path: Path) -> None:
             np.testing.assert_array_equal(frame.cells(file.read(band)), layer.values)
         assert file.descriptions[0] == "mean signal strength"
         assert file.units[0] == "dBm"
-        assert file.count == 5
+        assert file.count == 7
         tags = file.tags()
     metadata = json.loads(tags["MAPVEIL"])
     assert metadata == json.loads(signal.metadata_json())
@@ -225,9 +267,9 @@ def test_csv_comes_back_with_its_metadata_beside_it(signal: SignalMap, tmp_path:
 
 def test_the_picture_says_what_it_shows(signal: SignalMap, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    signal = replace(signal, title="Coverage")
+    signal = replace(signal, title="Coverage", deviation_db=signal.deviation_db / 100)  # every hole is told
     axes = signal.plot()
-    words = " ".join(text.get_text() for text in axes.texts)
+    words = " ".join(" ".join(text.get_text() for text in axes.texts).split())
     coverage = signal.coverage()
     assert f"{coverage.holes} holes (orange, below -97 dBm)" in words
     assert f"{coverage.unknown} unknown (left blank)" in words
@@ -242,7 +284,7 @@ def unpacked(packed: dict[str, str]) -> np.ndarray:
 
 
 def test_the_page_holds_every_number(signal: SignalMap) -> None:
-    signal = replace(signal, title="A <b>title</b>")
+    signal = replace(signal, title="A <b>title</b>", deviation_db=signal.deviation_db / 100)
     text = page_html(signal)
     assert "A &lt;b&gt;title&lt;/b&gt;" in text
     found = re.search(r'<script type="application/json" id="scene">(.*?)</script>', text, re.DOTALL)

@@ -20,7 +20,7 @@ from mapveil.mechanisms.signal_sums import STRONG, WEAK, SignalSums
 from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.claim import Unit
 from mapveil.trust.queries import Progress
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
 
@@ -32,6 +32,7 @@ _UNSURE: Final = 0.9  # quantile of the deviations over the cells
 _CLIPS_DB: Final = (2.0, 30.0)  # the range of a clip that is chosen so
 _CELLS: Final = 4096  # whose covariances are held at once
 _NOBODY: Final = 1e-9  # users
+_TOLD_USERS: Final = 2.0  # deviations of the noise, from which on a node's users are told from zero
 _TOLD: Final = 0.5  # fraction of the field's variance that must be explained where a cell counts as known
 
 
@@ -124,6 +125,7 @@ def coverage_by_sums(
         released.guarantee,
         "coverage by sums",
         hole_dbm=hole_dbm,
+        extrapolated=~(_piloted(prior, tiling) | _visited(released)),
         counted=f"{sums.unit}s who measured, estimated",
         parameters={**released.parameters, "clip_db": round(made.clip_db, 3)},
         notes=(
@@ -131,6 +133,25 @@ def coverage_by_sums(
             f"residuals from the pilot's map were clipped to {made.clip_db:.1f} dB; their sums corrected it",
         ),
     )
+
+
+def _piloted(prior: FittedKriging, tiling: Tiling) -> BoolArray:
+    """Cells in which the pilot measured: those of its blocks' centres."""
+    lat, lon = prior.plane.degrees(prior.averages.centres)
+    cell = tiling.locate(lon, lat)
+    found = np.zeros(tiling.size, dtype=np.bool_)
+    found[cell[cell >= 0]] = True
+    return found
+
+
+def _visited(released: DensityMap) -> BoolArray:
+    """Cells of finest nodes whose noisy number of users is told from zero."""
+    finest = max(
+        (each for each in released.measurements if isinstance(each, LabelMeasurement)),
+        key=lambda each: each.noisy.size,
+    )
+    told = finest.noisy > _TOLD_USERS * finest.deviation()
+    return np.asarray(np.append(told, False)[finest.groups])
 
 
 def release_correction(

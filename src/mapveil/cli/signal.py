@@ -317,11 +317,7 @@ def map_(
         )
         error = None if true is None else coverage.rmse_dbm(true)
         save_all(outputs, replace(coverage, **drawing.of(coverage)).save, progress)
-    cover = coverage.coverage()
-    lines = [
-        f"{counted(cover.covered, 'cell')} covered, {counted(cover.holes, 'hole')} below {hole_dbm:g} dBm, "
-        f"{cover.unknown:,} unknown"
-    ]
+    lines = [signal_sums.cells_in_words(coverage)]
     more: dict[str, Any] = {}
     if found is not None and (reason := found.about(provenance)) is not None:
         console.warn(f"nothing is certified for these reports: {reason}")

@@ -23,7 +23,17 @@ from mapveil.maps.released import SUFFIXES
 if TYPE_CHECKING:
     from mapveil.cli.options import Drawing
     from mapveil.geo.region import Region
+    from mapveil.maps.signal_map import SignalMap
     from mapveil.privacy.account import Account
+
+
+def cells_in_words(coverage: SignalMap) -> str:
+    """The numbers of a coverage map's cells in one line."""
+    found, told = coverage.coverage(), int(coverage.holes_told().sum())
+    return (
+        f"{counted(found.covered, 'cell')} covered, {counted(found.holes, 'hole')} below {coverage.hole_dbm:g} dBm "
+        f"({told:,} told from covered ground), {found.unknown:,} unknown; {int(coverage.unmeasured.sum()):,} extrapolated"
+    )
 
 
 _COLUMNS = ("user", "lat", "lon", "rss", "time")
@@ -114,9 +124,5 @@ def sums(
             save_all(outputs, titled(made, drawing).save, progress)
     if unit != "user":
         console.warn(f"the guarantee is about one {unit}: a user of ten has ten times the epsilon")
-    found = made.coverage()
-    lines = [
-        f"{counted(found.covered, 'cell')} covered, {counted(found.holes, 'hole')} below {hole_dbm:g} dBm, "
-        f"{found.unknown:,} unknown"
-    ]
+    lines = [cells_in_words(made)]
     console.answer(outputs, made, account if unit == "user" else None, lines=lines, seed=seed)

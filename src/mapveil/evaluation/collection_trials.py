@@ -89,12 +89,12 @@ def _not_collected(task: CollectionTask, rng: Randomness) -> SignalTrial:
     took = time.perf_counter() - start
     normalisation = Normalisation.learn(roles.pilot)
     sent = {"held_out": roles.held_out, "later": roles.later}
-    known, judged = _evidence(roles, sent, normalisation, task.length, rng)
+    known, judged = _evidence(task, sent, normalisation)
     attack = attack_signal(
         known, judged, adversaries=(BlindGuess(),), rng=rng.child("attack"), strangers=True
     )
     if SUMS.get(task.name) == "local":
-        given = _labelled(roles, rng)
+        given = _labelled(task)
         tables = roles.held_out.take(given), joined(roles.held_out.take(~given), roles.later)
         posterior = attack_local(roles, prior, epsilon, tables, normalisation, rng.child("posterior"))
         if posterior is not None:
@@ -135,9 +135,7 @@ def _reported(task: CollectionTask, rng: Randomness) -> SignalTrial:
     later = roles.later
     if made.fitted is not None and len(later):
         later = made.fitted.privatize_measurements(later, rng=rng.child("later"))
-    known, judged = _evidence(
-        roles, {"held_out": made.rest, "later": later}, made.normalisation, task.length, rng
-    )
+    known, judged = _evidence(task, {"held_out": made.rest, "later": later}, made.normalisation)
     start = time.perf_counter()
     attack = attack_signal(
         known, judged, adversaries=task.adversaries, rng=rng.child("attack"), strangers=True
@@ -171,14 +169,10 @@ def _reported(task: CollectionTask, rng: Randomness) -> SignalTrial:
 
 
 def _evidence(
-    roles: CollectionRoles,
-    sent: dict[str, Measurements],
-    normalisation: Normalisation,
-    length: int,
-    rng: Randomness,
+    task: CollectionTask, sent: dict[str, Measurements], normalisation: Normalisation
 ) -> tuple[SignalEvidence, SignalEvidence]:
     """Labelled reports of some users; reports of the others, and of later days."""
-    given = _labelled(roles, rng)
+    roles, length, given = task.roles, task.length, _labelled(task)
     known = SignalEvidence.of(
         roles.held_out.take(given), sent["held_out"].take(given), normalisation, length=length
     )
@@ -187,11 +181,12 @@ def _evidence(
     return known, SignalEvidence.of(true, reported, normalisation, length=length)
 
 
-def _labelled(roles: CollectionRoles, rng: Randomness) -> BoolArray:
-    """The reports whose users and places adversaries are given."""
+def _labelled(task: CollectionTask) -> BoolArray:
+    """The reports whose users and places adversaries are given: of the same users for every way of one trial."""
+    roles, rng = task.roles, Randomness(task.seed).child(f"{task.group} labelled {task.trial}")
     users = np.unique(roles.held_out.users)
     count = min(max(round(_LABELLED * users.size), 1), max(users.size - 1, 1))
-    given = np.isin(roles.held_out.users, rng.child("labelled").generator().permutation(users)[:count])
+    given = np.isin(roles.held_out.users, rng.generator().permutation(users)[:count])
     if given.all() and not len(roles.later):
         given = np.arange(len(given)) < _LABELLED * len(given)
     return np.asarray(given)

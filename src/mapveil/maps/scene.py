@@ -94,6 +94,10 @@ class Scene(NamedTuple):
     left_out: str = ""  # cells that GeoJSON leaves out
     blocks: DrawnBlocks | None = None  # of the first layers
     doubt: str = ""  # meaning of hatched ground: cells without a value in the first layer; or of faded lines
+    hatched: BoolArray | None = None  # cells that are hatched over their colour instead, shape (cells,)
+    unsure: BoolArray | None = (
+        None  # cells that are not drawn as holes although they are below, shape (cells,)
+    )
 
 
 class Rows(NamedTuple):

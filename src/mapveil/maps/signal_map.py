@@ -22,6 +22,10 @@ HOLE_DBM: Final = -110.0
 
 _RARE: Final = 0.5  # per cent of the cells beyond either end of the ramp
 _BORROWED: Final = 4.0  # measurements' worth of the whole map's variance in each cell's
+_FALSE_RATE: Final = (
+    0.05  # of the holes that are told, at most so many are expected to be covered: as of heat maps
+)
+_DEVIATIONS: Final = 1.959963984540054  # half the width of a 95 % interval of a normal variable
 
 
 class Coverage(NamedTuple):
@@ -52,6 +56,9 @@ class SignalMap(ReleasedMap):
         Subject of the deviation: a cell's estimated mean, or one new measurement there.
     counted : str
         What ``measurements`` counts, where it is not measurements as they were reported.
+    extrapolated : ndarray of bool, shape (tiling.size,), optional
+        Cells whose strength is a model's estimate, as nobody is known to have measured there; those without
+        ``measurements`` by default.
 
     Raises
     ------
@@ -68,10 +75,13 @@ class SignalMap(ReleasedMap):
     hole_dbm: float = HOLE_DBM
     deviation_of: str = "a cell's mean"
     counted: str = "measurements"
+    extrapolated: npt.NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         for name in ("mean_dbm", "deviation_db", "measurements"):
             check_shape(name, getattr(self, name), self.tiling)
+        if self.extrapolated is not None:
+            check_shape("extrapolated", self.extrapolated, self.tiling)
         known = np.isfinite(self.mean_dbm)
         if np.isinf(self.mean_dbm).any() or (known != np.isfinite(self.deviation_db)).any():
             raise ParameterError("mean_dbm and deviation_db must be finite, or NaN, in the same cells")
@@ -220,6 +230,32 @@ class SignalMap(ReleasedMap):
         scaled = np.divide(apart, self.deviation_db, out=np.full(apart.shape, np.nan), where=~certain)
         return np.asarray(np.where(certain, (apart > 0).astype(np.float64), ndtr(scaled)))
 
+    def holes_told(self) -> npt.NDArray[np.bool_]:
+        r"""Holes that are told from covered ground, shape (cells,): the others may be a coin toss.
+
+        .. math:: H = \{c_{(1)}, \dots, c_{(k)}\}, \qquad
+                  k = \max \Big\{j : \frac1j \sum_{i=1}^{j} \big(1 - p_{c_{(i)}}\big) \le 0.05\Big\}
+
+        where: p is :meth:`hole_chance`, of the holes in falling order. At most one in twenty of H is expected to be
+        covered.
+
+        Source: M. Newton, A. Noueiry, D. Sarkar, P. Ahlquist, "Detecting differential gene expression with a
+        semiparametric hierarchical mixture method" (Biostatistics, 2004), equation 6.
+        """
+        found = np.flatnonzero(self.holes)
+        wrong = 1 - self.hole_chance()[found]
+        order = np.argsort(wrong, kind="stable")
+        expected = np.cumsum(wrong[order]) / np.arange(1, found.size + 1)
+        told = np.zeros(self.tiling.size, dtype=np.bool_)
+        told[found[order[expected <= _FALSE_RATE]]] = True
+        return told
+
+    @property
+    def unmeasured(self) -> npt.NDArray[np.bool_]:
+        """Cells of a known strength in which nobody is known to have measured, shape (cells,): extrapolated."""
+        beyond = self.measurements == 0 if self.extrapolated is None else self.extrapolated
+        return np.asarray(self.known & beyond)
+
     def coverage(self) -> Coverage:
         """Numbers of cells that are covered, are holes, are unknown."""
         holes, known = int(self.holes.sum()), int(self.known.sum())
@@ -249,9 +285,13 @@ class SignalMap(ReleasedMap):
         other, chance = Shading("linear", blank=True), Shading("linear", top=1.0, blank=True)
         limit = f"below {self.hole_dbm:g} dBm"
         of, count = self.deviation_of, self.measurements.astype(np.float64)
+        half = _DEVIATIONS * self.deviation_db
+        low_end, high_end = self.mean_dbm - half, self.mean_dbm + half
         return (
             Layer("rss_dbm", "mean signal strength", "dBm", self.mean_dbm, strength),
             Layer("deviation_db", f"standard deviation of {of}", "dB", self.deviation_db, other),
+            Layer("low_dbm", f"95 % interval of {of}: lower end", "dBm", low_end, other),
+            Layer("high_dbm", f"95 % interval of {of}: upper end", "dBm", high_end, other),
             Layer("measurements", self.counted, "", count, other),
             Layer("hole", f"coverage hole: {limit}", "1", hole, chance, ("no", "yes")),
             Layer("hole_chance", f"chance that {of} is {limit}", "1", self.hole_chance(), chance),
@@ -269,32 +309,46 @@ class SignalMap(ReleasedMap):
     def scene(self, *, page: bool = False) -> Scene:
         """The strength, and on a page every other number of a cell."""
         count, size = self.coverage(), max(self.tiling.size, 1)
-        orange, grey = "orange, " if count.holes else "", " (left blank)" if count.unknown else ""
+        told, unmeasured = self.holes_told(), self.unmeasured
+        unsure = self.holes & ~told
+        strength, *others = self.columns()
+        drawn = strength._replace(shading=strength.shading._replace(holes=bool(told.any())))
+        doubts = (
+            ("extrapolated, nobody is known to have measured", unmeasured),
+            ("not told from a hole", unsure),
+        )
+        doubt = "; or ".join(words for words, cells in doubts if cells.any())
+        orange, grey = "orange, " if told.any() else "", " (left blank)" if count.unknown else ""
         sure = self.deviation_db[self.known]
         error = (
             f" Median standard deviation of {self.deviation_of}: {np.median(sure):.1f} dB."
             if sure.size
             else ""
         )
+        of_these = f", {int(told.sum())} of them told from covered ground" if count.holes else ""
         return Scene(
             title="How strong the signal is",
-            layers=self.columns(),
+            layers=(drawn, *others),
             reading=""
             if page
             else f"{count.covered} cells covered ({100 * count.covered / size:.0f} %), {count.holes} holes "
-            f"({orange}below {self.hole_dbm:g} dBm), {count.unknown} unknown{grey}.{error}",
+            f"({orange}below {self.hole_dbm:g} dBm){of_these}, {count.unknown} unknown{grey}.{error}",
             made=(
                 ("Covered", f"{count.covered} cells"),
-                ("Holes", f"{count.holes} cells below {self.hole_dbm:g} dBm"),
+                ("Holes", f"{count.holes} cells below {self.hole_dbm:g} dBm{of_these}"),
                 ("Unknown", f"{count.unknown} cells without a strength"),
+                ("Extrapolated", f"{int(unmeasured.sum())} cells where no measurement is known"),
                 ("Measurements", f"{int(self.measurements.sum())} in the region"),
             ),
             notes=(
                 f"The deviation is that of {self.deviation_of}.",
-                "A cell that nobody measured is unknown: that is no coverage hole.",
+                "A cell that nobody measured is unknown, or a model's estimate: that is no coverage hole.",
                 *self.notes,
             ),
             left_out="cells without a strength",
+            doubt=f"Hatched: {doubt}" if doubt else "",
+            hatched=(unmeasured | unsure) if doubt else None,
+            unsure=unsure if unsure.any() else None,
         )
 
     def about(self) -> dict[str, Any]:

@@ -95,9 +95,12 @@ def plot(released: ReleasedMap, ax: Axes | None = None, **shown: Any) -> Axes:
     if ground is not None:
         draw_ground(ground, axes)
     if scene.lines is None:
-        mappable = draw_cells(plane, axes, *coloured(layer, scale))
+        values, style = coloured(layer, scale)
+        if scene.unsure is not None:
+            values = np.where(scene.unsure, np.maximum(values, scale.low), values)
+        mappable = draw_cells(plane, axes, values, style)
         if scene.doubt:
-            draw_doubt(released, plane, axes, scene.doubt)
+            draw_doubt(released, plane, axes, scene.doubt, scene.hatched)
     else:
         cm = require("matplotlib.cm", "viz")
         mappable = cm.ScalarMappable(norm=scale.norm(), cmap=colormap(FAINTEST))

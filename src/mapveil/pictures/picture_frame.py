@@ -12,7 +12,7 @@ import numpy as np
 
 from mapveil.pictures.colours import DensityScale, round_down
 from mapveil.pictures.picture_plane import MapPlane, Rings, region_rings
-from mapveil_client.arrays import IntArray
+from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.errors import require
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ INK: Final = "#22222a"
 QUIET: Final = "#6a6a74"
 PAPER: Final = "#ffffff"
 DPI: Final = 150
+_HATCH_OVER: Final = "#5d5d6b"  # over colours
 _HATCH: Final = "#cdcdd6"
 _WARNING: Final = "#c1121f"
 _SEEDED: Final = "SEEDED: NOT FOR RELEASE"
@@ -86,16 +87,56 @@ def draw_outline(drawn: ReleasedMap, plane: MapPlane, axes: Axes) -> None:
     )
 
 
-def draw_doubt(drawn: ReleasedMap, plane: MapPlane, axes: Axes, meaning: str) -> None:
-    """Hatch the region under its cells, where those without a value let it through, and say what that means."""
+def draw_doubt(
+    drawn: ReleasedMap, plane: MapPlane, axes: Axes, meaning: str, hatched: BoolArray | None = None
+) -> None:
+    """Hatch ground, and say what that means: the region under cells without a value, or the given cells."""
     patches = require("matplotlib.patches", "viz")
-    paths, _ = ring_paths(region_rings(drawn.tiling, plane.projection))
     style: dict[str, Any] = {"facecolor": "none", "edgecolor": _HATCH, "hatch": "///", "linewidth": 0}
-    for path in paths:
-        axes.add_patch(patches.PathPatch(path, zorder=-1, **style))
+    if hatched is None:
+        paths, _ = ring_paths(region_rings(drawn.tiling, plane.projection))
+        for path in paths:
+            axes.add_patch(patches.PathPatch(path, zorder=-1, **style))
+    else:
+        style["edgecolor"] = _HATCH_OVER
+        _hatch_cells(plane, axes, hatched, style)
     sample = patches.Patch(label=meaning, **style)
     legend = axes.legend(handles=[sample], loc="lower right", fontsize=8, framealpha=0.9, edgecolor="#b9b9c2")
     legend.set_zorder(6)
+
+
+def _hatch_cells(plane: MapPlane, axes: Axes, hatched: BoolArray, style: dict[str, Any]) -> None:
+    """Hatch cells as one shape, so that the lines run on from cell to cell."""
+    if not hatched.any():
+        return
+    path = require("matplotlib.path", "viz").Path
+    if plane.rings is not None:
+        outlines, cell = ring_paths(plane.rings)
+        shape = path.make_compound_path(
+            *(outline for outline, at in zip(outlines, cell, strict=True) if hatched[at])
+        )
+    else:
+        shape = path.make_compound_path(
+            *(path.unit_rectangle().transformed(each) for each in _boxes(plane, hatched))
+        )
+    axes.add_patch(require("matplotlib.patches", "viz").PathPatch(shape, zorder=2, **style))
+
+
+def _boxes(plane: MapPlane, hatched: BoolArray) -> list[Any]:
+    """From the unit square to every run of hatched pixels in a row."""
+    if plane.frame is None:
+        raise AssertionError("a plane has pixels or outlines")
+    affine = require("matplotlib.transforms", "viz").Affine2D
+    marked = np.nan_to_num(plane.frame.image(np.where(hatched, 1.0, 0.0))) > 0
+    rows, columns = marked.shape
+    x0, y0, x1, y1 = plane.bounds
+    wide, high = (x1 - x0) / columns, (y1 - y0) / rows
+    edges = np.diff(np.pad(marked.astype(np.int8), ((0, 0), (1, 1))), axis=1)
+    (row, first), (_, stop) = np.nonzero(edges == 1), np.nonzero(edges == -1)
+    return [
+        affine().scale(wide * (end - begin), high).translate(x0 + wide * begin, y1 - high * (at + 1))
+        for at, begin, end in zip(row, first, stop, strict=True)
+    ]
 
 
 def draw_nothing(axes: Axes, words: str) -> None:

@@ -153,6 +153,10 @@ def _cells(tiling: Tiling, scene: Scene) -> dict[str, Any]:
         "layers": layers,
         "blocks": _blocks(blocks),
         "doubt": scene.doubt,
+        **{
+            name: None if cells is None else packed(np.flatnonzero(cells))
+            for name, cells in (("hatched", scene.hatched), ("unsure", scene.unsure))
+        },
         "names": getattr(tiling, "names", None),
         **_places(tiling),
     }

@@ -76,6 +76,10 @@ class LocalPlane(NamedTuple):
         east = (rows[:, LON] - self.lon) * self.metres_per_lon
         return np.stack([east, (rows[:, LAT] - self.lat) * self.metres_per_lat], axis=1)
 
+    def degrees(self, metres: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Latitude and longitude of places of shape (places, 2): the inverse of :meth:`metres`."""
+        return self.lat + metres[:, 1] / self.metres_per_lat, self.lon + metres[:, 0] / self.metres_per_lon
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FittedSignalModel(ABC):

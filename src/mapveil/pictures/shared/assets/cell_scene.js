@@ -86,8 +86,10 @@ export function cellScene(scene) {
   let layer, scale;
   const picture = document.createElement("canvas");
   const ink = (part) => ramp(scale.palest + (1 - scale.palest) * part, theme() === "dark");
-  const colourOf = (value) =>
-    scale.under && value < scale.low ? channels(scale.under) : ink(Math.min(1, fractionOf(scale, value)));
+  // What may be a hole or covered is drawn as the weakest covered ground.
+  const unsure = new Set(scene.unsure || []);
+  const colourOf = (value, cell) =>
+    scale.under && value < scale.low && !unsure.has(cell) ? channels(scale.under) : ink(Math.min(1, fractionOf(scale, value)));
   function paintPixels() {
     picture.width = raster.columns;
     picture.height = raster.rows;
@@ -100,7 +102,7 @@ export function cellScene(scene) {
       const value = layer.values[i];
       pixels[raster.row[i] * raster.columns + raster.col[i]] = Number.isNaN(value)
         ? TRANSPARENT
-        : under && value < scale.low
+        : under && value < scale.low && !unsure.has(i)
           ? under
           : table[Math.round(1023 * Math.min(1, fractionOf(scale, value)))];
     }
@@ -113,18 +115,20 @@ export function cellScene(scene) {
   }
   show(0);
 
-  // Under the cells: those without a value let it through.
-  const doubted = () => scene.doubt && /^(block_|above_floor)/.test(layer.name);
+  // Under the cells: those without a value let it through. Or over some of them, on every layer but a count.
+  const covered = scene.hatched && new Path2D();
+  for (const cell of scene.hatched || []) covered.addPath(pathOf(cell));
+  const doubted = () => scene.doubt && (covered ? layer.name !== "measurements" : /^(block_|above_floor)/.test(layer.name));
   function hatch(pen, view) {
     pen.save();
-    pen.clip(outline, "evenodd");
+    pen.clip(covered || outline, "evenodd");
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.fillStyle = pen.createPattern(hatching(view.dense), "repeat");
     pen.fillRect(0, 0, view.wide * view.dense, view.high * view.dense);
     pen.restore();
   }
   function paint(pen, view, selected = -1) {
-    if (doubted()) hatch(pen, view);
+    if (doubted() && !covered) hatch(pen, view);
     if (raster) {
       pen.imageSmoothingEnabled = (width * view.scale * view.dense) / raster.columns < 1;
       pen.imageSmoothingQuality = "high";
@@ -137,11 +141,12 @@ export function cellScene(scene) {
         const box = boxes.get(cell),
           value = layer.values[cell];
         if (box[2] < left || box[0] > right || box[3] < north || box[1] > south || Number.isNaN(value)) continue;
-        pen.fillStyle = pen.strokeStyle = `rgb(${colourOf(value).join()})`;
+        pen.fillStyle = pen.strokeStyle = `rgb(${colourOf(value, cell).join()})`;
         pen.fill(path, "evenodd");
         pen.stroke(path);
       }
     }
+    if (doubted() && covered) hatch(pen, view);
     const line = (path, pixels, paint) => {
       pen.lineWidth = pixels / view.scale;
       pen.strokeStyle = paint;

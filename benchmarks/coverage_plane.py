@@ -1,0 +1,119 @@
+"""Coverage on shared signal data: every way to collect in one plane, and how many phones' days sums need.
+
+``python -m benchmarks.coverage_plane run chania`` measures one set (minutes), ``page`` writes what was measured to
+docs/reference/coverage-plane.md and docs/_static. Uses true data: figures of data that are public already.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from reproductions.zhang.data import SIGNAL_SETS, read_signal
+
+FOLDER: Final = Path("build/coverage")
+PAGE: Final = Path("docs/reference/coverage-plane.md")
+PICTURES: Final = Path("docs/_static")
+
+_HEAD: Final = """# Coverage: every way to collect
+
+How far off the strongest adversary is, and how far off the map, for every way to collect; and from how many units
+(users' days here) coverage by sums is better than the pilot's map on later days. Rows have roles by days, users and
+places ([signal maps](../how-to/signal-maps.md)). Made by `python -m benchmarks.coverage_plane run SET` for each set, and
+`python -m benchmarks.coverage_plane page`; `mapveil signal tradeoff FILE --json` measures the same of any file. No constant
+of sums was chosen on these data.
+
+Epsilon of sums is about one user's day; that of `local-gaussian` and `truncated-laplacian` about one row of the
+thousands that a phone sends. Learned privatizers have no epsilon but that of their worst case. An adversary of sums sees
+the released map and no report, and is left with its guess; under local privacy with the posterior of one report.
+"""
+
+
+@click.group()
+def command() -> None:
+    """Measure coverage on shared data, and write its page."""
+
+
+@command.command()
+@click.argument("name", type=click.Choice(sorted(SIGNAL_SETS)))
+@click.option("--rows", default=12_000, show_default=True, help="Rows of a trial.")
+@click.option(
+    "--trials", default=1, show_default=True, help="Trials; above one without --quick's short training."
+)
+@click.option("--shared", type=click.Path(path_type=Path), default=Path("../shared"), show_default=True)
+def run(name: str, rows: int, trials: int, shared: Path) -> None:
+    """Measure the trade-off of one set."""
+    from mapveil.evaluation.signal_report import write_tradeoff
+    from mapveil.evaluation.signal_tradeoff import tradeoff
+
+    made = tradeoff(read_signal(name, shared), rows=rows, trials=trials, quick=trials == 1)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    record = made.to_dict()
+    record["settings"]["source"] = SIGNAL_SETS[name]
+    (FOLDER / f"{name}.json").write_text(json.dumps(record, indent=1))
+    write_tradeoff(made, FOLDER / f"{name}.png")
+
+
+@command.command()
+def page() -> None:
+    """Write the page of the sets that were measured."""
+    text = _HEAD
+    for path in sorted(FOLDER.glob("*.json")):
+        record = json.loads(path.read_text())
+        picture = PICTURES / f"coverage_plane_{path.stem}.png"
+        shutil.copyfile(path.with_suffix(".png"), picture)
+        text += _section(path.stem, picture.name, record)
+    PAGE.write_text(text)
+
+
+def _section(name: str, picture: str, record: dict[str, Any]) -> str:
+    settings = record["settings"]
+    rows = [
+        f"| {each['privatizer']} | {_setting(each)} | {_number(each['p2_m'], 0)} | {_number(each['places_db'])} "
+        f"| {_number(each['later_db'])} | {_number(each['gain_db'])} |"
+        for each in record["points"]
+    ]
+    counts = sorted({each["units"] for each in record["curve"]})
+    gains = {(each["units"], each["epsilon"]): each["gain_db"] for each in record["curve"]}
+    curve = [
+        f"| {count} | " + " | ".join(_number(gains.get((count, epsilon))) for epsilon in (1, 2, 4)) + " |"
+        for count in counts
+    ]
+    needed = " | ".join(str(each["on_average"] or "none tried") for each in record["units_needed"].values())
+    return "\n".join(
+        [
+            f"\n## {name.capitalize()}\n",
+            f"{settings['rows of a trial']:,} rows, trials: {settings['trials']}, adversaries: "
+            f"{settings['adversaries']}; {settings['roles']}; sums of one {settings['unit of sums']}. {settings.get('notes', '')}\n",
+            f"```{{image}} ../_static/{picture}",
+            f":alt: Error of the map against error of the adversary, {name}",
+            ":width: 100%\n```\n",
+            "| way to collect | set | adversary's error, m | map's error at held-out places, dB | on later days, dB "
+            "| gain, dB |",
+            "|---|---|---|---|---|---|",
+            *rows,
+            "\nGain of coverage by sums over the pilot's map on later days (at held-out places where there are none), "
+            "dB, means of eight draws of units and noise:\n",
+            f"| {settings['unit of sums']}s | ε = 1 | ε = 2 | ε = 4 |",
+            "|---|---|---|---|",
+            *curve,
+            f"| above 0 from | {needed} |\n",
+        ]
+    )
+
+
+def _setting(point: dict[str, Any]) -> str:
+    return f"{point['knob']} {point['value']:g}" if point["knob"] else ""
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "" if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
+
+
+if __name__ == "__main__":
+    command()
