@@ -24,13 +24,13 @@ _HEAD: Final = """# Coverage: every way to collect
 
 How far off the strongest adversary is, and how far off the map, for every way to collect; and from how many units
 (users' days here) coverage by sums is better than the pilot's map on later days. Rows have roles by days, users and
-places ([signal maps](../how-to/signal-maps.md)). Made by `python -m benchmarks.coverage_plane run SET` for each set, and
-`python -m benchmarks.coverage_plane page`; `mapveil signal tradeoff FILE --json` measures the same of any file. No constant
-of sums was chosen on these data.
+places ([signal maps](../how-to/signal-maps.md)). Made by `python -m benchmarks.coverage_plane run SET` for each set,
+then `python -m benchmarks.coverage_plane page`; `mapveil signal tradeoff FILE --json` measures the same of any file.
+No constant of sums was chosen on these data.
 
 Epsilon of sums is about one user's day; that of `local-gaussian` and `truncated-laplacian` about one row of the
-thousands that a phone sends. Learned privatizers have no epsilon but that of their worst case. An adversary of sums sees
-the released map and no report, and is left with its guess; under local privacy with the posterior of one report.
+thousands that a phone sends. Learned privatizers have no epsilon but that of their worst case. An adversary of sums
+sees the released map and no report, and is left with its guess; under local privacy with the posterior of one report.
 """
 
 
@@ -45,13 +45,15 @@ def command() -> None:
 @click.option(
     "--trials", default=1, show_default=True, help="Trials; above one without --quick's short training."
 )
+@click.option("--privatizers", help="Names separated by commas. [default: all]")
 @click.option("--shared", type=click.Path(path_type=Path), default=Path("../shared"), show_default=True)
-def run(name: str, rows: int, trials: int, shared: Path) -> None:
+def run(name: str, rows: int, trials: int, privatizers: str | None, shared: Path) -> None:
     """Measure the trade-off of one set."""
     from mapveil.evaluation.signal_report import write_tradeoff
-    from mapveil.evaluation.signal_tradeoff import tradeoff
+    from mapveil.evaluation.signal_tradeoff import KNOBS, tradeoff
 
-    made = tradeoff(read_signal(name, shared), rows=rows, trials=trials, quick=trials == 1)
+    names = privatizers.split(",") if privatizers else tuple(KNOBS)
+    made = tradeoff(read_signal(name, shared), names, rows=rows, trials=trials, quick=trials == 1)
     FOLDER.mkdir(parents=True, exist_ok=True)
     record = made.to_dict()
     record["settings"]["source"] = SIGNAL_SETS[name]
@@ -89,7 +91,8 @@ def _section(name: str, picture: str, record: dict[str, Any]) -> str:
         [
             f"\n## {name.capitalize()}\n",
             f"{settings['rows of a trial']:,} rows, trials: {settings['trials']}, adversaries: "
-            f"{settings['adversaries']}; {settings['roles']}; sums of one {settings['unit of sums']}. {settings.get('notes', '')}\n",
+            f"{settings['adversaries']}; {settings['roles']}; sums of one {settings['unit of sums']}. "
+            f"{settings.get('notes', '')}\n",
             f"```{{image}} ../_static/{picture}",
             f":alt: Error of the map against error of the adversary, {name}",
             ":width: 100%\n```\n",
