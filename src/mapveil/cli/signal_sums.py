@@ -32,7 +32,8 @@ def cells_in_words(coverage: SignalMap) -> str:
     found, told = coverage.coverage(), int(coverage.holes_told().sum())
     return (
         f"{counted(found.covered, 'cell')} covered, {counted(found.holes, 'hole')} below {coverage.hole_dbm:g} dBm "
-        f"({told:,} told from covered ground), {found.unknown:,} unknown; {int(coverage.unmeasured.sum()):,} extrapolated"
+        f"({told:,} told from covered ground), {found.unknown:,} unknown; "
+        f"{int(coverage.unmeasured.sum()):,} extrapolated"
     )
 
 
