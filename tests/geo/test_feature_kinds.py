@@ -58,5 +58,5 @@ def test_whoever_names_columns_confirms_or_overrides(frame: pd.DataFrame) -> Non
     numbers = read_measurements(frame, features=["mnc"], categories=[])
     assert numbers.categories == ()
     assert read_measurements(frame, features=["cell_id"], identifiers=True).names[3:] == ("cell_id",)
-    with pytest.raises(InputError, match=r"column 'cell_id' is an identifier.*--category cell_id"):
+    with pytest.raises(InputError, match=r"column 'cell_id' is an identifier.*as a category"):
         read_measurements(frame, features=["cell_id", "speed"])
