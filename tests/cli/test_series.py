@@ -61,7 +61,15 @@ def test_a_series_is_released_asked_and_compared(mapveil: Callable, folder: Path
     first = json.loads(rates.out)["answers"][0]
     assert first["estimate_per_1000"] == pytest.approx(1000 * first["estimate"] / first["denominator"])
     assert sum(row["estimate"] for row in whole) == pytest.approx(1000, rel=0.1)
-    found = mapveil("change", out, "--window", "2026-W04", "--against", "2026-W02", *zones)
+    written = [tmp_path / name for name in ("change.png", "change.html", "totals.png", "totals.csv")]
+    over = mapveil("ask", out, "--over-time", *zones, "-o", written[2], "-o", written[3])
+    assert over.code == 0, over.err
+    assert "2 zones in 3 windows" in over.out
+    assert written[3].read_text().startswith('"zone","estimate 2026-W02","low 2026-W02"')
+    pair = ("--window", "2026-W04", "--against", "2026-W02")
+    assert mapveil("change", out, *pair, *zones, "-o", written[0], "-o", written[1]).code == 0
+    assert all(path.stat().st_size > 0 for path in written)
+    found = mapveil("change", out, *pair, *zones)
     assert found.code == 0, found.err
     assert "0 of 2 zones changed" in found.out
     assert f"windows 2026-W02 and 2026-W04: {counts}" in found.out
@@ -158,6 +166,9 @@ def test_questions_about_windows_that_are_not_there(mapveil: Callable, folder: P
     for arguments, message in (
         (("ask", out, "--window", "2026-W33"), "window must be one of 2026-W02, 2026-W03, 2026-W04"),
         (("ask", tmp_path / "one.parquet", "--window", "2026-W03"), "is one map, not a series"),
+        (("ask", tmp_path / "one.parquet", "--over-time"), "is one map, not a series"),
+        (("ask", out, "--over-time", "--top", "1"), "--top must be left out with --over-time"),
+        (("ask", out, "-o", tmp_path / "a.png"), "a .png with --over-time only"),
         (("change", out, "--window", "2026-W03"), "--window and --against"),
         (("change", out), "--window and --against"),
         (("change", out, "--window", "2026-W03", "--against", "2026-W03"), "both"),

@@ -85,6 +85,19 @@ def test_a_page_lets_choose_the_window(series: mv.SeriesMap, tmp_path: Path) -> 
     assert "Users, 2026-W03" in (tmp_path / "series.html").read_text()
 
 
+def test_a_page_has_a_slider_over_windows_of_one_scale(series: mv.SeriesMap) -> None:
+    from mapveil.pictures.scene_record import scene_record
+
+    scene = scene_record(series)["scene"]
+    windows = scene["windows"]
+    assert windows["names"] == list(series.windows.names)
+    layers = scene["layers"][windows["first"] :][:3]
+    assert [layer["title"] for layer in layers] == [f"Users, {name}" for name in series.windows.names]
+    assert {json.dumps(layer["scale"]) for layer in layers} == {json.dumps(layers[0]["scale"])}
+    assert layers[0]["scale"]["top"] == pytest.approx(series.by_window.max(), rel=0.01)
+    assert "windows" not in scene_record(series.window(0))["scene"]
+
+
 def test_a_picture_shows_the_windows_side_by_side(series: mv.SeriesMap, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from mapveil.formats.read_record import read_record

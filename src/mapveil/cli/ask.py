@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mapveil.cli.ask_over_time import answer_over_time
 from mapveil.cli.console import Console, console_options, counted, save_all
 from mapveil.cli.options import zone_options
 from mapveil.cli.outputs import outputs
@@ -25,6 +26,7 @@ _PER = 1000.0
 @click.argument("source", metavar="MAP")
 @zone_options
 @click.option("--window", help="Name of the window of a series, such as 2026-W34. [default: all together]")
+@click.option("--over-time", is_flag=True, help="Of a series: the users of each zone in every window.")
 @click.option("--top", type=int, help="Rank so many zones, with the ranks that each may have.")
 @click.option("--above", type=float, help="List the zones that surely have more users than this.")
 @click.option("--per", help="Public denominator of rates: a column of the zones, or a GeoTIFF of residents.")
@@ -32,8 +34,8 @@ _PER = 1000.0
     "--confidence", type=float, default=95.0, show_default=True, help="Coverage of intervals, per cent."
 )
 @outputs(
-    (*ZONE_SUFFIXES, ".html"),
-    ".csv .parquet .geojson (one row per zone), .html (a page with the zones drawn)",
+    (*ZONE_SUFFIXES, ".html", ".png"),
+    ".csv .parquet .geojson (one row per zone), .html (a page with the zones drawn), .png with --over-time (bands)",
     required=False,
     streamed=".csv",
 )
@@ -44,6 +46,7 @@ def command(
     zones: str,
     read: dict[str, Any],
     window: str | None,
+    over_time: bool,
     top: int | None,
     above: float | None,
     per: str | None,
@@ -62,6 +65,7 @@ def command(
       mapveil ask map.parquet --zones districts.geojson --top 10 -o answers.html
       mapveil ask map.parquet --zones districts.gpkg --per population.tif -o rates.csv
       mapveil ask year.parquet --window 2026-W34 --zones districts.geojson
+      mapveil ask year.parquet --over-time --zones districts.geojson -o totals.csv -o totals.png
     """
     import numpy as np
 
@@ -77,6 +81,12 @@ def command(
         raise ParameterError("--top and --above are two questions: ask one at a time")
     check(50 <= confidence < 100, "--confidence", "from 50 to below 100 per cent", confidence)
     alpha = 1 - confidence / 100
+    if over_time:
+        others = {"--window": window, "--top": top, "--above": above, "--per": per}
+        answer_over_time(console, source, zones, read, alpha, others, outputs)
+        return
+    for path in outputs:
+        check(path.suffix.lower() != ".png", "-o", "a .png with --over-time only", path)
     heat = windowed_map(source, window)
     with console.progress() as progress:
         progress("overlay", 0.0)

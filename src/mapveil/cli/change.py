@@ -37,7 +37,12 @@ _NULLS = {"rate": "one expected number in both maps", "people": "the same users 
     show_default=True,
     help="Meaning of no change: one rate (noise and chance) or the same people (noise alone).",
 )
-@outputs(ZONE_SUFFIXES, ".csv .parquet .geojson (one row per zone)", required=False, streamed=".csv")
+@outputs(
+    (*ZONE_SUFFIXES, ".png", ".html"),
+    ".csv .parquet .geojson (one row per zone), .png .html (a map of the zones that changed)",
+    required=False,
+    streamed=".csv",
+)
 @console_options
 def command(
     console: Console,
@@ -61,12 +66,13 @@ def command(
     \b
     Examples:
       mapveil change week1.parquet week2.parquet --zones districts.geojson
-      mapveil change week1.parquet week2.parquet --zones districts.geojson --fdr 0.1 -o change.csv
+      mapveil change week1.parquet week2.parquet --zones districts.geojson --fdr 0.1 -o change.csv -o change.png
       mapveil change year.parquet --window 2026-W34 --against 2026-W33 --zones districts.geojson
     """
     from mapveil.analysis.zone_changes import changes
     from mapveil.formats.zone_table import write_zones
     from mapveil.maps.series_map import counting_note
+    from mapveil.pictures.zone_pictures import write_changes_page, write_changes_png
 
     if (window is None) != (against is None) or (after is None and window is None):
         raise ParameterError("a change needs two maps, or one series with --window and --against")
@@ -80,7 +86,17 @@ def command(
             "before": one.metadata(),
             "after": two.metadata(),
         }
-        save_all(outputs, lambda path: write_zones(found.zones, found.columns(), about, path), progress)
+
+        def save(path: Path) -> None:
+            match path.suffix.lower():
+                case ".png":
+                    write_changes_png(found, one, two, path)
+                case ".html":
+                    write_changes_page(found, one, two, path)
+                case _:
+                    write_zones(found.zones, found.columns(), about, path)
+
+        save_all(outputs, save, progress)
     warnings = (*one.guarantee.promise.warnings, *two.guarantee.promise.warnings)
     for note in (*dict.fromkeys(warnings), *found.zones.notes):
         console.warn(note)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MODULES: Final = (
     "dom", "theme", "scale", "packed", "degrees", "graticule", "ground", "legend", "cell_scene", "line_scene",
     "plane_view", "noise_law", "noisy_sums", "zone_shapes", "zone_card", "odds_card", "online_tiles",
-    "viewer",
+    "window_slider", "viewer",
 )  # fmt: skip
 """Modules that pages share with the console, each after those it imports."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mapveil.maps.scene import Layer, Shading
+from mapveil.maps.series_map import SeriesMap
 from mapveil.pictures.colours import layer_scale, ramp
 from mapveil.pictures.ground_record import ground_record
 from mapveil.pictures.packed import packed, packed_rings, packed_xy
@@ -70,6 +71,8 @@ def scene_record(released: ReleasedMap) -> dict[str, Any]:
         *scene.tables,
     ]
     shown = _cells(tiling, scene) if scene.lines is None else _lines(tiling, scene, scene.lines)
+    if isinstance(released, SeriesMap) and released.layers():
+        shown["windows"] = _windows(released, shown["layers"])
     record = {
         "title": released.title or scene.title,
         "metadata": metadata,
@@ -101,6 +104,16 @@ def finite_record(record: dict[str, Any]) -> dict[str, Any]:
     """The record as JSON has it: without infinities and NaN, which are null."""
     finite: dict[str, Any] = json.loads(json.dumps(record), parse_constant=lambda _: None)
     return finite
+
+
+def _windows(series: SeriesMap, layers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Place and names of the layers of windows, which get one scale."""
+    each = series.layers()
+    first = next(at for at, layer in enumerate(layers) if layer["name"] == each[0].name)
+    scale = layer_record(each[0]._replace(values=series.by_window.ravel()))["scale"]
+    for layer in layers[first : first + len(each)]:
+        layer["scale"] = scale
+    return {"first": first, "names": list(series.windows.names)}
 
 
 def tiles_record(context: Context | None, degrees: dict[str, Any] | None) -> dict[str, str] | None:

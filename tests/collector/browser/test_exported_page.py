@@ -17,6 +17,7 @@ from mapveil.engines import UNIT, UserSums
 from mapveil.geo.context import Context
 from mapveil.geo.zones import Zones
 from mapveil.maps.density_map import DensityMap
+from mapveil.mechanisms.multiscale_series import MultiscaleSeries
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -136,3 +137,30 @@ def test_mouse_and_keys_choose_on_the_map(pages: Any, heat: DensityMap) -> None:
     assert page.locator("#total dd").count() == 0
     page.keyboard.press("Escape")
     assert page.get_by_role("button", name="Blocks").get_attribute("aria-pressed") == "false"
+
+
+def test_a_slider_shows_one_window_after_another_on_one_scale(watch: Any, tmp_path: Path) -> None:
+    tiling = mv.Quadtree(REGION, depth=4)
+    windows = mv.Windows(every="1w", start="2026-01-05", until="2026-01-26")
+    people = np.random.default_rng(1).integers(0, 9, (3, tiling.size)) * UNIT
+    mechanism = MultiscaleSeries(epsilon=4, windows=windows)
+    mechanism.release(UserSums(people, tiling), account=None, rng=1).save(tmp_path / "map.html")
+    with watch(tmp_path.as_uri(), "series-page") as pages:
+        page = opened(pages)
+        slider, shown = page.get_by_role("slider"), page.get_by_label("Colours show")
+        slider.focus()
+        legends = []
+        for name in ("2026-W03", "2026-W04"):
+            slider.press("ArrowRight")
+            assert slider.get_attribute("aria-valuetext") == name
+            assert page.get_by_text(f"Window {name}").is_visible()
+            assert page.locator("h2", has_text=f"Users, {name}").is_visible()
+            legends.append(page.locator("canvas.legend").get_attribute("aria-label"))
+        assert legends[0] == legends[1]
+        assert "Users, by window" in shown.locator("option").all_inner_texts()
+        play = page.get_by_role("button", name="Play")
+        play.click()
+        page.locator("h2", has_text="Users, 2026-W02").wait_for()
+        page.get_by_role("button", name="Stop").click()
+        assert play.is_visible()
+    assert pages.faults == []

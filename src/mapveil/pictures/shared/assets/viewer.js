@@ -12,6 +12,7 @@ import { unpackAll } from "./packed.js";
 import { planeView } from "./plane_view.js";
 import { number } from "./scale.js";
 import { onTheme, theme } from "./theme.js";
+import { windowSlider } from "./window_slider.js";
 import { zoneCard } from "./zone_card.js";
 
 const BLOCK_LAYERS = [
@@ -164,7 +165,19 @@ export async function mountScene(record, { signal } = {}) {
 function layerChoice(drawn, show, head) {
   const id = freshId("layer");
   const select = el("select", { id });
-  for (const [at, { title }] of drawn.layers.entries()) select.append(new Option(title, String(at)));
+  const { windows } = drawn.scene,
+    isWindow = (at) => windows && at >= windows.first && at < windows.first + windows.names.length;
+  for (const [at, { title }] of drawn.layers.entries()) if (!isWindow(at)) select.append(new Option(title, String(at)));
+  // One choice stands for all windows; its value is the layer of the slider's.
+  const oneWindow = windows && new Option("Users, by window", String(windows.first));
+  const slider =
+    windows &&
+    windowSlider(windows, (at) => {
+      oneWindow.value = String(windows.first + at);
+      select.value = oneWindow.value;
+      choose();
+    });
+  if (windows) select.append(oneWindow);
   const buttons = ["log", "linear"].map((kind) =>
     el("button", { type: "button", on: { click: () => choose({ ...drawn.scale, kind }) } }, kind === "log" ? "Logarithmic" : "Linear"),
   );
@@ -186,10 +199,13 @@ function layerChoice(drawn, show, head) {
     toggle.forEach(([at, button]) => button.setAttribute("aria-pressed", String(at === select.value)));
     buttons.forEach((button, at) => button.setAttribute("aria-pressed", String((scale.kind === "log") === (at === 0))));
   };
-  select.addEventListener("change", () => choose());
+  select.addEventListener("change", () => {
+    slider?.stop();
+    choose();
+  });
   choose();
   const field = el("div", { class: "field" }, el("label", { for: id }, "Colours show"), select);
-  return [toggle.length > 0 && blocks, drawn.layers.length > 1 && field, kinds].filter(Boolean);
+  return [toggle.length > 0 && blocks, slider?.element, drawn.layers.length > 1 && field, kinds].filter(Boolean);
 }
 
 /** The smallest line that is shown. */

@@ -1,0 +1,63 @@
+"""Totals of zones in every window of a series, with intervals. Asking is post-processing: it costs nothing."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mapveil.analysis.zone_totals import totals_of
+from mapveil.geo.windows import Windows
+from mapveil.geo.zones import Zones
+from mapveil.inference.zone_overlay import ZoneOverlay
+from mapveil.maps.measurement import INTERVAL_ALPHA
+from mapveil.maps.series_map import SeriesMap
+from mapveil_client.arrays import FloatArray
+
+
+class WindowTotals(NamedTuple):
+    """Users of every zone in every window, arrays of shape (zones, windows)."""
+
+    zones: Zones
+    windows: Windows
+    alpha: float
+    estimate: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    def columns(self) -> dict[str, Any]:
+        """Three columns for each window, for a table of one row per zone."""
+        made: dict[str, Any] = {"zone": list(self.zones.names)}
+        for at, name in enumerate(self.windows.names):
+            for kind in ("estimate", "low", "high"):
+                made[f"{kind} {name}"] = getattr(self, kind)[:, at]
+        return made
+
+
+def totals_over_time(
+    series: SeriesMap, zones: Any, *, alpha: float = INTERVAL_ALPHA, **read: Any
+) -> WindowTotals:
+    """The users of every zone in every window. Run by: anybody who holds the series; costs no privacy.
+
+    Each interval holds for one zone in one window; a line that leaves its band somewhere is expected of many windows.
+
+    Parameters
+    ----------
+    series : SeriesMap
+        A series with measurements.
+    zones
+        Polygons, a frame, GeoJSON or a file; see :meth:`mapveil.geo.zones.Zones.read`, also for ``read``.
+    alpha : float
+        Largest probability, over the noise, that the interval of one zone in one window misses; from 1e-12 to 0.5.
+
+    Raises
+    ------
+    InputError
+        The series cannot be asked, or the zones cannot be used.
+    """
+    asked = Zones.read(zones, **read)
+    found = [totals_of(ZoneOverlay.of(series.window(at), asked), alpha) for at in range(len(series))]
+    stacked = (
+        np.stack([getattr(each, name) for each in found], axis=1) for name in ("estimate", "low", "high")
+    )
+    return WindowTotals(found[0].zones, series.windows, alpha, *stacked)

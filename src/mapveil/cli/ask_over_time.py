@@ -1,0 +1,92 @@
+"""``mapveil ask --over-time``: the users of zones in every window of a series."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mapveil.cli.console import Console, counted, save_all
+from mapveil.cli.windows import windowed_map
+from mapveil_client.errors import ParameterError
+
+if TYPE_CHECKING:
+    from mapveil.analysis.zone_series import WindowTotals
+
+_LINES = 40  # of a table on the terminal
+
+
+def answer_over_time(
+    console: Console,
+    source: str,
+    zones: str,
+    read: dict[str, Any],
+    alpha: float,
+    others: Mapping[str, object],
+    outputs: tuple[Path, ...],
+) -> None:
+    """Ask every window, save and print; ``others`` are options that have no meaning here, by their names."""
+    from mapveil.analysis.zone_series import totals_over_time
+    from mapveil.formats.zone_table import write_zones
+    from mapveil.geo.zones import Zones
+    from mapveil.maps.series_map import SeriesMap, counting_note
+    from mapveil.pictures.zone_pictures import check_panels, write_totals_png
+
+    for name, value in others.items():
+        if value is not None:
+            raise ParameterError(f"{name} must be left out with --over-time, which asks every window")
+    for path in outputs:
+        if path.suffix.lower() == ".html":
+            raise ParameterError(f"-o {path}: --over-time is drawn as a .png; a page answers about one map")
+    series = windowed_map(source, None)
+    if not isinstance(series, SeriesMap):
+        raise ParameterError(f"--over-time: {source} is one map, not a series; leave it out")
+    asked = Zones.read(zones, **read)
+    if any(path.suffix.lower() == ".png" for path in outputs):
+        check_panels(len(asked))
+    with console.progress() as progress:
+        progress("totals", 0.0)
+        found = totals_over_time(series, asked, alpha=alpha)
+        progress("totals", 1.0)
+        question = {"confidence": 100 * (1 - alpha), "cost": "none", "zones": len(found.zones)}
+        about = {"question": question, "map": series.metadata()}
+
+        def save(path: Path) -> None:
+            if path.suffix.lower() == ".png":
+                write_totals_png(found, series, path)
+            else:
+                write_zones(found.zones, found.columns(), about, path)
+
+        save_all(outputs, save, progress)
+    for note in (*series.guarantee.promise.warnings, *found.zones.notes):
+        console.warn(note)
+    zones_asked, windows = counted(len(found.zones), "zone"), counted(len(series), "window")
+    lines = [
+        f"{zones_asked} in {windows}, {100 * (1 - alpha):g} % intervals of the noise, each for one window; "
+        f"{counting_note(series.parameters)}; asking costs no privacy",
+        *_table(found),
+    ]
+    rows = [
+        {"zone": zone, "window": window, "estimate": estimate, "low": low, "high": high}
+        for zone, *of_zone in zip(
+            found.zones.names, found.estimate.tolist(), found.low.tolist(), found.high.tolist(), strict=True
+        )
+        for window, estimate, low, high in zip(series.windows.names, *of_zone, strict=True)
+    ]
+    console.result("\n".join(lines), {**question, "answers": rows}, outputs)
+
+
+def _table(found: WindowTotals) -> list[str]:
+    wide = max(len(name) for name in ("zone", *found.zones.names))
+    window = max(len(name) for name in ("window", *found.windows.names))
+    lines = [f"{'zone':<{wide}}  {'window':<{window}} {'users':>10} {'low':>10} {'high':>10}"]
+    for zone, name in enumerate(found.zones.names):
+        for at, when in enumerate(found.windows.names):
+            numbers = (found.estimate[zone, at], found.low[zone, at], found.high[zone, at])
+            lines.append(
+                f"{name:<{wide}}  {when:<{window}} " + " ".join(f"{each:>10,.1f}" for each in numbers)
+            )
+            if len(lines) > _LINES:
+                rest = len(found.zones) * found.windows.count - _LINES
+                return [*lines, f"and {counted(rest, 'more line')}; -o FILE.csv lists all"] if rest else lines
+    return lines

@@ -1,0 +1,196 @@
+"""Pictures of answers about zones: their totals over time with bands, and where they changed significantly."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mapveil.formats.atomic import atomic_path
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.series_map import counting_note
+from mapveil.pictures.picture_frame import (
+    DPI,
+    INK,
+    PAPER,
+    QUIET,
+    draw_outline,
+    new_axes,
+    png_bytes,
+    ring_paths,
+    style_frame,
+    write_words,
+)
+from mapveil.pictures.picture_plane import map_plane, polygon_rings
+from mapveil.pictures.plane_ground import draw_ground, plane_ground
+from mapveil_client.errors import InputError, require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from mapveil.analysis.zone_changes import ZoneChanges
+    from mapveil.analysis.zone_series import WindowTotals
+
+MOST_LINES: Final = 24
+"""Zones whose totals over time a picture shows."""
+
+_ACROSS: Final = 3  # panels in a row
+_PANEL: Final = (3.2, 1.7)  # inches
+_LABELS: Final = 4  # names of windows below a panel
+_WIDTH: Final = 110  # characters of a line above the panels
+_LINE: Final = 0.17  # inches
+_HATCHED: Final = "#b4b4be"
+
+
+def check_panels(zones: int) -> None:
+    """Refuse a picture of more zones than it shows, by an :class:`InputError`."""
+    if zones > MOST_LINES:
+        raise InputError(
+            f"totals over time are drawn of at most {MOST_LINES} zones, got {zones}; write a .csv"
+        )
+
+
+def plot_totals(found: WindowTotals, series: DensityMap) -> Axes:
+    """Draw the totals of each zone over the windows, each panel from 0, with a band of its intervals.
+
+    Parameters
+    ----------
+    found : WindowTotals
+        At most 24 zones.
+    series : DensityMap
+        The series that was asked, for its promise.
+
+    Raises
+    ------
+    InputError
+        There are too many zones.
+    MissingExtra
+        matplotlib is not installed.
+    """
+    count, names = len(found.zones), found.windows.names
+    check_panels(count)
+    figures = require("matplotlib.figure", "viz")
+    across = min(_ACROSS, count)
+    down = math.ceil(count / across)
+    promise = series.guarantee.promise
+    said = f"Bands: {100 * (1 - found.alpha):g} % intervals of the noise, each for one window."
+    texts = [
+        f"{series.title or 'Users in zones'}, by window",
+        f"{series.method}, {promise.label}",
+        promise.title,
+    ]
+    texts += [f"{counting_note(series.parameters)}. {said}", ", ".join(promise.stamps)]
+    lines = [line for text in texts for line in textwrap.wrap(text, _WIDTH * across // _ACROSS)]
+    size = (_PANEL[0] * across, _PANEL[1] * down + _LINE * len(lines) + 0.4)
+    figure = figures.Figure(figsize=size, layout="constrained")
+    panels = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()
+    at = np.arange(len(names))
+    for zone, axes in enumerate(panels):
+        if zone >= count:
+            axes.set_axis_off()
+            continue
+        low, high = np.maximum(found.low[zone], 0.0), np.maximum(found.high[zone], 0.0)
+        axes.fill_between(at, low, high, step="mid", color="#9db8d2", linewidth=0)
+        axes.step(at, np.maximum(found.estimate[zone], 0.0), where="mid", color=INK, linewidth=1.2)
+        axes.set_title(found.zones.names[zone], size=9, color=INK, parse_math=False)
+        axes.set_ylim(bottom=0)
+        axes.margins(x=0)
+        shown = np.unique(np.linspace(0, len(names) - 1, _LABELS).round().astype(int))
+        axes.set_xticks(shown.tolist(), [names[each] for each in shown])
+        axes.tick_params(colors=QUIET, labelsize=7, length=2)
+    figure.suptitle("\n".join(lines), size=9, parse_math=False)
+    first: Axes = panels[0]
+    return first
+
+
+def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> Axes:
+    """Draw the zones that changed significantly in the colour of their difference, and hatch the others.
+
+    Raises
+    ------
+    MissingExtra
+        matplotlib is not installed.
+    """
+    patches, cm, colors = (require(f"matplotlib.{name}", "viz") for name in ("patches", "cm", "colors"))
+    plane = map_plane(after.tiling)
+    axes = new_axes(plane)
+    axes.set_facecolor(PAPER)
+    x0, y0, x1, y1 = plane.bounds
+    axes.set_xlim(x0, x1)
+    axes.set_ylim(y0, y1)
+    axes.set_aspect(plane.aspect)
+    ground = plane_ground(plane, after.tiling.region, after.context)
+    if ground is not None:
+        draw_ground(ground, axes)
+    largest = float(np.abs(found.difference[found.changed]).max(initial=0.0)) or 1.0
+    mappable = cm.ScalarMappable(norm=colors.Normalize(-largest, largest), cmap="RdBu_r")
+    paths, zone = ring_paths(polygon_rings(found.zones.polygons, plane.projection))
+    hatched: dict[str, Any] = {"facecolor": "none", "edgecolor": _HATCHED, "hatch": "///", "linewidth": 0.4}
+    for path, at in zip(paths, zone.tolist(), strict=True):
+        if found.changed[at]:
+            colour = mappable.to_rgba(found.difference[at])
+            axes.add_patch(patches.PathPatch(path, facecolor=colour, edgecolor=QUIET, linewidth=0.7))
+        else:
+            axes.add_patch(patches.PathPatch(path, **hatched))
+    draw_outline(after, plane, axes)
+    sample = patches.Patch(label="not told from no change", **hatched)
+    axes.legend(handles=[sample], loc="lower right", fontsize=8, framealpha=0.9, edgecolor="#b9b9c2")
+    bar = axes.figure.colorbar(mappable, cax=axes.inset_axes((1.03, 0.0, 0.035, 1.0)))
+    bar.set_label("change of users in a zone", color=INK, size=9)
+    bar.ax.tick_params(colors=QUIET, labelsize=8, length=3)
+    style_frame(after, plane, axes)
+    count = int(found.changed.sum())
+    lead = (
+        f"{count} of {len(found.zones)} zones changed; at most {100 * found.fdr:g} % of such calls are expected to be "
+        "false."
+    )
+    names = [each.title or "the map" for each in (before, after)]
+    credit = "" if ground is None else f"{ground.attribution}."
+    write_words(after, axes, f"Change from {names[0]} to {names[1]}", lead=lead, credit=credit)
+    return axes
+
+
+def write_changes_png(
+    found: ZoneChanges, before: DensityMap, after: DensityMap, path: str | PathLike[str]
+) -> None:
+    """Write :func:`plot_changes` as a PNG with the metadata of the map after."""
+    _write(png_bytes(after, plot_changes(found, before, after), DPI), path)
+
+
+def write_changes_page(
+    found: ZoneChanges, before: DensityMap, after: DensityMap, path: str | PathLike[str]
+) -> None:
+    """Write a page of the picture, the promise and a table of all zones, which needs no other file."""
+    from mapveil.pictures.report_page import html_page, html_picture, html_table
+
+    picture = png_bytes(after, plot_changes(found, before, after), DPI)
+    head = ("zone", "before", "after", "change", "low", "high", "q", "changed")
+    numbers = (found.before, found.after, found.difference, found.low, found.high)
+    rows = [
+        (
+            found.zones.names[at].removeprefix("*"),
+            *(f"{each[at]:,.1f}" for each in numbers),
+            f"{found.q[at]:.2g}",
+            "yes" if found.changed[at] else "not surely",
+        )
+        for at in np.argsort(found.q, kind="stable").tolist()
+    ]
+    promise = after.guarantee.promise
+    title = f"Change from {before.title or 'one map'} to {after.title or 'another'}"
+    body = html_picture(picture, f"{title}: zones that changed significantly") + html_table(head, rows)
+    body += html_table(("promise", "both maps"), promise.rows)
+    warnings = dict.fromkeys((*before.guarantee.promise.warnings, *promise.warnings))
+    _write(html_page(title, body, " ".join(warnings)), path)
+
+
+def write_totals_png(found: WindowTotals, series: DensityMap, path: str | PathLike[str]) -> None:
+    """Write :func:`plot_totals` as a PNG with the metadata of the series."""
+    _write(png_bytes(series, plot_totals(found, series), DPI), path)
+
+
+def _write(made: bytes, path: str | PathLike[str]) -> None:
+    with atomic_path(path) as place:
+        place.write_bytes(made)
