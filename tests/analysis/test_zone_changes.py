@@ -9,9 +9,10 @@ import pytest
 import shapely
 
 import mapveil as mv
-from mapveil.analysis.zone_changes import ZoneChanges, _NoiseTail, _rate_p, _sign_tail, changes
+from mapveil.analysis.zone_changes import _NoiseTail, _rate_p, _sign_tail, changes
 from mapveil.engines import UNIT, UserSums
 from mapveil.geo.zones import Zones
+from mapveil.inference.zone_results import ZoneChanges
 from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.weighted_noise import WeightedNoise
 from mapveil_client.arrays import FloatArray

@@ -10,10 +10,11 @@ import pytest
 import shapely
 
 import mapveil as mv
-from mapveil.analysis.zone_series import WindowTotals, totals_over_time
+from mapveil.analysis.zone_series import totals_over_time
 from mapveil.engines import UNIT, UserSums
 from mapveil.formats.read_record import read_record
 from mapveil.geo.zones import Zones
+from mapveil.inference.zone_results import WindowTotals
 from mapveil.mechanisms.multiscale_series import MultiscaleSeries
 from mapveil_client.errors import InputError
 

@@ -33,20 +33,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, get_args
 
 import numpy as np
 
 from mapveil.geo.zones import Zones
 from mapveil.inference.linear_totals import half_widths
 from mapveil.inference.zone_overlay import ZoneOverlay
+from mapveil.inference.zone_results import Null, ZoneChanges
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import INTERVAL_ALPHA
 from mapveil.privacy.weighted_noise import WeightedNoise, tail
-from mapveil_client.arrays import BoolArray, FloatArray
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, check
 
-Null = Literal["rate", "people"]
 NULLS: Final = get_args(Null)
 
 _GAMMA: Final = 0.05  # of the false discovery rate over the number of zones
@@ -55,27 +55,6 @@ _POINTS: Final = 64
 _MOST: Final = 1 << 14  # values of a binomial variable at a time
 _ROUNDED: Final = 2.0**-9  # deviations: more than the rounding of noisy sums in files
 _HALF: Final = 0.5  # p-value above which a zone counts for those without a change
-
-
-class ZoneChanges(NamedTuple):
-    """Differences of two maps over zones, arrays of shape (zones,)."""
-
-    zones: Zones
-    null: Null
-    fdr: float
-    before: FloatArray  # estimates of the first map
-    after: FloatArray  # and of the second
-    difference: FloatArray
-    low: FloatArray  # of its 95 % interval, over the noise alone
-    high: FloatArray
-    p: FloatArray
-    q: FloatArray  # the least rate at which the zone would be called changed
-    changed: BoolArray
-
-    def columns(self) -> dict[str, Any]:
-        """The results as columns."""
-        record = {name: getattr(self, name) for name in self._fields if name not in {"zones", "null", "fdr"}}
-        return {"zone": list(self.zones.names), **record}
 
 
 def changes(

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mapveil.analysis.zone_totals import totals_of
-from mapveil.geo.windows import Windows
 from mapveil.geo.zones import Zones
 from mapveil.inference.zone_overlay import ZoneOverlay
+from mapveil.inference.zone_results import WindowTotals
 from mapveil.maps.measurement import INTERVAL_ALPHA
 from mapveil.maps.series_map import SeriesMap
-from mapveil_client.arrays import FloatArray
-
-
-class WindowTotals(NamedTuple):
-    """Users of every zone in every window, arrays of shape (zones, windows)."""
-
-    zones: Zones
-    windows: Windows
-    alpha: float
-    estimate: FloatArray
-    low: FloatArray
-    high: FloatArray
-
-    def columns(self) -> dict[str, Any]:
-        """Three columns for each window, for a table of one row per zone."""
-        made: dict[str, Any] = {"zone": list(self.zones.names)}
-        for at, name in enumerate(self.windows.names):
-            for kind in ("estimate", "low", "high"):
-                made[f"{kind} {name}"] = getattr(self, kind)[:, at]
-        return made
 
 
 def totals_over_time(

@@ -11,7 +11,7 @@ from mapveil.cli.windows import windowed_map
 from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
-    from mapveil.analysis.zone_series import WindowTotals
+    from mapveil.inference.zone_results import WindowTotals
 
 _LINES = 40  # of a table on the terminal
 

@@ -15,7 +15,7 @@ from mapveil.formats.zone_table import ZONE_SUFFIXES
 from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
-    from mapveil.analysis.zone_changes import Null, ZoneChanges
+    from mapveil.inference.zone_results import Null, ZoneChanges
 
 _LINES = 40  # of a table on the terminal
 _NULLS = {"rate": "one expected number in both maps", "people": "the same users in both tables"}

@@ -1,13 +1,17 @@
-"""Answers about zones: totals, ranks, and comparisons with a number."""
+"""Answers about zones: totals, over time too, ranks, changes, and comparisons with a number."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from mapveil.geo.windows import Windows
 from mapveil.geo.zones import Zones
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
+
+Null = Literal["rate", "people"]
+"""Meaning of no change: one expected number, or the same users."""
 
 
 class ZoneTotals(NamedTuple):
@@ -29,6 +33,47 @@ class ZoneTotals(NamedTuple):
         """The results as columns, the displayed estimate raised to 0."""
         record = {name: getattr(self, name) for name in self._fields if name not in {"zones", "alpha"}}
         return {"zone": list(self.zones.names), **record, "estimate": np.maximum(self.estimate, 0.0)}
+
+
+class WindowTotals(NamedTuple):
+    """Users of every zone in every window, arrays of shape (zones, windows)."""
+
+    zones: Zones
+    windows: Windows
+    alpha: float
+    estimate: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    def columns(self) -> dict[str, Any]:
+        """Three columns for each window, for a table of one row per zone; the displayed estimate raised to 0."""
+        made: dict[str, Any] = {"zone": list(self.zones.names)}
+        for at, name in enumerate(self.windows.names):
+            for kind in ("estimate", "low", "high"):
+                values = getattr(self, kind)[:, at]
+                made[f"{kind} {name}"] = np.maximum(values, 0.0) if kind == "estimate" else values
+        return made
+
+
+class ZoneChanges(NamedTuple):
+    """Differences of two maps over zones, arrays of shape (zones,)."""
+
+    zones: Zones
+    null: Null
+    fdr: float
+    before: FloatArray  # estimates of the first map
+    after: FloatArray  # and of the second
+    difference: FloatArray
+    low: FloatArray  # of its 95 % interval, over the noise alone
+    high: FloatArray
+    p: FloatArray
+    q: FloatArray  # the least rate at which the zone would be called changed
+    changed: BoolArray
+
+    def columns(self) -> dict[str, Any]:
+        """The results as columns."""
+        record = {name: getattr(self, name) for name in self._fields if name not in {"zones", "null", "fdr"}}
+        return {"zone": list(self.zones.names), **record}
 
 
 class RankedZones(NamedTuple):

@@ -31,8 +31,7 @@ from mapveil_client.errors import InputError, require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from mapveil.analysis.zone_changes import ZoneChanges
-    from mapveil.analysis.zone_series import WindowTotals
+    from mapveil.inference.zone_results import WindowTotals, ZoneChanges
 
 MOST_LINES: Final = 24
 """Zones whose totals over time a picture shows."""
