@@ -8,18 +8,27 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import uvicorn
 
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.http.asgi import create_app
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.operators.helper import Helper
+from mapveil.collector.operators.leader import Leader
+from mapveil.collector.operators.operator_keys import OperatorKeys, PeerKey
+from mapveil.collector.operators.task_records import find_task
+from mapveil.collector.operators.verification import scheme_for
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
+from mapveil.two_operators.aggregation import HELPER, LEADER, noisy_sums_of
+from mapveil_client.terms import CollectionTerms
 from tests.authority import AUTHORITY
 
+_Kind = TypeVar("_Kind", bound="Live")
 BOX = [-74.03, 40.69, -73.90, 40.83]
 
 
@@ -84,10 +93,44 @@ class Live:
         return made
 
 
+class LiveLeader(Live):
+    """A served leader of two operators, with its helper in the same process."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.other = Store(f"sqlite:///{folder / 'helper.sqlite'}", clock=SystemClock())
+        self.other.create_tables()
+        keys = [OperatorKeys(bytes([7 + number]) * 32, number) for number in (LEADER, HELPER)]
+        between = PeerKey(bytes(32))
+        self.helper_key = keys[HELPER].config.public_key.hex()
+        leader = Leader(self.store, keys[LEADER], between, Helper(self.other, keys[HELPER], between))
+        self.engine = Engine(self.store, SystemClock(), leader=leader)
+        self._app = create_app(self.engine, self.store, self.settings)
+
+    def stop(self) -> None:
+        super().stop()
+        self.other.close()
+
+    def exact(self, collection: str) -> list[int]:
+        """The sums of both operators' shares, without noise."""
+        shares = []
+        for store in (self.store, self.other):
+            with store.read() as connection:
+                shares.append(np.frombuffer(find_task(connection, collection).sums, dtype=np.uint8)[None])
+        terms = CollectionTerms.decode(self.engine.devices.terms(collection))
+        return noisy_sums_of(scheme_for(terms), (shares[0], shares[1])).tolist()
+
+
 @contextlib.contextmanager
 def live_collector(folder: Path) -> Iterator[Live]:
     """A collector for the time of a test."""
-    live = Live(folder)
+    with served(Live(folder)) as live:
+        yield live
+
+
+@contextlib.contextmanager
+def served(live: _Kind) -> Iterator[_Kind]:
+    """Serve a collector for the time of a test."""
     live.start()
     try:
         yield live

@@ -11,14 +11,15 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
 
 from mapveil_client import __version__
+from mapveil_client.two_operators import field_arithmetic, turbo_shake
 from tests.node import node, run_in_node
 
-from .live import live_collector
+from .live import Live, LiveLeader, live_collector, served
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICES = 20
@@ -76,17 +77,7 @@ def test_an_app_takes_part_in_a_local_collection(app: Path, tmp_path: Path) -> N
         given = {"devices": DEVICES, "minimum": DEVICES}
         collection = live.open(trust="local", method="olh-h", **given)
         live.open(**given)  # a secure sum, which the package leaves out
-        shutil.copy(Path(__file__).with_name("app.mjs"), app)
-        done = subprocess.run(
-            [*node(), "app.mjs", live.url, live.token, str(DEVICES)],
-            cwd=app,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        said = json.loads(done.stdout)
+        said = run_app(app, live, DEVICES)
         assert said["sent"] == said["again"] == said["outside"] == DEVICES
         assert len(said["refused"]) == DEVICES
         assert {"needs the Mapveil app" in each for each in said["refused"]} == {True}
@@ -95,8 +86,51 @@ def test_an_app_takes_part_in_a_local_collection(app: Path, tmp_path: Path) -> N
         assert "differential privacy" not in said["words"]
         assert "factor of at most 2.72" in said["words"]
         assert stat.S_IMODE((app / "device.json").stat().st_mode) == 0o600
-        progress = f"{live.url}/v1/collections/{collection}/progress"
-        while (state := httpx.get(progress).json()["state"]) not in ("done", "aborted"):
-            time.sleep(0.02)
-        assert state == "done"
+        assert finished(live, collection) == "done"
         assert live.engine.map(collection).values.sum() > 0
+
+
+def test_apps_and_a_third_party_report_to_two_operators(
+    app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (field_arithmetic, turbo_shake):
+        monkeypatch.setattr(module, "LEAST_COMPILED", 1 << 60)
+    with served(LiveLeader(tmp_path)) as live:
+        (app / "device.json").unlink(missing_ok=True)
+        collection = live.open(
+            trust="operators", method="multiscale", epsilon="2", devices=DEVICES, minimum=DEVICES
+        )
+        said = run_app(app, live, DEVICES - 1, live.helper_key)
+        assert (said["sent"], said["spent"]) == (DEVICES - 1, "2")
+        assert "If the contribution of one user is replaced by zero" in said["words"]
+        device = Path(__file__).with_name("third_party") / "operators_device.py"
+        command = [sys.executable, device, live.url, live.token, tmp_path, live.helper_key, "5"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        assert done.stdout == f"{collection} 204\n", done.stderr[-3000:]
+        assert finished(live, collection) == "done"
+        # A third party, apps in the east, apps in the west.
+        assert sorted(live.exact(collection))[-3:] == [1, 6, 13]
+        assert live.engine.map(collection).guarantee.model == "operators"
+
+
+def run_app(app: Path, live: Live, devices: int, *helper: str) -> dict[str, Any]:
+    """What the devices of an app say that they did."""
+    shutil.copy(Path(__file__).with_name("app.mjs"), app)
+    done = subprocess.run(
+        [*node(), "app.mjs", live.url, live.token, str(devices), *helper],
+        cwd=app,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
+def finished(live: Live, collection: str) -> str:
+    """The state in which a collection ends."""
+    while (state := live.engine.collection(collection)["state"]) not in ("done", "aborted"):
+        time.sleep(0.02)
+    return str(state)

@@ -98,7 +98,6 @@ def _operators_device(monkeypatch: pytest.MonkeyPatch) -> Any:
 REPORTS = VECTORS / "two_operators" / "reports.json"
 
 
-@pytest.mark.skipif(not REPORTS.is_file(), reason="there are no vectors of reports to two operators yet")
 def test_the_device_for_two_operators_makes_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     device, made = _operators_device(monkeypatch), 0
     for vector in json.loads(REPORTS.read_text()):

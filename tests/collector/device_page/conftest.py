@@ -30,6 +30,7 @@ from mapveil_client.secure_sum.keys import (
 )
 from mapveil_client.terms import CollectionTerms
 from tests.authority import NAMED
+from tests.two_operators.opened_reports import CONFIGS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Request
@@ -83,6 +84,19 @@ class FakeCollector:
             options={"bandwidth_m": bandwidth},
             query=write_query(query),
             title="Density of cyclists at noon",
+        )
+
+    def offer_operators(self, **fields: Any) -> CollectionTerms:
+        """Open a collection of sums by two operators over New York."""
+        options = {"minimum_batch": 50, **fields.pop("options", {})}
+        return self.offer(
+            "multiscale",
+            trust="operators",
+            active=False,
+            operators=CONFIGS,
+            options=options,
+            title="Where people cross the river",
+            **fields,
         )
 
     def serve(self) -> ThreadingHTTPServer:

@@ -12,6 +12,7 @@ import pytest
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import read_reports
 from mapveil_client.random_features.report import read_reports as read_features
+from tests.two_operators.opened_reports import CONFIGS, sums_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -113,6 +114,48 @@ def test_a_feature_of_a_place_is_the_kept_one_for_every_collection(phone: Phones
     assert "would narrow you down" in (page.locator(".refusal").text_content() or "")
 
 
+def test_a_report_to_two_operators_counts_where_the_phone_is(phone: Phones, collector: Any) -> None:
+    helper = CONFIGS[1].public_key.hex()
+    terms = [collector.offer_operators(options=each) for each in ({}, {"scale": 16}, {})]
+    context = with_position(phone)
+    page = open_page(context, collector, fragment=f"#enrol={collector.token}&helper={helper}")
+    page.get_by_role("button", name="I agree, go on").click()
+    assert page.get_by_label("Key of the second operator").input_value() == helper
+    page.get_by_role("button", name="Enrol").click()
+    page.wait_for_function("() => document.querySelectorAll('article.collection').length === 3")
+    told = page.locator("article.collection").first.inner_text()
+    for words in ("The first operator, which serves this page", "Both together, if they break their promise"):
+        assert words in told
+    for _ in terms[:2]:
+        make_report(page)
+        page.get_by_role("button", name="Send it").click()
+        page.wait_for_selector("button.send", state="detached")
+    page.get_by_text("Type a place instead").click()
+    page.get_by_label("Latitude").fill("48.86")
+    page.get_by_label("Longitude").fill("2.35")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Send it").click()  # a report of nowhere: its silence would tell
+    page.wait_for_selector("button.send", state="detached")
+    assert "3 of 4 spent" in budget(page)
+    fits(page)
+    (lon,), (lat,) = ([HERE["longitude"]], [HERE["latitude"]])
+    cell = int(terms[0].cells.locate(np.array([lon]), np.array([lat]))[0])
+    for (identifier, _, body), asked, units in zip(collector.reports, terms, (1, 16, 0), strict=True):
+        assert identifier == asked.identifier
+        sums = sums_of(asked.depth, asked.parameters.units, asked.digest, [body])
+        assert (sums[int(asked.sites[cell])], sum(sums)) == (units, units)
+
+
+def test_another_second_operator_than_the_one_named_first_is_refused(phone: Phones, collector: Any) -> None:
+    collector.offer_operators()
+    context = with_position(phone)
+    page = open_page(context, collector, fragment=f"#enrol={collector.token}&helper={'0a' * 32}")
+    page.get_by_role("button", name="I agree, go on").click()
+    page.get_by_role("button", name="Enrol").click()
+    page.wait_for_selector(".refusal")
+    assert "not the one that this phone was told to trust" in (page.locator(".refusal").text_content() or "")
+
+
 def test_a_report_is_made_once_and_resent_as_it_is(phone: Phones, collector: Any) -> None:
     collector.offer()
     context = with_position(phone)
@@ -195,6 +238,7 @@ def test_two_windows_cannot_spend_the_same_budget_or_answer_twice(phone: Phones,
 
 def test_what_a_page_cannot_answer_is_refused_in_a_sentence(phone: Phones, collector: Any) -> None:
     collector.offer("multiscale", trust="distributed")
+    collector.offer_operators()
     collector.offer("disk")
     collector.offer("grr", "5/2")
     collector.offer("grr", minimum=10)
@@ -203,10 +247,11 @@ def test_what_a_page_cannot_answer_is_refused_in_a_sentence(phone: Phones, colle
     collector.swapped[other.identifier] = terms.encode()
     collector.swapped[collector.offer("grr").identifier] = b'{"not": "terms"}'
     page = enrolled(with_position(phone), collector)
-    page.wait_for_function("() => document.querySelectorAll('article.collection').length === 7")
+    page.wait_for_function("() => document.querySelectorAll('article.collection').length === 8")
     said = " | ".join(page.locator(".refusal").all_text_contents())
     for words in (
         "needs the Mapveil app",
+        "not told whom to trust as the second",
         "disk method",
         "at most 2 at once",
         "as few as 10 phones",

@@ -36,11 +36,13 @@ export const leavingWords = (plan) => `One report: ${plan.words}. With it go the
 
 /** What each of two operators sees of a report. */
 export const OPERATORS_WORDS = [
-  ["The first operator, which serves this page", "One share, sealed with its key, and that this phone takes part. The share alone "
-    + "is random numbers: it is independent of where you are."],
-  ["The second operator", "The other share, sealed with its key, which the first operator passes on unopened. It is random numbers too."],
+  ["The first operator, which serves this page", "One share, sealed with its key, and that this phone takes part. Alone the share "
+    + "looks like random numbers, wherever you are."],
+  ["The second operator", "The other share, sealed with its key, which the first operator passes on unopened. "
+    + "Alone it looks like random numbers too."],
   ["Whoever reads the map, and both of them", "Sums over all phones, to which each operator has added noise of its own."],
-  ["Both together, if they break their promise", "Your report, whole. Choose only where you trust that they do not collude."],
+  ["Both together, if they break their promise", "Your report, whole. Answer only where you trust that they do "
+    + "not put their shares together."],
 ];
 
 /** A number rounded up to so many digits, without zeros at its end. */
