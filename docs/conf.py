@@ -23,6 +23,7 @@ html_theme = "furo"
 html_title = "Mapveil"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
+html_js_files = ["pages.js"]
 html_math_renderer = "mathml"
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
