@@ -42,14 +42,11 @@ def code(values: Array, unit: int, step: float = 0.0) -> tuple[Array, dict[str, 
     shape = list(values.shape)
     if values.dtype.kind == "i":
         return _planes(_narrow(np.diff(values.ravel(), prepend=0)), {"as": "steps", "shape": shape})
-    if step * unit > 1:
-        multiples = np.rint(values.ravel() / step)
-        if np.isfinite(multiples).all() and np.abs(multiples).max(initial=0) < _EXACT:
-            return _planes(
-                _narrow(multiples.astype(np.int64)), {"as": "multiples", "shape": shape, "step": step}
-            )
-    with np.errstate(over="ignore"):  # what is no whole unit is kept as it is
+    with np.errstate(over="ignore"):  # what is too large for a whole number is kept as it is
+        multiples = np.rint(values.ravel() / step) if step * unit > 1 else np.array([np.inf])
         units = np.rint(values.ravel() * float(unit))
+    if np.isfinite(multiples).all() and np.abs(multiples).max(initial=0) < _EXACT:
+        return _planes(_narrow(multiples.astype(np.int64)), {"as": "multiples", "shape": shape, "step": step})
     if units.size and np.abs(units).max() < _EXACT and np.array_equal(units / unit, values.ravel()):
         return _planes(_narrow(units.astype(np.int64)), {"as": "units", "shape": shape})
     return _planes(np.ascontiguousarray(values.ravel(), dtype="<f8"), {"as": "floats", "shape": shape})
