@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 
 help:
 	@echo "make demo            release a private heatmap of the example check-ins into demo/"
-	@echo "make demo-collector  run a collector with 2,000 devices, and show the finished map in a page"
+	@echo "make demo-collector  run two operators and 2,000 devices, and show the finished map in a page"
 	@echo "make reproduce       run the experiments of a paper: PAPER=ghazi ARGS=--quick"
 	@echo "make heldout         compare every method on the tables and rasters of a folder: DATA=folder ARGS=--quick"
 	@echo "make simulate-traffic  run the rush hour under private traffic: ARGS='-o routes.html'"
