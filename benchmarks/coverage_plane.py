@@ -24,8 +24,11 @@ _HEAD: Final = """# Coverage: every way to collect
 
 How far off the strongest adversary is, and how far off the map, for every way to collect; and from how many units
 (users' days here) coverage by sums is better than the pilot's map on later days. Rows have roles by days, users and
-places ([signal maps](../how-to/signal-maps.md)). Made by `python -m benchmarks.coverage_plane run SET` for each set,
-then `python -m benchmarks.coverage_plane page`; `mapveil signal tradeoff FILE --json` measures the same of any file.
+places ([signal maps](../how-to/signal-maps.md)). Made by
+`python -m benchmarks.coverage_plane run SET --rows 8000 --privatizers
+gaussian-noise,local-gaussian,truncated-laplacian,gap,codebook`
+for each set, then `python -m benchmarks.coverage_plane page`; GAP's training is a short one.
+`mapveil signal tradeoff FILE --json` measures the same of any file.
 No constant of sums was chosen on these data.
 
 Epsilon of sums is about one user's day; that of `local-gaussian` and `truncated-laplacian` about one row of the

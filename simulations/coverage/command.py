@@ -12,7 +12,7 @@ from mapveil.analysis.signal_models.kriging import Kriging
 from mapveil.geo.measurements import LAT, LON, RSS
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
-from mapveil.mechanisms.signal_sums import SignalSums
+from mapveil.mechanisms.methods import COVERAGE_SUMS, signal_sums
 from simulations.coverage.city import City
 
 _PILOT_PHONES, _PILOT_DAYS = 10, 2
@@ -22,7 +22,7 @@ _DEPTH = 5
 _BLOCKS = 600
 
 
-def gains(seed: int, phones: int, epsilons: list[float]) -> list[float]:
+def gains(seed: int, phones: int, epsilons: list[float], trust: str) -> list[float]:
     """Gain over the pilot's map on a later day, dB, for each epsilon, in one city with so many phones."""
     city = City(seed=seed)
     tiling = Quadtree(Region.from_bbox(*city.box), depth=_DEPTH)
@@ -33,7 +33,7 @@ def gains(seed: int, phones: int, epsilons: list[float]) -> list[float]:
     alone = np.sqrt(np.mean(np.square(predicted - later[:, RSS])))
     found = []
     for epsilon in epsilons:
-        sums = SignalSums(epsilon=epsilon)
+        sums = signal_sums(epsilon, trust)
         made = release_correction(reports, prior, tiling, sums, account=None, rng=seed)
         error = np.sqrt(np.mean(np.square(predicted + made.change_db[cell] - later[:, RSS])))
         found.append(float(alone - error))
@@ -44,11 +44,12 @@ def gains(seed: int, phones: int, epsilons: list[float]) -> list[float]:
 @click.option("--phones", default="50,200,1000,5000", show_default=True, help="Numbers of phones.")
 @click.option("--epsilons", default="1,2,4", show_default=True, help="Epsilon of one phone.")
 @click.option("--cities", default=3, show_default=True, help="Number of cities, of seeds 100, 101, ...")
-def command(phones: str, epsilons: str, cities: int) -> None:
+@click.option("--trust", type=click.Choice(list(COVERAGE_SUMS)), default="central", show_default=True)
+def command(phones: str, epsilons: str, cities: int, trust: str) -> None:
     """Print the gain of coverage by sums over a pilot of ten phones, dB on a later day: mean, least and most."""
     asked = [float(text) for text in epsilons.split(",")]
     for count in map(int, phones.split(",")):
-        table = np.array([gains(100 + city, count, asked) for city in range(cities)])
+        table = np.array([gains(100 + city, count, asked, trust) for city in range(cities)])
         for at, epsilon in enumerate(asked):
             own = table[:, at]
             click.echo(
@@ -56,6 +57,7 @@ def command(phones: str, epsilons: str, cities: int) -> None:
                     {
                         "phones": count,
                         "epsilon": epsilon,
+                        "trust": trust,
                         "gain_db": round(float(own.mean()), 2),
                         "least": round(float(own.min()), 2),
                         "most": round(float(own.max()), 2),

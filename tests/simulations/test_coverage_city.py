@@ -34,4 +34,4 @@ def test_the_same_people_go_elsewhere_on_other_days() -> None:
 
 @pytest.mark.parametrize("epsilon", [8.0])
 def test_many_phones_gain(epsilon: float) -> None:
-    assert gains(7, 1500, [epsilon])[0] > 0.3
+    assert gains(7, 1500, [epsilon], "central")[0] > 0.3

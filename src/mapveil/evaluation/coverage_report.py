@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _JUDGED: Final = {"places_db": "at held-out places", "later_db": "on later days"}
 _FRAME: Final = 2.5  # errors of the pilot's map that the frame holds: a privatizer's error has no upper end
 _DASHES: Final = {PILOT_ONLY: "--", PUBLIC_ONLY: ":"}
-_SUMS_SHADES: Final = ("#000000", "#4d4d4d", "#8c8c8c", "#D55E00")  # one family, the local model apart
+_SUMS_SHADES: Final = ("#000000", "#4d4d4d", "#8c8c8c", "#7b2fbe")  # one family, the local model apart
 
 
 def error_plane(points: Sequence[TradeoffPoint]) -> Figure:
