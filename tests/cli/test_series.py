@@ -83,6 +83,12 @@ def test_a_rehearsal_says_what_a_series_would_charge(mapveil: Callable, folder: 
     assert not (tmp_path / "weeks.parquet").exists()
 
 
+def test_one_map_is_no_animation(mapveil: Callable, folder: Path, tmp_path: Path) -> None:
+    done = mapveil("release", folder / "visits.parquet", *WHERE, "--epsilon", 1, "-o", tmp_path / "map.webp")
+    assert (done.code, "an animation shows a series" in done.errors[-1]) == (2, True)
+    assert "nothing was spent yet" in mapveil("ledger").out
+
+
 def test_a_column_of_categories_makes_windows(mapveil: Callable, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "kinds.csv"
     by = ("--by", "kind", "--values", "local,tourist")

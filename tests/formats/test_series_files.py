@@ -119,11 +119,32 @@ def test_a_picture_shows_the_windows_side_by_side(series: mv.SeriesMap, tmp_path
     assert len(limits) <= 1, "panels have different scales"
 
 
+@pytest.mark.parametrize("suffix", [".webp", ".gif"])
+def test_an_animation_shows_every_window_and_carries_the_promise(
+    series: mv.SeriesMap, suffix: str, tmp_path: Path
+) -> None:
+    image = pytest.importorskip("PIL.Image")
+    pytest.importorskip("matplotlib")
+    path = tmp_path / f"series{suffix}"
+    series.save(path)
+    with image.open(path) as found:
+        assert (found.n_frames, found.is_animated) == (3, True)
+        said = found.getexif()[0x010E] if suffix == ".webp" else found.info["comment"].decode()
+        assert "NOT FOR RELEASE" in said
+        shown = []
+        for frame in range(3):
+            found.seek(frame)
+            shown.append(found.convert("RGB").tobytes())
+    assert len(set(shown)) == 3
+
+
 def test_no_picture_of_more_windows_than_it_can_show(series: mv.SeriesMap, tmp_path: Path) -> None:
     days = mv.Windows(every="1d", start="2026-01-05", until="2026-05-06")
     long = replace(series, windows=days, by_window=np.zeros((121, series.tiling.size)), measured=())
     with pytest.raises(InputError, match="at most 120 windows are drawn, got 121"):
         long.save(tmp_path / "days.png")
+    with pytest.raises(InputError, match="at most 120 windows are drawn, got 121"):
+        long.save(tmp_path / "days.webp")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -24,10 +24,10 @@ from mapveil.cli.options import (
 from mapveil.cli.outputs import release_options
 from mapveil.cli.run_file import Rerunnable, titled
 from mapveil.cli.windows import check_series, windows_options
-from mapveil.maps.released import SUFFIXES
+from mapveil.maps.released import ANIMATIONS, SUFFIXES
 from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 from mapveil_client.epsilon import readable
-from mapveil_client.errors import check
+from mapveil_client.errors import ParameterError, check
 
 if TYPE_CHECKING:
     from mapveil.cli.options import Drawing
@@ -87,7 +87,10 @@ if TYPE_CHECKING:
 )
 @windows_options
 @drawing_options
-@release_options(SUFFIXES, ".tif .parquet .geojson .gpkg .pmtiles .csv .png .html")
+@release_options(
+    (*SUFFIXES, *ANIMATIONS),
+    ".tif .parquet .geojson .gpkg .pmtiles .csv .png .html; of a series .webp .gif too",
+)
 @console_options
 def command(
     console: Console,
@@ -145,6 +148,9 @@ def command(
     trust = "operators" if sums == "operators" else trust
     if shard_size is not None:
         options["shard_size"] = shard_size
+    for path in outputs:
+        if windows is None and path.suffix.lower() in ANIMATIONS:
+            raise ParameterError(f"-o {path}: an animation shows a series; give --every or --by too")
     if windows is None:
         mechanism = find_method(method, trust).make(epsilon, options)
     else:

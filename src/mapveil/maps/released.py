@@ -43,6 +43,9 @@ WRITERS: Final = {
 SUFFIXES: Final = tuple(WRITERS)
 """Suffixes that a map of cells can be saved with."""
 
+ANIMATIONS: Final = (".webp", ".gif")
+"""Further suffixes of a series."""
+
 LINE_SUFFIXES: Final = SUFFIXES[2:]
 """Suffixes that every map can be saved with: no raster."""
 

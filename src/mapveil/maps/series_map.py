@@ -6,27 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mapveil.geo.windows import Windows
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import Measurement
 from mapveil.maps.proportion_map import LabelMeasurement
-from mapveil.maps.released import function_of
+from mapveil.maps.released import ANIMATIONS, SUFFIXES, function_of
 from mapveil.maps.scene import Layer
 from mapveil.maps.window_estimates import WindowEstimates
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, check
 
 MOST_PANELS: Final = 120
-"""Windows that a picture shows side by side."""
+"""Windows that a picture shows side by side, or an animation one after another."""
 
 _MOST_SHOWN: Final = 1 << 20  # numbers of all windows that a page holds
 
 
 def check_drawn(path: str | PathLike[str], windows: int) -> None:
-    """Refuse a PNG of more windows than a picture shows, by an :class:`InputError`."""
-    if Path(path).suffix.lower() == ".png" and windows > MOST_PANELS:
+    """Refuse a picture of more windows than it shows, by an :class:`InputError`."""
+    if Path(path).suffix.lower() in (".png", *ANIMATIONS) and windows > MOST_PANELS:
         raise InputError(
             f"{path}: at most {MOST_PANELS} windows are drawn, got {windows}; write another format, such as .parquet, "
             "or take fewer windows"
@@ -59,6 +59,8 @@ class SeriesMap(DensityMap):
         The noisy sums of blocks in each window, or the estimates from its reports, the coarsest first.
     """
 
+    suffixes: ClassVar[tuple[str, ...]] = (*SUFFIXES, *ANIMATIONS)
+
     windows: Windows = field(kw_only=True)
     by_window: FloatArray = field(kw_only=True)
     measured: tuple[LabelMeasurement | WindowEstimates, ...] = field(default=(), kw_only=True)
@@ -81,10 +83,12 @@ class SeriesMap(DensityMap):
         return cls(**given, windows=windows, by_window=by_window, measured=measured)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """As for any map; a PNG shows the windows side by side, and is refused for more than 120 of them."""
+        """As for any map; a PNG shows the windows side by side, a WebP or GIF one after another, at most 120."""
         check_drawn(path, len(self))
         if Path(path).suffix.lower() == ".png":
             function_of("pictures.window_pictures:write_windows_png")(self, path)
+        elif Path(path).suffix.lower() in ANIMATIONS:
+            function_of("pictures.animation:write_animation")(self, path)
         else:
             super().save(path)
 
