@@ -80,6 +80,16 @@ def test_it_judges_other_users_and_later_days(
     assert math.isinf(certificate.worst_epsilon)
 
 
+def test_users_who_do_not_return_are_not_taken_for_hidden(noise: FittedPrivatizer) -> None:
+    table = rows_of(6)
+    # Every user of the last days is a new one.
+    users = table.users + 4 * (np.arange(len(table)) >= 4 * 120)
+    again = replace(table, users=users, user_ids=tuple("abcdefgh"))
+    _, later = certify(noise, again, adversaries=ADVERSARIES, rng=1).judged
+    assert later.user_error is None
+    assert later.location_error_m > 0
+
+
 def test_it_comes_back_from_its_file(certificate: SignalCertificate, tmp_path: Path) -> None:
     write_certificate(certificate, tmp_path / "c.json")
     assert read_certificate(tmp_path / "c.json") == certificate

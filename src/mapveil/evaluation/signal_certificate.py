@@ -178,6 +178,12 @@ def certify(
             f"{measurements.source}: the users whose reports are labelled have rows only before or only on later days; "
             "expected more users or days"
         )
+    # A trace that ends before the later days names nobody there: an error of 1 would be no privacy.
+    early = measurements.users[given & (day <= last)]
+    named = {
+        OTHER_USERS: False,
+        LATER_DAYS: bool(np.isin(measurements.users[parts[LATER_DAYS]], early).any()),
+    }
     attacks = attack_parts(
         evidence(given & (day <= last)),
         [evidence(kept) for kept in parts.values()],
@@ -192,7 +198,7 @@ def certify(
         begin,
         end,
         tuple(each.label for each in chosen if each.label != _BLIND),
-        tuple(_judged(part, attack) for part, attack in zip(parts, attacks, strict=True)),
+        tuple(_judged(part, attack, named[part]) for part, attack in zip(parts, attacks, strict=True)),
         fitted.worst_epsilon,
         float(empty.mean()),
     )
@@ -265,12 +271,11 @@ def _days(measurements: Measurements) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.asarray(measurements.time // _DAY_US)
 
 
-def _judged(part: str, attack: SignalAttack) -> Judged:
+def _judged(part: str, attack: SignalAttack, known: bool) -> Judged:
     tried = [each for each in attack.scores if each.adversary != _BLIND] or list(attack.scores)
     user = min(tried, key=lambda each: each.p1)
     place = min(tried, key=lambda each: each.p2_m)
     blind = next((each for each in attack.scores if each.adversary == _BLIND), place)
-    known = part == LATER_DAYS
     return Judged(
         part,
         place.runs,
