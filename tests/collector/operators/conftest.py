@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from mapveil.collector.operators.task_records import find_task
+from mapveil.collector.rounds import collection
 from mapveil_client.two_operators import field_arithmetic, turbo_shake
 
 from .pair import Pair
@@ -20,8 +22,16 @@ def plain_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def pair_of(tmp_path: Path, clock: Any) -> Iterator[Callable[..., Pair]]:
+def pair_of(tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pair]]:
     made: list[Pair] = []
+    forget = collection.forget_sums
+
+    def keep_and_forget(connection: Any, identifier: str) -> None:
+        task = find_task(connection, identifier)
+        made[-1].kept[task.operator] = task
+        forget(connection, identifier)
+
+    monkeypatch.setattr(collection, "forget_sums", keep_and_forget)
 
     def make(**options: Any) -> Pair:
         folder = tmp_path / str(len(made))

@@ -14,6 +14,7 @@ from mapveil.collector.operators.helper import Helper
 from mapveil.collector.operators.leader import Leader
 from mapveil.collector.operators.operator_keys import OperatorKeys, PeerKey
 from mapveil.collector.operators.peer import Peer, PeerUnavailable
+from mapveil.collector.operators.task import Task
 from mapveil.collector.rounds.engine import Engine
 from mapveil.two_operators.aggregation import HELPER, LEADER
 from mapveil_client.randomness.random import Randomness
@@ -62,6 +63,7 @@ class Pair:
     ) -> None:
         self.folder, self.clock, self.meddle = folder, clock, meddle
         self.stores: list[MortalStore] = []
+        self.kept: dict[int, Task] = {}  # the shares of exact sums, before each operator deleted its own
         self.away = False
         self.start()
         self.crowd = Crowd(self.stores[LEADER], devices)

@@ -26,10 +26,10 @@ def exact(pair: Pair, id: str) -> list[int]:
     from mapveil.collector.operators.verification import scheme_for
     from mapveil.two_operators.aggregation import noisy_sums_of
 
-    shares = []
+    shares = [np.frombuffer(pair.kept[number].sums, dtype=np.uint8)[None] for number in (LEADER, HELPER)]
     for store in pair.stores:
         with store.read() as connection:
-            shares.append(np.frombuffer(find_task(connection, id).sums, dtype=np.uint8)[None])
+            assert find_task(connection, id).sums == b""
     return noisy_sums_of(scheme_for(pair.terms), (shares[0], shares[1])).tolist()
 
 
@@ -153,6 +153,18 @@ def _plain() -> dict[str, object]:
     from .pair import spec
 
     return spec()
+
+
+def test_no_collection_opens_where_the_helper_cannot_be_told(pair_of) -> None:
+    from mapveil.collector.rounds.engine import Engine
+
+    from .pair import spec
+
+    pair = pair_of()
+    id = pair.engine.create(spec(), ACTOR)["id"]
+    with pytest.raises(Conflict, match="the helper cannot be told"):
+        Engine(pair.stores[LEADER], pair.clock).open(id, ACTOR)
+    assert pair.engine.collection(id)["state"] == "pending"
 
 
 def test_the_noise_of_an_answer_is_bound_to_all_that_is_answered() -> None:

@@ -89,7 +89,7 @@ def test_an_answer_made_again_is_the_same_bytes(pair_of: Any) -> None:
     for operator, store in enumerate(pair.stores):
         keys = Secrets(OWN[operator], SHARED)
         with store.read() as connection:
-            task, (given,) = records.find_task(connection, id), records.answers_of(connection, id)
+            task, (given,) = pair.kept[operator], records.answers_of(connection, id)
         assert noisy_share(pair.terms, keys, task, [], given.query) == given.share
         other = AskedQuery("another", given.query.encoding, given.query.epsilon)
         assert noisy_share(pair.terms, keys, task, [], other) != given.share

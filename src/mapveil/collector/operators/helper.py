@@ -37,6 +37,7 @@ from mapveil.collector.operators.verification import (
     prepare,
 )
 from mapveil.collector.refusals import Conflict, NotFound
+from mapveil.collector.rounds import collection as rows_of
 from mapveil.collector.rounds.collection import create_helped, find, move
 from mapveil.collector.rounds.life_cycle import ACTIVE, Happening, State
 from mapveil.collector.store.database import Store, lock_collection
@@ -201,6 +202,7 @@ class Helper:
             if lock_collection(connection, collection) == State.RUNNING:
                 move(connection, collection, Happening.SUMMED, "leader")
                 move(connection, collection, Happening.MAPPED, "leader")
+                rows_of.forget_sums(connection, collection)
 
     def _terms(self, collection: str) -> CollectionTerms:
         with self._store.read() as connection:

@@ -36,6 +36,7 @@ from mapveil.collector.operators.verification import (
     prepare,
     scheme_for,
 )
+from mapveil.collector.rounds import collection as rows_of
 from mapveil.collector.rounds.collection import Collection, move
 from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.store.database import Store
@@ -112,6 +113,7 @@ class Leader:
         if not isinstance(wanted, Query):
             self.end(collection)
             with self._store.write() as connection:
+                rows_of.forget_sums(connection, collection.id)
                 return move(connection, collection.id, Happening.SUMMED, "service") is not None
         query = asked(wanted)
         share = noisy_share(terms, self._keys, task, given, query)

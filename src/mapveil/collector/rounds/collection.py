@@ -206,6 +206,7 @@ def abort(
     if newest is not None:
         forget_messages(connection, identifier, newest.number)
     connection.execute(update(reports).where(reports.c.collection == identifier).values(body=b""))
+    forget_sums(connection, identifier)
     return True
 
 
@@ -293,6 +294,11 @@ def forget_messages(
     left = *_of_round(assignments, identifier, number), ~_came(identifier, number, phase)
     connection.execute(delete(assignments).where(*left))
     connection.execute(delete(messages).where(*_of_round(messages, identifier, number)))
+
+
+def forget_sums(connection: Connection, identifier: str) -> None:
+    """Delete one of two operators' share of the exact sums: both shares together would be the sums without noise."""
+    connection.execute(update(tasks).where(tasks.c.collection == identifier).values(sums=b""))
 
 
 def forget_inputs(

@@ -111,7 +111,11 @@ class Engine:
         """Offer a pending collection to devices."""
         with self._store.read() as connection:
             terms = find(connection, id).terms
-        if terms.trust == "operators" and self._leader is not None:
+        if terms.trust == "operators":
+            if self._leader is None:
+                raise Conflict(
+                    "the helper cannot be told", "a service started with --operator leader and --peer"
+                )
             self._leader.begin(terms)
         with self._store.write() as connection:
             if move(connection, id, Happening.OPENED, actor) is None:

@@ -46,13 +46,16 @@ export function enrolmentCard(one) {
 }
 
 function commandOf(one, token) {
-  const command = `mapveil device --fleet points.parquet --server ${location.origin} --enrol ${token} --collection ${one.id}${one.authority ? ` --authority ${one.authority}` : ""}`;
+  const command = `mapveil device --fleet points.parquet --server ${location.origin} --enrol ${token} --collection ${one.id}${one.authority ? ` --authority ${one.authority}` : ""}${one.trust === "operators" ? " --helper KEY" : ""}`;
   const parts = [
     el("p", {}, "The token is shown this once. To bring a fleet from a table of points:"),
     copied(command, "Copy the command"),
     el("p", { class: "hint" }, "For other devices, the token alone:"),
     copied(token, "Copy the token"),
   ];
+  if (one.trust === "operators") {
+    parts.push(el("p", { class: "hint" }, "KEY is the helper's, as its own operator tells it: never this service."));
+  }
   if (one.trust !== "distributed") {
     parts.push(
       el("p", { class: "hint" }, "Or from a phone's own browser, at an address that holds the token:"),
