@@ -134,7 +134,8 @@ def test_attack_reads_what_privatize_wrote(
     done = mapveil(*asked, *(part for output in outputs for part in ("-o", output)))
     assert done.code == 0, done.err
     assert "true data" in done.err
-    assert [head.splitlines()[0] for head in headings] == [NOT_PRIVATE] * 4  # four pictures
+    assert {head.splitlines()[0] for head in headings} == {NOT_PRIVATE}
+    assert len(headings) == 4  # pictures
     record = json.loads(done.out)
     scores = {each["adversary"]: each for each in record["adversaries"]}
     assert set(scores) == {"blind", "trees", "neighbours", "codes"}
@@ -197,10 +198,14 @@ def test_tradeoff_measures_draws_and_can_be_chosen_from(
     own = [point for point in record["points"] if point["privatizer"] == "gaussian-noise"]
     assert [point["value"] for point in own] == [0.05, 0.2, 0.6]
     assert record["points"][0]["privatizer"] == "pilot only, collect nothing"
-    assert [head.splitlines()[0] for head in headings] == [NOT_PRIVATE] * 4  # four pictures
+    assert {head.splitlines()[0] for head in headings} == {NOT_PRIVATE}
+    assert len(headings) == 4  # pictures
     assert sorted(path.name for path in out.iterdir()) == [
-        *("index.html", "parameters.png", "points.csv", "tradeoff.png", "trials.csv"),
+        *("curve.csv", "curve.png", "index.html", "parameters.png", "plane.png"),
+        *("points.csv", "tradeoff.png", "trials.csv"),
     ]
+    assert record["curve"][0].keys() == {"epsilon", "units", "gain_db", "low", "high"}
+    assert set(record["units_needed"]) == {"1", "2", "4"}
     trials = pd.read_csv(out / "trials.csv")
     assert (trials["u1"][trials["privatizer"] == "gaussian-noise"].diff()[1:] < 0).all()
     done = mapveil("signal", "choose", out, "--distortion-at-most", 100)

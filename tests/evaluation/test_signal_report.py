@@ -128,16 +128,24 @@ def test_a_folder_holds_tables_pictures_and_a_page(tmp_path: Path) -> None:
         Tradeoff((), tuple(points()), {"source": "a <b> table"}), tmp_path / "new" / "folder"
     )
     assert [path.name for path in paths] == [
-        *("points.csv", "trials.csv", "tradeoff.png", "parameters.png", "index.html"),
+        *(
+            "points.csv",
+            "trials.csv",
+            "curve.csv",
+            "plane.png",
+            "tradeoff.png",
+            "parameters.png",
+            "index.html",
+        ),
     ]
     with paths[0].open(newline="") as opened:
         records = list(csv.DictReader(opened))
     assert [float(record["u_high"]) for record in records] == pytest.approx(
         [each.means["u"] + 0.1 for each in points()]
     )
-    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in paths[2:4])
-    page = paths[4].read_text()
+    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in paths[3:6])
+    page = paths[6].read_text()
     assert "a &lt;b&gt; table" in page
-    assert page.count("<img") == 2
+    assert page.count("<img") == 3
     assert "http" not in page.replace("http://www.w3.org", "")
     assert "not private" in page.lower() or "not for release" in page.lower()
