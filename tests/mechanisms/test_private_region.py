@@ -50,7 +50,7 @@ def test_one_person_far_away_does_not_stretch_it(city: mv.Points) -> None:
 
 def test_too_few_people_are_not_found() -> None:
     lonely = mv.synthetic.city(users=3, seed=1)
-    with pytest.raises(PromiseError, match="--region"):
+    with pytest.raises(PromiseError, match="name one by region"):
         choose_region(lonely, Fraction(1, 10), Randomness(1))
 
 

@@ -61,7 +61,7 @@ def test_a_series_says_how_many_windows_the_budget_allows(given: dict, message: 
 
 
 def test_a_live_series_says_how_many_windows_the_budget_allows(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match=r"allows 2 windows, got 4, .*--windows-per-user"):
+    with pytest.raises(ParameterError, match=r"allows 2 windows, got 4, .*a smaller windows_per_user"):
         LiveSeries.start(tmp_path / "a.series", "city", WEEKS, TILING, epsilon=2, window_error=3.0)
     assert list(tmp_path.iterdir()) == []
     LiveSeries.start(

@@ -137,7 +137,7 @@ class LiveSeries:
         if window_error is not None:
             check(w_event is None, "window_error", "left out with w_event", window_error)
             check_error(
-                exact, most, window_error, fix="let a user count in fewer of them (--windows-per-user)"
+                exact, most, window_error, fix="give a smaller windows_per_user (--windows-per-user)"
             )
         facts = SeriesFacts(name, windows, tiling, exact, most, w_event, ledger is not None)
         promised = _promise(Multiscale(epsilon=_least(facts)).guarantee(), facts)
