@@ -215,7 +215,7 @@ def _refuse_identifiers(source: str, further: Sequence[str], types: Mapping[str,
         if kind_of(name) is FeatureKind.IDENTIFIER:
             raise InputError(
                 f"{source}: column {name!r} is an identifier, which no average means anything of; leave it out, or "
-                f"privatize it as a category (--category {name}, categories=[{name!r}])"
+                f"privatize it as a category, by categories={name!r} (--category {name})"
             )
 
 

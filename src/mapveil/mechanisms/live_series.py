@@ -136,9 +136,7 @@ class LiveSeries:
         most = windows.count if windows_per_user is None else windows_per_user
         if window_error is not None:
             check(w_event is None, "window_error", "left out with w_event", window_error)
-            check_error(
-                exact, most, window_error, fix="give a smaller windows_per_user (--windows-per-user)"
-            )
+            check_error(exact, most, window_error, fix="give a smaller windows_per_user (--windows-per-user)")
         facts = SeriesFacts(name, windows, tiling, exact, most, w_event, ledger is not None)
         promised = _promise(Multiscale(epsilon=_least(facts)).guarantee(), facts)
         check_large_epsilon(_charge(facts), promised.delta, accepted=accept_large_epsilon)

@@ -57,7 +57,7 @@ def record_draws(ledger: Path, spend: str, maps: Mapping[int, bytes]) -> None:
         if found is None:
             raise InputError(
                 f"{ledger}: the series was not charged to this ledger (it has no spend {spend}), so nothing is "
-                "released; name the ledger that it was started with (--ledger)"
+                "released; name the ledger (--ledger) that it was started with"
             )
         event = connection.execute("SELECT kind FROM events WHERE id = ?", (spend,)).fetchone()
         if event == ("annulled",):
