@@ -95,7 +95,9 @@ def test_a_file_answers_as_its_map(tmp_path: Path) -> None:
     heat.save(tmp_path / "map.parquet")
     again = read_map(tmp_path / "map.parquet")
     assert all(isinstance(each, EstimatedUsers) for each in again.measurements)
-    np.testing.assert_allclose(totals(again, zones).low, totals(heat, zones).low, rtol=1e-9)
+    # Files round each noisy sum by a 64th of its deviation at most: no total moves by a tenth of its own.
+    held, read = totals(heat, zones), totals(again, zones)
+    assert (np.abs(read.low - held.low) < (held.high - held.low) / 40).all()
 
 
 def test_a_clear_block_is_drawn_where_no_cell_is() -> None:
