@@ -24,6 +24,11 @@ _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
 
 _STARTED: Final = time.time()
 
+# Each worker computes in one thread, and so do the processes it starts: threads of several workers that wait for one
+# another on the same cores made tests of networks and trees up to 30 times as slow. OpenMP reads it once, when NumPy,
+# PyTorch or scikit-learn is first imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
