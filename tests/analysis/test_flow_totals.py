@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import mapveil as mv
+from mapveil.analysis.flow_totals import end_changes, end_totals
 from mapveil.engines import UNIT, user_sums
 from mapveil.formats.flow_record import flow_sums_of, flow_sums_text
 from mapveil.formats.read_map import read_flows, read_map
@@ -39,6 +40,33 @@ def test_intervals_of_margins_cover_as_stated(pair_signal: float) -> None:
                 missed += not low <= true <= high
     # 128 intervals of 95 %: 6.4 misses expected; 99.8 % of the time from 0 to 15 if they were independent.
     assert missed <= 15
+
+
+@pytest.mark.parametrize("pair_signal", [0.01, 1e6])
+def test_the_totals_of_all_zones_are_those_of_each(pair_signal: float) -> None:
+    flows = released(7, pair_signal)
+    found = end_totals(flows, alpha=0.1)
+    for end, alone in ((found.outflow, flows.outflow), (found.inflow, flows.inflow)):
+        for zone in range(ZONES.size):
+            total = alone(zone)
+            assert (end.low[zone], end.high[zone]) == pytest.approx(total.interval(0.1))
+            assert (end.estimate[zone], end.shown[zone]) == pytest.approx((total.estimate, total.shown))
+
+
+@pytest.mark.parametrize("pair_signal", [0.01, 1e6])
+def test_only_flows_that_changed_are_called(pair_signal: float) -> None:
+    """At the same rates nothing may be called in 95 of 100 pairs of weeks; twice the users are always called."""
+    made = FlowBlocks(epsilon=1, pair_signal=pair_signal)
+    weeks = [made.release(hub_trips(1000, seed).as_points(), ZONES, rng=seed) for seed in range(6)]
+    called = 0
+    for before, after in zip(weeks[::2], weeks[1::2], strict=True):
+        found = end_changes(before, after)
+        called += bool(found.outflow.changed.any() or found.inflow.changed.any())
+    assert called <= 1
+    busier = made.release(hub_trips(2000, 11).as_points(), ZONES, rng=11)
+    found = end_changes(weeks[0], busier)
+    assert found.outflow.changed[found.outflow.after > 300].all()
+    assert found.inflow.changed[found.inflow.after > 300].all()
 
 
 def test_a_bracket_holds_wherever_in_the_cut_leaves_trips_are() -> None:

@@ -16,8 +16,11 @@ import pandas as pd
 import pytest
 
 import mapveil as mv
+from mapveil.analysis.trips import read_trips
 from mapveil.cli.app import app
 from mapveil.geo.read_measurements import read_measurements
+from mapveil.geo.zone_cells import ZoneCells
+from mapveil.geo.zones import Zones
 from mapveil.obfuscation.export.privatizer_file import write_privatizer
 from mapveil.obfuscation.privatize import write_privatized
 from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
@@ -98,7 +101,7 @@ def series(folder: Path, visits: pd.DataFrame) -> None:
 
 
 def zones(folder: Path, points: mv.Points, tiling: mv.Quadtree) -> None:
-    """Districts, released maps to ask about them, and a raster of residents."""
+    """Districts, released maps and flows to ask about them, and a raster of residents."""
     import geopandas
     import rasterio
     import shapely
@@ -111,6 +114,10 @@ def zones(folder: Path, points: mv.Points, tiling: mv.Quadtree) -> None:
     frame.to_file(folder / "districts.gpkg")
     for name in ("map.parquet", "map.png", "map.tif", "week1.parquet", "week2.parquet"):
         mv.release(points, tiling, epsilon=1, account=None).save(folder / name)
+    named = ZoneCells(Zones(frame.geometry.to_numpy()[:3], ("Centre", "Harbour", "Airport")))
+    for name in ("flows", "flows1", "flows2"):
+        made = mv.flows(read_trips(folder / "trips.csv"), named, epsilon=1, trust="central", account=None)
+        made.save(folder / f"{name}.parquet")
     transform = rasterio.Affine((east - west) / 20, 0, west, 0, (south - north) / 20, north)
     profile = {"driver": "GTiff", "width": 20, "height": 20, "count": 1, "dtype": "float64"}
     with rasterio.open(

@@ -12,15 +12,20 @@ of its pairs of zones that is asked about; a leaf that the question cuts is plac
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mapveil.inference.linear_totals import LinearTotal, Total
+from mapveil.analysis.zone_changes import check_alike, compared
+from mapveil.geo.zones import Zones
+from mapveil.inference.linear_totals import LinearTotal, Total, half_widths, placed_fraction
 from mapveil.inference.nested_sums import NestedSums
+from mapveil.inference.zone_results import ByEnd, Null, ZoneChanges, ZoneTotals
 from mapveil.maps.flow_map import FlowMap, ZoneNames
 from mapveil.maps.flow_sums import FlowSums
+from mapveil.maps.measurement import INTERVAL_ALPHA
 from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.morton import deinterleave
@@ -53,11 +58,7 @@ def flow_total(
     ParameterError
         No such zone, or none.
     """
-    sums = flows.sums
-    if sums is None:
-        raise InputError(
-            f"these flows ({flows.method}) carry no noisy sums; flows from randomized reports have none"
-        )
+    sums = _sums_of(flows)
     chosen = [_chosen(flows, each) for each in (origins, destinations)]
     asked = np.isin(flows.origin, np.flatnonzero(chosen[0])) & np.isin(
         flows.destination, np.flatnonzero(chosen[1])
@@ -77,6 +78,119 @@ def flow_total(
         LinearTotal(((block, _row(each)),)) for each in (part, part > 1 - _WHOLE, part > _WHOLE)
     )
     return Total(parts.parts, inside, touched, shown, 1.0)
+
+
+def end_totals(flows: FlowMap, *, alpha: float = INTERVAL_ALPHA) -> ByEnd[ZoneTotals]:
+    """Trips from every zone, and trips to every zone. Run by: anybody who holds the flows; costs no privacy.
+
+    Parameters
+    ----------
+    flows : FlowMap
+        Flows with noisy sums.
+    alpha : float
+        Largest probability, over the noise, that one given interval misses; from 1e-12 to 0.5.
+
+    Raises
+    ------
+    InputError
+        The flows carry no noisy sums.
+    """
+    zones = _zones(flows)
+    made = []
+    for end, (held, weights) in enumerate(_every_end(flows)):
+        inside, touched = weights.copy(), weights.copy()
+        inside.data = (weights.data > 1 - _WHOLE).astype(np.float64)
+        touched.data = np.ones(weights.data.size)
+        estimate, within, around = (np.asarray(each @ held.estimate) for each in (weights, inside, touched))
+        errors = list(held.errors(weights))
+        width = half_widths([each.noise for each in errors], alpha)
+        deviation = np.sqrt([each.variance for each in errors])
+        shown = np.bincount((flows.origin, flows.destination)[end], flows.trips, len(zones)).astype(
+            np.float64
+        )
+        facts = placed_fraction(estimate, within), shown, np.ones(len(zones))
+        bounds = estimate - width, estimate + width
+        made.append(ZoneTotals(zones, alpha, estimate, *bounds, deviation, within, around, *facts))
+    return ByEnd(*made)
+
+
+def end_changes(
+    before: FlowMap, after: FlowMap, *, fdr: float = 0.05, null: Null = "rate"
+) -> ByEnd[ZoneChanges]:
+    """Compare the trips from and to every zone of two releases. Run by: anybody who holds them; costs no privacy.
+
+    Outflows and inflows are called together, at one false discovery rate.
+
+    Parameters
+    ----------
+    before, after : FlowMap
+        Flows between the same zones, with one unit and made by one method, from different tables or noise.
+    fdr, null
+        As for :func:`mapveil.analysis.zone_changes.changes`.
+
+    Raises
+    ------
+    InputError
+        The flows cannot be compared, or carry no noisy sums.
+    ParameterError
+        Another null hypothesis, or a rate outside its range.
+    """
+    both = [_sums_of(each) for each in (before, after)]
+    check_alike(before, after, (both[0].blocks + both[0].margins, both[1].blocks + both[1].margins))
+    if before.tiling.to_dict() != after.tiling.to_dict():
+        raise InputError("the flows are between different zones; release both with one list of zones")
+    zones, noises, first, second = _zones(before), [], [], []
+    for (one, weights), (two, others) in zip(_every_end(before), _every_end(after), strict=True):
+        first.append(np.asarray(weights @ one.estimate))
+        second.append(np.asarray(others @ two.estimate))
+        errors = zip(one.errors(weights), two.errors(others), strict=True)
+        noises += [a.noise.joined(b.noise) for a, b in errors]
+    twice = Zones(np.tile(zones.polygons, 2), zones.names * 2)
+    found = compared(twice, np.concatenate(first), np.concatenate(second), noises, fdr=fdr, null=null)
+    size, names = len(zones), ZoneChanges._fields[3:]
+    halves = (
+        found._replace(zones=zones, **{name: getattr(found, name)[half] for name in names})
+        for half in (slice(size), slice(size, None))
+    )
+    return ByEnd(*halves)
+
+
+def _sums_of(flows: FlowMap) -> FlowSums:
+    if flows.sums is None:
+        raise InputError(
+            f"these flows ({flows.method}) carry no noisy sums; flows from randomized reports have none"
+        )
+    return flows.sums
+
+
+def _zones(flows: FlowMap) -> Zones:
+    """The zones with their polygons; numbers where they have no names."""
+    numbers = (str(each) for each in range(flows.tiling.size))
+    return Zones(flows.tiling.polygons(), flows.zone_names or tuple(numbers))
+
+
+def _every_end(flows: FlowMap) -> Iterator[tuple[NestedSums, csr_array]]:
+    """Noisy sums, and the weights of their leaves (zones, leaves) in the trips from every zone; then those to it."""
+    from scipy.sparse import csr_array
+
+    sums = _sums_of(flows)
+    if sums.margins:
+        zone = np.flatnonzero(sums.place >= 0)
+        for margin in _margin_sums(sums):
+            shape = sums.place.size, margin.cells.size
+            yield margin, csr_array((np.ones(zone.size), (zone, margin.leaf[zone])), shape=shape)
+        return
+    leaves, zone_at = sums.leaves, np.full(1 << sums.leaves.depth, -1)
+    zone_at[sums.place[sums.place >= 0]] = np.flatnonzero(sums.place >= 0)
+    down = leaves.depth - leaves.level
+    leaf = np.repeat(np.arange(leaves.size), 1 << down)
+    along = np.arange(leaf.size) - np.repeat(np.cumsum(1 << down) - (1 << down), 1 << down)
+    for first in deinterleave(leaves.code):
+        found = zone_at[(first << down)[leaf] + along]
+        kept = (found >= 0) & (sums.pairs[leaf] > 0)
+        weights = 1 / np.bincount(leaf[kept], minlength=leaves.size)[leaf[kept]]
+        shape = sums.place.size, leaves.size
+        yield _block_sums(sums), csr_array((weights, (found[kept], leaf[kept])), shape=shape)
 
 
 def _fractions(sums: FlowSums, origins: BoolArray, destinations: BoolArray) -> FloatArray:

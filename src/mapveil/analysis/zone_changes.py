@@ -42,7 +42,8 @@ from mapveil.inference.linear_totals import half_widths
 from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.inference.zone_results import Null, ZoneChanges
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.measurement import INTERVAL_ALPHA
+from mapveil.maps.measurement import INTERVAL_ALPHA, Measurement
+from mapveil.maps.released import ReleasedMap
 from mapveil.privacy.weighted_noise import WeightedNoise, tail
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, check
@@ -86,9 +87,7 @@ def changes(
     ParameterError
         Another null hypothesis, or a rate outside its range.
     """
-    check(null in NULLS, "null", f"one of {', '.join(NULLS)}", null)
-    check(0 < fdr <= 0.5, "fdr", "above 0 and at most 0.5", fdr)
-    _check_alike(before, after)
+    check_alike(before, after, (before.measurements, after.measurements))
     one = ZoneOverlay.of(before, Zones.read(zones, **read))
     two = ZoneOverlay.of(after, one.zones)
     first, second = one.weights @ one.sums.estimate, two.weights @ two.sums.estimate
@@ -96,11 +95,32 @@ def changes(
         a.noise.joined(b.noise)
         for a, b in zip(one.sums.errors(one.weights), two.sums.errors(two.weights), strict=True)
     ]
+    return compared(one.zones, first, second, noises, fdr=fdr, null=null)
+
+
+def compared(
+    zones: Zones,
+    first: FloatArray,
+    second: FloatArray,
+    noises: Sequence[WeightedNoise],
+    *,
+    fdr: float,
+    null: Null,
+) -> ZoneChanges:
+    """Compare two estimates of each zone, whose difference has the noise that is given; see the module's header.
+
+    Raises
+    ------
+    ParameterError
+        Another null hypothesis, or a rate outside its range.
+    """
+    check(null in NULLS, "null (--null)", f"one of {', '.join(NULLS)}", null)
+    check(0 < fdr <= 0.5, "fdr (--fdr)", "above 0 and at most 0.5", fdr)
     apart = second - first
     if null == "people":
         p = np.array([_two_sided(noise, d) for noise, d in zip(noises, apart.tolist(), strict=True)])
     else:
-        gamma = _GAMMA * fdr / max(len(one.zones), 1)
+        gamma = _GAMMA * fdr / max(len(zones), 1)
         most = first + second + half_widths(noises, 2 * gamma)  # the sum's noise has the difference's law
         numbers = zip(apart.tolist(), most.tolist(), strict=True)
         p = np.array(
@@ -109,12 +129,14 @@ def changes(
     q = _adjusted(p)
     width = half_widths(noises, INTERVAL_ALPHA)
     found = first, second, apart, apart - width, apart + width
-    return ZoneChanges(one.zones, null, fdr, *found, p, q, q <= fdr)
+    return ZoneChanges(zones, null, fdr, *found, p, q, q <= fdr)
 
 
-def _check_alike(before: DensityMap, after: DensityMap) -> None:
-    """Refuse maps whose difference would mean nothing."""
-    if before is after or _one_release(before, after):
+def check_alike(
+    before: ReleasedMap, after: ReleasedMap, sums: tuple[Sequence[Measurement], Sequence[Measurement]]
+) -> None:
+    """Refuse maps, with the measurements of each, whose difference would mean nothing, by an :class:`InputError`."""
+    if before is after or _one_release(*sums):
         raise InputError("both maps are one release; a change needs two")
     one, two = before.tiling.region, after.tiling.region
     if one.to_dict() != two.to_dict():
@@ -131,10 +153,10 @@ def _check_alike(before: DensityMap, after: DensityMap) -> None:
         raise InputError(f"the maps have different trust models: {models}; release both with one")
 
 
-def _one_release(before: DensityMap, after: DensityMap) -> bool:
+def _one_release(before: Sequence[Measurement], after: Sequence[Measurement]) -> bool:
     """Whether two maps have the same noisy sums, but for their rounding in a file: two releases never do."""
-    pairs = zip(before.measurements, after.measurements, strict=False)
-    return bool(before.measurements) and all(
+    pairs = zip(before, after, strict=False)
+    return bool(before) and all(
         one.noisy.shape == two.noisy.shape
         and np.allclose(one.noisy, two.noisy, rtol=0, atol=_ROUNDED * one.deviation())
         for one, two in pairs
@@ -173,10 +195,9 @@ def _tails(noises: Sequence[WeightedNoise]) -> Iterator[_NoiseTail]:
     """The tail of each noise; zones that are measured alike have one law."""
     made: dict[bytes, _NoiseTail] = {}
     for noise in noises:
-        key = b"".join(np.ascontiguousarray(part).tobytes() for part in noise)
-        if key not in made:
-            made[key] = _NoiseTail(noise)
-        yield made[key]
+        if noise.key not in made:
+            made[noise.key] = _NoiseTail(noise)
+        yield made[noise.key]
 
 
 def _rate_p(beyond: _NoiseTail, apart: float, most: float, gamma: float) -> float:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mapveil.cli.ask_flows import answer_flows, check_of_flows, rows_of
 from mapveil.cli.ask_over_time import answer_over_time
 from mapveil.cli.console import Console, console_options, counted, save_all
-from mapveil.cli.options import zone_options
+from mapveil.cli.options import flags_of, zone_options
 from mapveil.cli.outputs import outputs
-from mapveil.cli.windows import windowed_map
+from mapveil.cli.windows import map_or_flows
 from mapveil.formats.zone_table import ZONE_SUFFIXES
 from mapveil_client.errors import ParameterError, check
 
@@ -27,6 +28,12 @@ _PER = 1000.0
 @zone_options
 @click.option("--window", help="Name of the window of a series, such as 2026-W34. [default: all together]")
 @click.option("--over-time", is_flag=True, help="Of a series: the users of each zone in every window.")
+@click.option(
+    "--from", "origins", metavar="ZONES", help="Of flows: names or numbers, with commas. [default: all zones]"
+)
+@click.option(
+    "--to", "destinations", metavar="ZONES", help="Of flows: as --from, of the zones where trips end."
+)
 @click.option("--top", type=int, help="Rank so many zones, with the ranks that each may have.")
 @click.option("--above", type=float, help="List the zones that surely have more users than this.")
 @click.option("--per", help="Public denominator of rates: a column of the zones, or a GeoTIFF of residents.")
@@ -43,21 +50,25 @@ _PER = 1000.0
 def command(
     console: Console,
     source: str,
-    zones: str,
+    zones: str | None,
     read: dict[str, Any],
     window: str | None,
     over_time: bool,
+    origins: str | None,
+    destinations: str | None,
     top: int | None,
     above: float | None,
     per: str | None,
     confidence: float,
     outputs: tuple[Path, ...],
 ) -> None:
-    """Estimate the users in zones of a released map, with exact intervals of its noise. Costs no privacy.
+    """Estimate the users in zones of a released map, or the trips of flows, with exact intervals. Costs no privacy.
 
     MAP is a .tif, .parquet, .geojson, .gpkg or .csv that Mapveil wrote; a page (.html) answers in a browser. Of a
     zone that cuts a measured cell, "placed" is the percentage of its users that the model places, and "at least" and
     "at most" are the estimates of the cells wholly inside and of all that it touches.
+
+    Of flows by a curator or by sums: trips from and to each of their zones, or one total with --from and --to.
 
     \b
     Examples:
@@ -66,6 +77,8 @@ def command(
       mapveil ask map.parquet --zones districts.gpkg --per population.tif -o rates.csv
       mapveil ask year.parquet --window 2026-W34 --zones districts.geojson
       mapveil ask year.parquet --over-time --zones districts.geojson -o totals.csv -o totals.png
+      mapveil ask flows.parquet -o ends.csv
+      mapveil ask flows.parquet --from Centre --to Harbour,Airport
     """
     import numpy as np
 
@@ -74,6 +87,7 @@ def command(
     from mapveil.analysis.zone_totals import totals_of
     from mapveil.formats.zone_table import write_zones
     from mapveil.inference.zone_overlay import ZoneOverlay
+    from mapveil.maps.flow_map import FlowMap
     from mapveil.maps.series_map import SeriesMap, counting_note
     from mapveil.pictures.zone_page import write_answers_page
 
@@ -81,13 +95,24 @@ def command(
         raise ParameterError("--top and --above are two questions: ask one at a time")
     check(50 <= confidence < 100, "--confidence", "from 50 to below 100 per cent", confidence)
     alpha = 1 - confidence / 100
+    heat = map_or_flows(source, window)
+    if isinstance(heat, FlowMap):
+        others = {"--zones": zones, **flags_of(read), "--window": window, "--over-time": over_time}
+        others |= {"--top": top is not None, "--above": above is not None, "--per": per}
+        check_of_flows(others, outputs)
+        answer_flows(console, heat, alpha, origins, destinations, outputs)
+        return
+    for flag, value in (("--from", origins), ("--to", destinations)):
+        if value is not None:
+            raise ParameterError(f"{flag} is for flows: {source} is a map of users; give --zones")
+    if zones is None:
+        raise ParameterError(f"--zones is required: {source} is a map of users, which zones are asked of")
     if over_time:
         others = {"--window": window, "--top": top, "--above": above, "--per": per}
         answer_over_time(console, source, zones, read, alpha, others, outputs)
         return
     for path in outputs:
         check(path.suffix.lower() != ".png", "-o", "a .png with --over-time only", path)
-    heat = windowed_map(source, window)
     with console.progress() as progress:
         progress("overlay", 0.0)
         asked = ZoneOverlay.of(heat, zones, progress=progress, **read)
@@ -145,7 +170,7 @@ def command(
         lines += [f"compared with {above:g} users, all zones together: {sure}", f"surely more: {names}"]
     else:
         lines += _table(found, columns)
-    record = {**about["question"], "answers": _rows(columns)}
+    record = {**about["question"], "answers": rows_of(columns)}
     console.result("\n".join(lines), record, outputs)
 
 
@@ -191,10 +216,3 @@ def _uncovered(found: ZoneTotals) -> list[str]:
             f"only a part of {counted(len(partly), 'zone')} lies in the map, such as of {first}: only that part counts"
         )
     return notes
-
-
-def _rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    listed = {
-        name: values if isinstance(values, list) else values.tolist() for name, values in columns.items()
-    }
-    return [dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True)]

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mapveil.cli.ask_flows import change_flows, check_of_flows
 from mapveil.cli.console import Console, console_options, counted, save_all
-from mapveil.cli.options import zone_options
+from mapveil.cli.options import flags_of, zone_options
 from mapveil.cli.outputs import outputs
-from mapveil.cli.windows import windowed_map
+from mapveil.cli.windows import map_or_flows
 from mapveil.formats.zone_table import ZONE_SUFFIXES
 from mapveil_client.errors import ParameterError
 
@@ -48,7 +49,7 @@ def command(
     console: Console,
     before: str,
     after: str | None,
-    zones: str,
+    zones: str | None,
     read: dict[str, Any],
     window: str | None,
     against: str | None,
@@ -61,22 +62,34 @@ def command(
     The false discovery rate is about --fdr.
 
     Both maps are of one region, unit, method and trust model, such as two weeks of one city; or they are two windows of
-    one series.
+    one series. Of two files of flows between the same zones, the outflows and inflows that differ are called.
 
     \b
     Examples:
       mapveil change week1.parquet week2.parquet --zones districts.geojson
       mapveil change week1.parquet week2.parquet --zones districts.geojson --fdr 0.1 -o change.csv -o change.png
       mapveil change year.parquet --window 2026-W34 --against 2026-W33 --zones districts.geojson
+      mapveil change flows1.parquet flows2.parquet -o change.csv
     """
     from mapveil.analysis.zone_changes import changes
     from mapveil.formats.zone_table import write_zones
+    from mapveil.maps.flow_map import FlowMap
     from mapveil.maps.series_map import counting_note
     from mapveil.pictures.zone_pictures import write_changes_page, write_changes_png
 
     if (window is None) != (against is None) or (after is None and window is None):
         raise ParameterError("a change needs two maps, or one series with --window and --against")
-    one, two = windowed_map(before, against), windowed_map(after or before, window)
+    one, two = map_or_flows(before, against), map_or_flows(after or before, window)
+    if isinstance(one, FlowMap) and isinstance(two, FlowMap):
+        others = {"--zones": zones, **flags_of(read), "--window": window, "--against": against}
+        check_of_flows(others, outputs)
+        change_flows(console, one, two, fdr, null, _NULLS[null], outputs)
+        return
+    if isinstance(one, FlowMap) or isinstance(two, FlowMap):
+        first, second = (before, after) if isinstance(one, FlowMap) else (after, before)
+        raise ParameterError(f"{first} holds flows and {second} is a map of users: give two of one kind")
+    if zones is None:
+        raise ParameterError("--zones is required: a change between maps of users is one of zones")
     with console.progress() as progress:
         progress("compare", 0.0)
         found = changes(one, two, zones, fdr=fdr, null=null, **read)

@@ -292,18 +292,26 @@ ledger_option = click.option(
 def zone_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--zones`` and the options that say how to read it; the command receives ``zones`` and ``read``."""
 
-    def given(zones: str, name: str | None, zones_crs: str | None, repair: bool) -> dict[str, Any]:
+    def given(zones: str | None, name: str | None, zones_crs: str | None, repair: bool) -> dict[str, Any]:
         return {"zones": zones, "read": {"name": name, "crs": zones_crs, "repair": repair}}
 
     return gathered(
         given,
-        click.option("--zones", required=True, help="Polygons: GeoJSON, GeoParquet, or what pyogrio reads."),
+        click.option(
+            "--zones",
+            help="Polygons: GeoJSON, GeoParquet, or what pyogrio reads; flows have zones of their own.",
+        ),
         click.option(
             "--name", help="Column of the zones' names. [default: name, zone, district, id, label or code]"
         ),
         click.option("--zones-crs", help="CRS of a file that states none, such as EPSG:25832."),
         click.option("--repair", is_flag=True, help="Repair invalid polygons; they are refused by default."),
     )(function)
+
+
+def flags_of(read: dict[str, Any]) -> dict[str, Any]:
+    """The values of ``read`` that :func:`zone_options` gives, by their flags."""
+    return {"--name": read["name"], "--zones-crs": read["crs"], "--repair": read["repair"]}
 
 
 def seed_option(what: str, *, name: str = "seed") -> Decorator:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from mapveil.geo.windows import Windows
     from mapveil.maps.density_map import DensityMap
+    from mapveil.maps.flow_map import FlowMap
 
 
 window_error_option = click.option(
@@ -133,3 +134,13 @@ def windowed_map(path: str, window: str | None) -> DensityMap:
     if not isinstance(heat, SeriesMap):
         raise ParameterError(f"--window {window}: {path} is one map, not a series; leave it out")
     return heat.window(window)
+
+
+def map_or_flows(path: str, window: str | None) -> DensityMap | FlowMap:
+    """As :func:`windowed_map`, or the flows in a file of flows."""
+    from mapveil.formats.read_map import HoldsFlows, read_flows
+
+    try:
+        return windowed_map(path, window)
+    except HoldsFlows:
+        return read_flows(path)

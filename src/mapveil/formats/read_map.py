@@ -47,6 +47,10 @@ NOT_READ_BACK: Final = {
 _GEOJSON_HEAD: Final = b'{"type":"FeatureCollection","mapveil":'
 
 
+class HoldsFlows(InputError):
+    """A file that Mapveil wrote, of flows instead of a map of users."""
+
+
 class NotAMap(InputError):
     """A path that is not a map which Mapveil wrote; it may be a table or a raster."""
 
@@ -82,7 +86,7 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
         raise NotAMap(f"{path}: no such file; a map that Mapveil wrote is needed")
     text, values, measured = _TABLES.get(suffix, _read_geotiff)(file)
     if _kind(text) == "flows":
-        raise InputError(f"{path}: must be a map of users, got flows")
+        raise HoldsFlows(f"{path}: must be a map of users, got flows")
     if not isinstance(values, np.ndarray):
         columns = set(values.column_names)
         if "cell" not in columns or columns.isdisjoint(("users", "rss_dbm")):

@@ -186,7 +186,9 @@ def _end(excess: Callable[[float], float], inside: float, outside: float) -> flo
 
 def half_widths(laws: Sequence[WeightedNoise], alpha: float) -> FloatArray:
     """The half width of each law, shape (laws,)."""
-    return np.array([half_width(law, alpha) for law in laws], dtype=np.float64)
+    apart = {law.key: law for law in laws}
+    width = {key: half_width(law, alpha) for key, law in apart.items()}
+    return np.array([width[law.key] for law in laws], dtype=np.float64)
 
 
 def placed_fraction(estimate: FloatArray, inside: FloatArray) -> FloatArray:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -115,3 +116,22 @@ class ZonesAbove(NamedTuple):
     def names(self) -> tuple[str, ...]:
         """The zones that are surely above."""
         return tuple(self.totals.zones.names[zone] for zone in np.flatnonzero(self.above))
+
+
+Answer = TypeVar("Answer", ZoneTotals, ZoneChanges)
+
+
+@dataclass(frozen=True, eq=False)
+class ByEnd(Generic[Answer]):
+    """An answer about the trips from zones, and one about the trips to them."""
+
+    outflow: Answer
+    inflow: Answer
+
+    def columns(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """The named columns of both, for a table of one row per zone."""
+        made: dict[str, Any] = {"zone": list(self.outflow.zones.names)}
+        for end, each in (("outflow", self.outflow), ("inflow", self.inflow)):
+            found = each.columns()
+            made |= {f"{end}_{name}": found[name] for name in names}
+        return made

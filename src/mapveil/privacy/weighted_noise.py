@@ -59,6 +59,11 @@ class WeightedNoise(NamedTuple):
         """Variance, users squared."""
         return float(np.sum(self.terms * self.step**2 / (2 * np.sinh(self.rate / 2) ** 2)))
 
+    @property
+    def key(self) -> bytes:
+        """A key that equal laws share."""
+        return b"".join(np.ascontiguousarray(part).tobytes() for part in self)
+
     def scaled(self, factor: float) -> WeightedNoise:
         """The law times a number."""
         return self._replace(step=self.step * abs(factor))

@@ -1,0 +1,129 @@
+"""``mapveil ask`` and ``mapveil change`` of flows: every zone, one total, what changed, and one line for bad input."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import mapveil as mv
+from mapveil.formats.read_map import read_flows
+from mapveil.geo.zone_cells import ZoneCells
+from mapveil.geo.zones import Zones
+from mapveil.mechanisms.flow_blocks import FlowBlocks
+from tests.mechanisms.test_flow_blocks import REGION, ZONES, hub_trips
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two releases between named zones, of which the second has three times the users; a map; flows of reports."""
+    path = tmp_path_factory.mktemp("flows")
+    named = ZoneCells(Zones(ZONES.polygons(), tuple(f"z{each}" for each in range(ZONES.size))))
+    for users, seed in ((1000, 1), (3000, 2)):
+        flows = FlowBlocks(epsilon=1).release(hub_trips(users, seed).as_points(), named, rng=seed)
+        flows.save(path / f"flows{seed}.parquet")
+    other = FlowBlocks(epsilon=1).release(hub_trips(1000).as_points(), ZONES, rng=3)
+    other.save(path / "cells.parquet")
+    mv.flows(hub_trips(1000), ZONES, epsilon=4, account=None).save(path / "reported.parquet")
+    heat = mv.release(mv.synthetic.city(users=500, seed=1, region=REGION), ZONES, epsilon=1, account=None)
+    heat.save(path / "map.parquet")
+    return path
+
+
+def test_every_zone_has_both_totals(mapveil: Callable, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "ends.csv"
+    done = mapveil("ask", folder / "flows1.parquet", "-o", out, "-o", tmp_path / "ends.geojson")
+    assert done.code == 0, done.err
+    assert "16 zones, 95 % intervals of the noise; asking costs no privacy" in done.out
+    with out.open() as file:
+        rows = list(csv.DictReader(file))
+    flows = read_flows(folder / "flows1.parquet")
+    assert [row["zone"] for row in rows] == list(flows.zone_names or ())
+    for zone in (0, 15):
+        for end, total in (("outflow", flows.outflow(zone)), ("inflow", flows.inflow(zone))):
+            low, high = (float(rows[zone][f"{end}_{name}"]) for name in ("low", "high"))
+            assert (low, high) == pytest.approx(total.interval())
+    features = json.loads((tmp_path / "ends.geojson").read_text())["features"]
+    assert {each["geometry"]["type"] for each in features} == {"Polygon"}
+    streamed = mapveil("ask", folder / "flows1.parquet", "-o", "-")
+    assert streamed.out == out.read_text()
+
+
+def test_one_total_by_names_and_numbers(mapveil: Callable, folder: Path) -> None:
+    asked = ("ask", folder / "flows1.parquet", "--json")
+    one, other = (
+        json.loads(mapveil(*asked, "--from", first, "--to", second).out)["answer"]
+        for first, second in (("z1,z2", "z15"), ("1, 2", "15"))
+    )
+    assert one == other
+    assert one["low"] < one["estimate"] < one["high"]
+    wide = json.loads(mapveil(*asked, "--to", "z15", "--confidence", "99").out)["answer"]
+    usual = json.loads(mapveil(*asked, "--to", "z15").out)["answer"]
+    assert wide["high"] - wide["low"] > usual["high"] - usual["low"]
+    said = mapveil("ask", folder / "flows1.parquet", "--from", "z1")
+    assert "trips from z1 to all zones: " in said.out
+
+
+def test_three_times_the_trips_are_called_and_the_quiet_zones_are_not(
+    mapveil: Callable, folder: Path, tmp_path: Path
+) -> None:
+    files = folder / "flows1.parquet", folder / "flows2.parquet"
+    out = tmp_path / "change.csv"
+    done = mapveil("change", *files, "-o", out, "--json")
+    assert done.code == 0, done.err
+    rows = json.loads(done.out)["zones"]
+    for end in ("outflow", "inflow"):
+        busy = [row for row in rows if row[f"{end}_after"] > 300]
+        assert busy
+        assert all(row[f"{end}_changed"] and row[f"{end}_low"] > 0 for row in busy)
+        assert not any(row[f"{end}_changed"] for row in rows if row[f"{end}_after"] < 10)
+    assert len(out.read_text().splitlines()) == 17
+    assert "changed; no change means one expected number" in mapveil("change", *files).out
+
+
+ASK = {
+    "zones": (("flows1", "--zones", "districts.geojson"), "--zones must be left out: the file holds flows"),
+    "top": (("flows1", "--top", "3"), "--top must be left out"),
+    "window": (("flows1", "--over-time"), "--over-time must be left out"),
+    "page": (("flows1", "-o", "answers.html"), "-o answers.html: answers about flows are written as"),
+    "unknown zone": (("flows1", "--from", "centre"), "--from must be zones of the file, names, such as 'z0'"),
+    "unknown number": (("flows1", "--to", "16"), "or numbers from 0 to 15, got '16'"),
+    "file of one total": (("flows1", "--to", "z1", "-o", "a.csv"), "-o writes a row per zone"),
+    "reports": (("reported",), "carry no noisy sums"),
+    "a map": (("map", "--from", "1"), "--from is for flows"),
+    "a map without zones": (("map",), "--zones is required"),
+}
+
+
+@pytest.mark.parametrize(("flags", "said"), ASK.values(), ids=ASK.keys())
+def test_a_bad_question_is_one_line(
+    mapveil: Callable, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = mapveil("ask", folder / f"{flags[0]}.parquet", *flags[1:])
+    assert (done.code, len(done.errors)) == (2, 1), done
+    assert said in done.err
+    assert not list(tmp_path.glob("a*"))
+
+
+CHANGE = {
+    "one release": (("flows1", "flows1"), (), "one release"),
+    "other zones": (("flows1", "cells"), (), "different"),
+    "a map": (("flows1", "map"), (), "give two of one kind"),
+    "reports": (("flows1", "reported"), (), "carry no noisy sums"),
+    "zones": (("flows1", "flows2"), ("--zones", "d.geojson"), "--zones must be left out"),
+    "fdr": (("flows1", "flows2"), ("--fdr", "0.9"), "--fdr must be above 0 and at most 0.5"),
+    "two maps": (("map", "map"), (), "--zones is required"),
+}
+
+
+@pytest.mark.parametrize(("names", "flags", "said"), CHANGE.values(), ids=CHANGE.keys())
+def test_a_bad_comparison_is_one_line(
+    mapveil: Callable, folder: Path, names: tuple, flags: tuple, said: str
+) -> None:
+    done = mapveil("change", *(folder / f"{name}.parquet" for name in names), *flags)
+    assert (done.code, len(done.errors)) == (2, 1), done
+    assert said in done.err
