@@ -203,6 +203,17 @@ def test_a_live_series_from_its_start_to_a_late_window(
         )
         assert "of account city; 0 spent before, 2 after, of 3" in " ".join(done.out.split())
     assert "2 of 3 spent" in added.out
+    signed = mapveil("ledger", "sign", *out[:2], "--json")
+    assert signed.code == 0, signed.err
+    key = json.loads(signed.out)["key"]
+    for path in out[:2]:
+        checked = mapveil("verify", path, "--key", key)
+        assert checked.code == 0, checked.out
+    out[0].write_bytes(out[1].read_bytes())
+    assert mapveil("ledger", "sign", out[0]).code == 2
+    wrong = mapveil("series", "map", city, "2026-W02", "-o", out[2], "--ledger", tmp_path / "other.sqlite")
+    assert (wrong.code, "--ledger must be the one" in wrong.errors[-1]) == (2, True)
+    assert not out[2].exists()
     assert mapveil("series", "add", city, table, "--window", "2026-W04", "-o", out[2]).code == 0
     late = mapveil("series", "add", city, table, "--window", "2026-W03", "-o", tmp_path / "late.parquet")
     assert (late.code, "is late" in late.errors[-1]) == (2, True)
@@ -223,3 +234,16 @@ def test_a_live_series_without_a_ledger_makes_none(mapveil: Callable, folder: Pa
     done = mapveil("series", "add", city, table, "--window", "2026-W02", "-o", out)
     assert (done.code, "not entered in a ledger" in done.err) == (0, True)
     assert {path.name for path in tmp_path.iterdir()} == {"city.series", "map.parquet"}
+
+
+def test_a_window_of_protected_runs_is_signed_with_the_charge_of_every_run(
+    mapveil: Callable, folder: Path, tmp_path: Path
+) -> None:
+    city, out = tmp_path / "city.series", tmp_path / "first.parquet"
+    given = ("--name", "city", *WHERE, *WEEKS, "--w-event", 2, "--epsilon", "0.5")
+    assert mapveil("series", "start", city, *given).code == 0
+    added = mapveil("series", "add", city, folder / "visits.parquet", "--window", "2026-W02", "-o", out)
+    assert added.code == 0, added.err
+    key = json.loads(mapveil("ledger", "sign", out, "--json").out)["key"]
+    checked = mapveil("verify", out, "--key", key)
+    assert checked.code == 0, checked.out

@@ -13,6 +13,8 @@ from mapveil.formats.read_map import read_map
 from mapveil.inference.noise_residuals import LEAST_RESIDUALS, noise_test
 from mapveil.pictures.release_sheet import ReleaseSheet, inspect
 from mapveil.privacy.chain_head import ChainHead
+from mapveil.privacy.claim import Unit
+from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.signed_release import SIGNATURE_SUFFIX, SignedRelease
 from mapveil_client.epsilon import plain
 from mapveil_client.errors import InputError, MapveilError
@@ -122,7 +124,7 @@ def _signature(
         != sheet.sha256,
         f"it was signed with another key ({owner[:16]}...)": key is not None and owner != key.lower(),
         "its ledger entries are not those of the file": set(signed.entries) != set(entries),
-        "the epsilon that was charged is not the file's": signed.epsilon != sheet.guarantee.epsilon,
+        "the epsilon that was charged is not the file's": not _charged_whole(signed.epsilon, sheet.guarantee),
     }
     wrong = [text for text, is_so in faults.items() if is_so]
     published = later is not None and later.public_key == signed.head.public_key
@@ -149,6 +151,13 @@ def _signature(
         yield Finding("ledger", "failed", "the ledger was rewritten: two heads of one number of lines differ")
     else:
         yield Finding("ledger", "ok", f"{charged}, by line {signed.head.count} of a ledger of {later.count}")
+
+
+def _charged_whole(charged: Fraction, guarantee: Guarantee) -> bool:
+    """Whether a charge is that of a promise: of every run of windows in a series where runs are protected."""
+    if guarantee.epsilon is None or guarantee.unit is not Unit.WINDOW_RUN:
+        return charged == guarantee.epsilon
+    return charged > 0 and (charged / guarantee.epsilon).denominator == 1
 
 
 def _noise(path: str | PathLike[str], sheet: ReleaseSheet) -> Finding:

@@ -152,21 +152,42 @@ def add_window(
     with console.progress() as progress:
         heat = series.add(points, window, ledger=opened)
         save_all(outputs, heat.save, progress)
+    if opened is not None:
+        series.written(outputs, ledger=opened)
     console.answer(outputs, heat, None if opened is None else Account(ledger=opened))
 
 
 @command.command("map")
 @_file
 @click.argument("window", metavar="WINDOW")
+@ledger_option
 @outputs(SUFFIXES, _maps)
 @console_options
-def write_window(console: Console, file: Path, window: str, outputs: tuple[Path, ...]) -> None:
-    """Write the map of a window again, as it was released; it costs nothing."""
-    from mapveil.mechanisms.live_series import LiveSeries
+def write_window(
+    console: Console, file: Path, window: str, ledger: Path | None, outputs: tuple[Path, ...]
+) -> None:
+    """Write the map of a window again, as it was released; it costs nothing.
 
-    heat = LiveSeries(file).window(window)
+    The ledger that the series was charged to notes the files, so that 'mapveil ledger sign' signs them.
+    """
+    from mapveil.mechanisms.live_series import LiveSeries
+    from mapveil.privacy.ledger import Ledger, default_ledger_path
+
+    series = LiveSeries(file)
+    heat = series.window(window)
+    charged = heat.guarantee.account is not None
+    if ledger is not None and not (charged and ledger.exists() and series.charged_to(Ledger(ledger))):
+        raise ParameterError(f"--ledger must be the one that {file} was charged to, got {ledger}")
+    path = ledger or default_ledger_path()
+    opened = Ledger(path) if charged and path.exists() else None
     with console.progress() as progress:
         save_all(outputs, heat.save, progress)
+    if opened is not None and series.charged_to(opened):
+        series.written(outputs, ledger=opened)
+    elif charged:
+        console.warn(
+            f"{path} has no charge of this series, so it does not sign the files; name its ledger (--ledger)"
+        )
     console.answer(outputs, heat, None, free=heat.guarantee.account is not None)
 
 

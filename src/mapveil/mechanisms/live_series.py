@@ -14,6 +14,7 @@ back, the ledger knows other windows: it is refused.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import PathLike
@@ -43,7 +44,7 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import SpendId
 from mapveil.privacy.sampling import sampling_delta
-from mapveil.privacy.window_draws import record_draws
+from mapveil.privacy.window_draws import record_draws, record_files
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, readable
 from mapveil_client.errors import InputError, ParameterError, PromiseError, check, is_whole
 from mapveil_client.randomness.random import Randomness
@@ -241,6 +242,23 @@ class LiveSeries:
             if number not in file.released():
                 raise InputError(f"{self.path}: window {name} was not released")
             return file.map(number)
+
+    def written(self, outputs: Sequence[str | PathLike[str]], *, ledger: Ledger) -> None:
+        """Note in the ledger that was charged the files that maps of windows were written to, so that it signs them.
+
+        Raises
+        ------
+        InputError
+            The series was not charged to this ledger.
+        """
+        with SeriesFile.opened(self.path) as file:
+            spend = file.spend
+        record_files(ledger.path, spend, outputs)
+
+    def charged_to(self, ledger: Ledger) -> bool:
+        """Whether the ledger has the charge of the series."""
+        with SeriesFile.opened(self.path) as file:
+            return bool(ledger.release(SpendId(file.spend)))
 
     def status(self) -> SeriesStatus:
         """The windows that were released, and what is promised; nothing of any user."""

@@ -23,6 +23,14 @@ _NAME: Final = "(SELECT name FROM names WHERE names.account = accounts.account O
 SpendId = NewType("SpendId", str)
 """The id of one spend, random."""
 
+FILES: Final = """CREATE TABLE IF NOT EXISTS files (
+    id TEXT NOT NULL REFERENCES spends (id),
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (id, name, digest)
+)"""
+"""Files of live series, which are written long after their spend was; made with the first of them."""
+
 
 class Entry(NamedTuple):
     """One line of the ledger."""
@@ -278,7 +286,18 @@ def find_entries(
         f" WHERE {some} ORDER BY spend",
         given,
     ).fetchall()
-    return tuple(_entry(row) for row in rows)
+    later: dict[str, list[tuple[str, str]]] = {}
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'files'").fetchone():
+        for spend, name, digest in connection.execute("SELECT id, name, digest FROM files ORDER BY rowid"):
+            later.setdefault(spend, []).append((name, digest))
+    return tuple(_with_files(_entry(row), later.get(row[0], [])) for row in rows)
+
+
+def _with_files(entry: Entry, files: list[tuple[str, str]]) -> Entry:
+    """The line with files that were written after it was marked."""
+    names = dict.fromkeys((*entry.outputs, *(name for name, _ in files)))
+    hashes = (*entry.hashes, *(digest for _, digest in files))
+    return entry._replace(outputs=tuple(names), hashes=hashes)
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:

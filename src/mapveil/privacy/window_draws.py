@@ -1,18 +1,21 @@
 """Draws of a live series in the ledger: of each of its windows one map, whatever becomes of the series' own file.
 
 A series' file can be copied, or an older one put back. Each copy would draw fresh noise for a window, and let its users
-count anew. So the ledger keeps the SHA-256 of each window's map, before anybody sees the map.
+count anew. So the ledger keeps the SHA-256 of each window's map, before anybody sees the map. The series' spend is
+marked as written with the first draw, before any file is there: names and hashes of the files have rows of their own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Final
 
-from mapveil.privacy.ledger_accounts import find_account, now
+from mapveil.privacy.file_hash import hashes_of
+from mapveil.privacy.ledger_accounts import FILES, find_account, now
 from mapveil.privacy.ledger_file import transaction
 from mapveil_client.epsilon import readable
 from mapveil_client.errors import BudgetExceeded, InputError, PromiseError
@@ -88,3 +91,23 @@ def _known(connection: sqlite3.Connection, spend: str) -> dict[int, str]:
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'draws'").fetchone():
         return {}
     return dict(connection.execute("SELECT part, digest FROM draws WHERE id = ?", (spend,)).fetchall())
+
+
+def record_files(ledger: Path, spend: str, outputs: Sequence[str | PathLike[str]]) -> None:
+    """Record names and hashes of the files that maps of a series were written to; what is no file is left out.
+
+    Run by: the curator.
+
+    Raises
+    ------
+    InputError
+        The ledger lacks the spend.
+    """
+    rows = [(spend, name, digest) for name, held in hashes_of(outputs).items() for digest in held]
+    if not rows:
+        return
+    with transaction(ledger, write=True) as connection:
+        if connection.execute("SELECT 1 FROM spends WHERE id = ?", (spend,)).fetchone() is None:
+            raise InputError(f"{ledger}: no spend has the id {spend!r}")
+        connection.execute(FILES)
+        connection.executemany("INSERT OR IGNORE INTO files VALUES (?, ?, ?)", rows)
