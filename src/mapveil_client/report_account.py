@@ -8,7 +8,7 @@ ratios :math:`r_i` and epsilons :math:`\epsilon_i` are together :math:`(\epsilon
 
 where: :math:`\epsilon_G(\delta, r)` is the least epsilon of Gaussian noise, :math:`\delta_i` the slack of a report that
 is added up, and :math:`D_i` the total variation between its samples and their laws. A report that no epsilon bounds is
-counted, and allowed only where the number of reports is bounded.
+counted, and allowed only where the number of reports is bounded. What is not exact is rounded up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from mapveil_client.gaussian_curve import gaussian_epsilon
 if TYPE_CHECKING:
     from mapveil_client.vault import Vault
 
-_LAYOUT: Final = 1
+_LAYOUT: Final = 2
+_WITHOUT_BUDGET: Final = 1  # an earlier layout: its next charge writes the budget
+_LARGEST_RATIO: Final = 1e150  # its square, about twice epsilon, is near the largest float
+_ROUNDING: Final = 1 + 2.0**-50  # far more than that of a square root and of a norm
 
 
 class ReportCost(NamedTuple):
@@ -44,16 +47,44 @@ class ReportCost(NamedTuple):
 
     @classmethod
     def from_list(cls, given: list[str | None]) -> ReportCost:
-        """Read back :meth:`to_list`."""
+        """Read back :meth:`to_list`.
+
+        Raises
+        ------
+        ParameterError
+            As :meth:`checked`.
+        ValueError
+            A number cannot be read.
+        """
         ratio, epsilon, delta, distance = given
         bound = None if epsilon is None else Fraction(epsilon)
-        return cls(float.fromhex(str(ratio)), bound, Fraction(str(delta)), Fraction(str(distance)))
+        return cls(float.fromhex(str(ratio)), bound, Fraction(str(delta)), Fraction(str(distance))).checked()
+
+    def checked(self) -> ReportCost:
+        """The cost, where it is one: a negative cost would refund an account.
+
+        Raises
+        ------
+        ParameterError
+            A number is outside its range.
+        """
+        check(math.isfinite(self.ratio) and self.ratio >= 0, "ratio", "finite and at least 0", self.ratio)
+        check(self.epsilon is None or self.epsilon >= 0, "epsilon", "at least 0", self.epsilon)
+        check(0 <= self.delta < 1, "delta", "at least 0 and below 1", self.delta)
+        check(self.distance >= 0, "distance", "at least 0", self.distance)
+        return self
+
+    def covers(self, other: ReportCost) -> bool:
+        """Whether each of its numbers is at least the other's."""
+        bounded = self.epsilon is None or (other.epsilon is not None and self.epsilon >= other.epsilon)
+        added = self.delta >= other.delta and self.distance >= other.distance
+        return bounded and self.ratio >= other.ratio and added
 
 
 class ReportTotal(NamedTuple):
     """The guarantee of all reports of one user together."""
 
-    epsilon: float  # infinite where no epsilon bounds a report; rounded up
+    epsilon: float  # infinite where no epsilon bounds a report, or slack leaves nothing of delta; rounded up
     delta: float
     reports: int
 
@@ -66,7 +97,8 @@ class ReportBudget(NamedTuple):
     epsilon : Fraction or None
         Of all reports together; None leaves it unbounded, for reports that no epsilon bounds.
     delta : Fraction
-        At which epsilon is composed, above 0 and below 1; samplers' distances add to it (at most as much again).
+        At which epsilon is composed, above 0 and below 1. The slack of reports that are added up stays within delta;
+        samplers' distances come on top, at most as much again.
     reports : int or None
         Number of reports ever.
     """
@@ -92,10 +124,44 @@ class ReportBudget(NamedTuple):
 
     def allows(self, counts: Mapping[ReportCost, int]) -> bool:
         """Whether so many reports of each cost stay within it."""
+        return self.refusal(counts) is None
+
+    def refusal(self, counts: Mapping[ReportCost, int]) -> str | None:
+        """The bound that so many reports of each cost pass, in words; None where they stay within it."""
         total = compose(counts, self.delta)
         if self.reports is not None and total.reports > self.reports:
-            return False
-        return self.epsilon is None or (total.epsilon <= self.epsilon and total.delta <= 2 * self.delta)
+            return f"reports must be at most {self.reports} in all, got {total.reports}"
+        if self.epsilon is None:
+            return None
+        if any(cost.epsilon is None for cost, count in counts.items() if count):
+            return "no epsilon bounds such a report: only a budget of a number of reports alone allows it"
+        slack, epsilon = _slack(counts), _epsilon(counts, self.delta)
+        if slack > self.delta or (slack == self.delta and epsilon is None):
+            left = ", which leaves nothing for the Gaussian reports" if slack == self.delta else ""
+            return (
+                f"delta of the reports that are added up must be at most {float(self.delta):g}, got "
+                f"{float(slack):.4g} after {total.reports} reports{left}"
+            )
+        if epsilon is None or epsilon > self.epsilon:
+            return (
+                f"epsilon of all reports must be at most {readable(self.epsilon)} at delta {float(self.delta):g}, got "
+                f"{total.epsilon:.4g} after {total.reports} reports"
+            )
+        if total.delta > 2 * self.delta:
+            return (
+                f"delta of all reports, their samplers' distances included, must be at most {float(2 * self.delta):g}, "
+                f"got {total.delta:.4g} after {total.reports} reports"
+            )
+        return None
+
+    def looser_than(self, other: ReportBudget) -> bool:
+        """Whether it allows reports that another budget refuses."""
+
+        def above(mine: Fraction | int | None, its: Fraction | int | None) -> bool:
+            return its is not None and (mine is None or mine > its)
+
+        composed = other.epsilon is not None and self.delta > other.delta
+        return above(self.epsilon, other.epsilon) or composed or above(self.reports, other.reports)
 
     def most(self, cost: ReportCost) -> int | None:
         """The most reports of one cost that it allows; None for any number."""
@@ -125,16 +191,35 @@ def compose(counts: Mapping[ReportCost, int], delta: Fraction) -> ReportTotal:
     reports = sum(counts.values())
     if any(cost.epsilon is None for cost, count in counts.items() if count):
         return ReportTotal(math.inf, float(delta), reports)
-    square = math.fsum(count * cost.ratio * cost.ratio for cost, count in counts.items())
-    added = sum((count * (cost.epsilon or 0) for cost, count in counts.items()), Fraction(0))
-    slack = sum((count * cost.delta for cost, count in counts.items()), Fraction(0))
-    distance = sum((count * cost.distance for cost, count in counts.items()), Fraction(0))
-    epsilon = float(added)
-    if square:
-        left = float(delta - slack)
-        epsilon = epsilon + gaussian_epsilon(left, math.sqrt(square)) if left > 0 else math.inf
-    sampled = (1 + math.exp(min(epsilon, 700.0))) * float(distance)
+    exact, slack = _epsilon(counts, delta), _slack(counts)
+    epsilon = math.inf if exact is None else _up(exact)
+    distance = _up(sum((count * cost.distance for cost, count in counts.items()), Fraction(0)))
+    sampled = (1 + math.exp(min(epsilon, 700.0))) * distance * _ROUNDING if distance else 0.0
     return ReportTotal(epsilon, min(float(max(delta, slack)) + sampled, 1.0), reports)
+
+
+def _epsilon(counts: Mapping[ReportCost, int], delta: Fraction) -> Fraction | None:
+    """Epsilon of reports that are bounded, exact where none is Gaussian; None where slack leaves nothing of delta."""
+    added = sum((count * (cost.epsilon or Fraction(0)) for cost, count in counts.items()), Fraction(0))
+    ratio = math.hypot(*(math.sqrt(count) * cost.ratio for cost, count in counts.items())) * _ROUNDING
+    if not ratio:
+        return added
+    left = math.nextafter(float(delta - _slack(counts)), 0.0)
+    epsilon = gaussian_epsilon(left, ratio) if left > 0 and ratio < _LARGEST_RATIO else math.inf
+    return added + Fraction(epsilon) if math.isfinite(epsilon) else None
+
+
+def _slack(counts: Mapping[ReportCost, int]) -> Fraction:
+    return sum((count * cost.delta for cost, count in counts.items()), Fraction(0))
+
+
+def _up(exact: Fraction) -> float:
+    """The least float that is at least so much."""
+    try:
+        near = float(exact)
+    except OverflowError:
+        return math.inf
+    return near if near >= exact else math.nextafter(near, math.inf)
 
 
 class ReportAccount:
@@ -145,12 +230,12 @@ class ReportAccount:
     vault : Vault
         A file of its own; this account opens it and holds it until :meth:`close`.
     budget : ReportBudget
-        The total of all reports ever.
+        The total of all reports ever. The first charge writes it into the file, which refuses a looser one for ever.
 
     Raises
     ------
     InputError
-        The file is in use, damaged, of another key, or no account.
+        The file is in use, damaged, of another key, or no account; or the budget is looser than the file's.
 
     Examples
     --------
@@ -168,8 +253,17 @@ class ReportAccount:
         self.budget = budget.checked()
         self._vault = vault
         content = vault.open()
+        self._counts: dict[ReportCost, int] = {}
+        self._first = self.budget  # of the first charge
         try:
-            self._counts = {} if content is None else _counts(content)
+            if content is not None:
+                self._counts, first = _read(content)
+                self._first = first or self.budget
+            if self.budget.looser_than(self._first):
+                raise InputError(
+                    f"holds an account of {_in_words(self._first)}; expected a budget that is no looser, got "
+                    f"{_in_words(self.budget)}: nothing is charged and nothing sent"
+                )
         except InputError as error:
             vault.close()
             raise InputError(f"{vault.path}: {error}") from None
@@ -186,30 +280,23 @@ class ReportAccount:
         ------
         BudgetExceeded
             The total would be passed: nothing is charged, and none may be sent.
+        ParameterError
+            The number of reports or the cost is outside its range.
         """
         check(reports >= 1, "reports", "at least 1", reports)
+        cost = cost.checked()
         after = {**self._counts, cost: self._counts.get(cost, 0) + reports}
-        if not self.budget.allows(after) or (cost.epsilon is None and self.budget.reports is None):
-            raise BudgetExceeded(self._refusal(compose(after, self.budget.delta)))
-        self._vault.write(_content(after))
+        if (refusal := self.budget.refusal(after)) is not None:
+            before = self.total
+            raise BudgetExceeded(
+                f"{refusal} ({before.epsilon:.4g} is spent on {before.reports}): nothing is charged and nothing sent"
+            )
+        self._vault.write(_content(after, self._first))
         self._counts = after
 
     def close(self) -> None:
         """Leave the file to the next handle."""
         self._vault.close()
-
-    def _refusal(self, after: ReportTotal) -> str:
-        budget, before = self.budget, self.total
-        kept = "nothing is charged and nothing sent"
-        if budget.reports is not None and after.reports > budget.reports:
-            return f"reports must be at most {budget.reports} in all, got {after.reports}: {kept}"
-        if math.isinf(after.epsilon):
-            return f"no epsilon bounds such a report: its number must be, which this budget does not: {kept}"
-        return (
-            f"epsilon of all reports must be at most {readable(budget.epsilon or Fraction(0))} at delta "
-            f"{float(budget.delta):g}, got {after.epsilon:.4g} after {after.reports} reports "
-            f"({before.epsilon:.4g} is spent on {before.reports}): {kept}"
-        )
 
     def __repr__(self) -> str:
         total = self.total
@@ -218,20 +305,37 @@ class ReportAccount:
         )
 
 
-def _content(counts: Mapping[ReportCost, int]) -> bytes:
+def _in_words(budget: ReportBudget) -> str:
+    bounds = (
+        []
+        if budget.epsilon is None
+        else [f"epsilon {readable(budget.epsilon)}", f"delta {float(budget.delta):g}"]
+    )
+    return ", ".join(bounds + ([] if budget.reports is None else [f"{budget.reports} reports"]))
+
+
+def _content(counts: Mapping[ReportCost, int], budget: ReportBudget) -> bytes:
+    epsilon = None if budget.epsilon is None else str(budget.epsilon)
     record = {
         "layout": _LAYOUT,
+        "budget": [epsilon, str(budget.delta), budget.reports],
         "reports": [[*cost.to_list(), count] for cost, count in counts.items()],
     }
     return json.dumps(record).encode()
 
 
-def _counts(content: bytes) -> dict[ReportCost, int]:
+def _read(content: bytes) -> tuple[dict[ReportCost, int], ReportBudget | None]:
     try:
         record = json.loads(content)
-        if record["layout"] != _LAYOUT:
+        if record["layout"] not in (_WITHOUT_BUDGET, _LAYOUT):
             raise ValueError("layout")
-        return {ReportCost.from_list(row[:4]): int(row[4]) for row in record["reports"]}
+        counts = {ReportCost.from_list(row[:4]): int(row[4]) for row in record["reports"]}
+        if record["layout"] == _WITHOUT_BUDGET:
+            return counts, None
+        epsilon, delta, reports = record["budget"]
+        bound = None if epsilon is None else Fraction(epsilon)
+        most = None if reports is None else int(reports)
+        return counts, ReportBudget(bound, Fraction(delta), most).checked()
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"is no account of reports ({type(error).__name__}); nothing is begun anew and nothing sent"

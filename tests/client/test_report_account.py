@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
 from pathlib import Path
@@ -93,3 +94,91 @@ def test_a_file_that_is_no_account_is_refused(tmp_path: Path) -> None:
         ReportAccount(vault, ReportBudget(Fraction(1)))
     with pytest.raises(InputError, match="an epsilon, a number of reports, or both"):
         ReportAccount(Vault(tmp_path / "w", KEY), ReportBudget(None))
+
+
+@pytest.mark.parametrize(
+    ("cost", "named"),
+    [
+        (ReportCost(ratio=-1.0), "ratio"),
+        (ReportCost(ratio=math.nan), "ratio"),
+        (ReportCost(ratio=math.inf), "ratio"),
+        (ReportCost(epsilon=Fraction(-1)), "epsilon"),
+        (ReportCost(delta=Fraction(-1)), "delta"),
+        (ReportCost(delta=Fraction(1)), "delta"),
+        (ReportCost(distance=Fraction(-1)), "distance"),
+    ],
+)
+def test_a_cost_that_would_refund_is_refused(tmp_path: Path, cost: ReportCost, named: str) -> None:
+    with pytest.raises(InputError, match=f"^{named} must be"):
+        ReportCost.from_list(cost.to_list())
+    account = ReportAccount(Vault(tmp_path / "reports", KEY), ReportBudget(Fraction(1)))
+    with pytest.raises(InputError, match=f"^{named} must be"):
+        account.charge(cost)
+    assert account.total.reports == 0
+
+
+LOOSER = [
+    ReportBudget(Fraction(5), DELTA, 9),
+    ReportBudget(Fraction(4), 2 * DELTA, 9),
+    ReportBudget(Fraction(4), DELTA, 10),
+    ReportBudget(Fraction(4), DELTA),
+    ReportBudget(None, DELTA, 9),
+]
+
+
+@pytest.mark.parametrize("looser", LOOSER, ids=str)
+def test_the_budget_of_the_first_charge_is_never_loosened(tmp_path: Path, looser: ReportBudget) -> None:
+    def opened(budget: ReportBudget) -> ReportAccount:
+        return ReportAccount(Vault(tmp_path / "reports", KEY), budget)
+
+    first, stricter = ReportBudget(Fraction(4), DELTA, 9), ReportBudget(Fraction(3), DELTA / 2, 8)
+    opened(looser).close()  # nothing is charged yet, so nothing is fixed
+    for budget in (first, stricter, first):
+        account = opened(budget)
+        account.charge(ReportCost(epsilon=Fraction(1)))
+        account.close()
+    with pytest.raises(
+        InputError, match=r"holds an account of epsilon 4, delta 1e-05, 9 reports; .* no looser"
+    ):
+        opened(looser)
+    assert opened(first).total.reports == 3  # and the refusal left the file to the next handle
+
+
+def test_an_account_of_the_layout_without_a_budget_goes_on_and_keeps_one_from_then(tmp_path: Path) -> None:
+    vault = Vault(tmp_path / "reports", KEY)
+    vault.open()
+    vault.write(
+        json.dumps({"layout": 1, "reports": [[*ReportCost(epsilon=Fraction(1)).to_list(), 3]]}).encode()
+    )
+    vault.close()
+    account = ReportAccount(vault, ReportBudget(Fraction(4)))
+    account.charge(ReportCost(epsilon=Fraction(1)))
+    account.close()
+    with pytest.raises(InputError, match="no looser"):
+        ReportAccount(vault, ReportBudget(Fraction(5)))
+
+
+def test_slack_beyond_delta_is_refused_by_its_name(tmp_path: Path) -> None:
+    account = ReportAccount(Vault(tmp_path / "reports", KEY), ReportBudget(Fraction(4), DELTA))
+    approximate = ReportCost(epsilon=Fraction(1), delta=DELTA)
+    account.charge(approximate)
+    with pytest.raises(
+        BudgetExceeded, match=r"^delta of the reports that are added up must be at most 1e-05, got 2e-05"
+    ):
+        account.charge(approximate)
+    with pytest.raises(BudgetExceeded, match=r"^delta of .* nothing for the Gaussian reports"):
+        account.charge(ReportCost(ratio=0.01))
+    with pytest.raises(BudgetExceeded, match=r"^delta of all reports, their samplers' distances included"):
+        account.charge(ReportCost(epsilon=Fraction(1), distance=DELTA))
+    account.charge(ReportCost(epsilon=Fraction(1)))
+    assert account.total.reports == 2
+
+
+@given(st.fractions(Fraction(1, 1000), 10), st.integers(1, 50))
+def test_epsilons_are_added_up_exactly_and_rounded_up(epsilon: Fraction, reports: int) -> None:
+    counts = {ReportCost(epsilon=epsilon): reports}
+    exact = epsilon * reports
+    assert ReportBudget(exact).allows(counts)
+    assert not ReportBudget(exact - Fraction(1, 10**30)).allows(counts)
+    total = Fraction(compose(counts, DELTA).epsilon)
+    assert exact <= total <= exact * (1 + Fraction(1, 1 << 52))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.export.phone import PhonePrivatizer, SystemBits, read_phone_privatizer
+from mapveil.obfuscation.export.phone import PhonePrivatizer, SystemBits, read_phone_privatizer, seal
 from mapveil.obfuscation.export.phone_export import LARGEST_BYTES, export_privatizer
 from mapveil.obfuscation.privatizers.privatizer import PRIVATIZERS, FittedPrivatizer, find_privatizer
 from mapveil_client.errors import InputError, ParameterError
@@ -162,6 +162,68 @@ def test_a_json_record_of_nonsense_is_an_error_of_ours(made_up: Tables, tmp_path
     for member in ("normalisation", "state", "features", "parameters", "method", "guarantee"):
         path.write_text(json.dumps({key: value for key, value in record.items() if key != member}))
         with pytest.raises(InputError, match="its record cannot be read"):
+            read_phone_privatizer(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("local-gaussian", {"epsilon": 5}),
+        ("truncated-laplacian", {"epsilon": 5}),
+        ("truncated-laplacian", {"epsilon": 5, "calibration": "paper"}),
+        ("gaussian-noise", {"sigma": 1}),
+    ],
+)
+def test_a_phone_charges_for_the_noise_that_it_adds(
+    made_up: Tables, tmp_path: Path, name: str, options: dict[str, Any]
+) -> None:
+    path = tmp_path / "a.json"
+    fitted = find_privatizer(name).make(options).fit(made_up(50))
+    export_privatizer(fitted, path)
+    honest = json.loads(path.read_bytes())
+    ratio, epsilon, delta, distance = honest["report_cost"]
+    cheaper: list[dict[str, Any]] = [
+        {"report_cost": [(0.0).hex(), "0", "0", "0"]},
+        {"report_cost": [ratio, "1/2", delta, distance]},
+        {"report_cost": [ratio, epsilon, delta, "-1"]},
+    ]
+    if honest["guarantee"]["epsilon"] is not None:
+        cheaper.append({"guarantee": {**honest["guarantee"], "epsilon": "4"}})
+        cheaper.append({"guarantee": {**honest["guarantee"], "delta": "0"}})
+        # A thousandth of the noise, under the cost and the guarantee of the whole.
+        noise = "scale" if "scale" in honest["state"] else "deviation"
+        cheaper.append({"state": {**honest["state"], noise: honest["state"][noise] / 1000}})
+        cheaper.append({"state": {**honest["state"], noise: -honest["state"][noise]}})
+    if name == "local-gaussian":
+        cheaper.remove({"report_cost": [ratio, "1/2", delta, distance]})  # more than it costs
+    for change in cheaper:
+        path.write_text(json.dumps({**honest, **change}))
+        with pytest.raises(InputError, match=r"a\.json: (claims ratio|its record cannot be read)"):
+            read_phone_privatizer(path)
+    # A file that claims more is read, and charged for what holds.
+    path.write_text(json.dumps({**honest, "report_cost": [(100.0).hex(), None, "1/2", "1/2"]}))
+    phone = read_phone_privatizer(path)
+    assert (phone.report_cost, phone.guarantee) == (fitted.report_cost, fitted.guarantee())
+
+
+def test_a_model_costs_at_least_its_worst_case(made_up: Tables, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "a.onnx"
+    fitted = find_privatizer("codebook").make({}).fit(made_up(200), rng=1)
+    export_privatizer(fitted, path)
+    model = onnx.load(path)
+    record = json.loads(next(each.value for each in model.metadata_props if each.key == "mapveil"))
+    for props in ("sha256", "mapveil"):
+        model.metadata_props.remove(next(each for each in model.metadata_props if each.key == props))
+    entry = model.metadata_props.add()
+    entry.key = "mapveil"
+    assert read_phone_privatizer(path).report_cost == fitted.report_cost
+    unbounded = {**record["guarantee"], "measured": []}
+    for change in ({"report_cost": [(9.0).hex(), "1", "0", "0"]}, {"guarantee": unbounded}):
+        entry.value = json.dumps({**record, **change})
+        path.write_bytes(seal(model.SerializeToString()))
+        with pytest.raises(InputError, match=r"a\.onnx: claims ratio .* fetch it again from whom you trust"):
             read_phone_privatizer(path)
 
 

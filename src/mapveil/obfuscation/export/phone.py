@@ -2,15 +2,21 @@
 
 Two kinds of file (:mod:`mapveil.obfuscation.export.phone_export` writes them): JSON of parameters for privatizers that
 add noise, which run by the very code that fits them, and ONNX for those that learnt more than a few numbers.
+
+Of JSON, the cost and the guarantee of a report are computed here from the parameters that run; a file that claims less
+is refused. Of ONNX, the cost must cover the file's own guarantee, and no more is checked: the graph, the guarantee and
+the cost are the word of whoever wrote the file. An account that also bounds the number of reports limits the loss.
 """
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +25,19 @@ from mapveil.obfuscation.export.privatizer_file import read_categories, read_dat
 from mapveil.obfuscation.privatizers.dense_network import network_normals
 from mapveil.obfuscation.privatizers.normalisation import Normalisation, whole_runs
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, check_date, find_privatizer
+from mapveil.privacy.claim import Quantity
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import FloatArray
+from mapveil_client.epsilon import readable
 from mapveil_client.errors import InputError, require
 from mapveil_client.randomness.random import Randomness, uniform_below, uniforms
 from mapveil_client.report_account import ReportAccount, ReportCost
 
 PHONE_FORMAT: Final = "mapveil phone 2"
 """Format name in the record of both kinds of file."""
+
+_ROUNDING: Final = Fraction(1, 1 << 40)  # far more than that of the sum of a worst case
+_UNREADABLE: Final = (KeyError, TypeError, ValueError, ArithmeticError, AttributeError)
 
 # One more entry of the model's metadata (field 14: key, field 1; value, field 2), so that it stays plain ONNX.
 _SEAL: Final = b"\x72\x4a\x0a\x06sha256\x12\x40"
@@ -48,6 +59,13 @@ class SystemBits(Randomness):
         return self
 
 
+class _Claims(NamedTuple):
+    """The guarantee of one report, and its cost."""
+
+    guarantee: Guarantee
+    cost: ReportCost
+
+
 class PhonePrivatizer:
     """A privatizer as a phone holds it. Made by :func:`read_phone_privatizer`.
 
@@ -58,21 +76,22 @@ class PhonePrivatizer:
     sequence : int
         Rows of one user that are privatized together.
     guarantee : Guarantee
-        The guarantee of one report.
+        The guarantee of one report: computed from the parameters of a JSON file, stated by an ONNX file.
     expires : date or None
         The last day (UTC) on which it privatizes.
     report_cost : ReportCost
-        The cost of one report, which accounts add up.
+        The cost of one report, which accounts add up; computed or stated likewise.
     fingerprint : str
         SHA-256 of the privatizer's own file, by which certificates name it.
     """
 
-    def __init__(self, record: Mapping[str, Any], fitted: FittedPrivatizer | None, session: Any) -> None:
+    def __init__(
+        self, record: Mapping[str, Any], claims: _Claims, fitted: FittedPrivatizer | None, session: Any
+    ) -> None:
         self.names = tuple(str(name) for name in record["features"])
         self.sequence = int(record["parameters"]["sequence"])
-        self.guarantee = Guarantee.from_dict(record["guarantee"])
+        self.guarantee, self.report_cost = claims
         self.expires = read_date(record["expires"])
-        self.report_cost = ReportCost.from_list(record["report_cost"])
         self.fingerprint = str(record["fingerprint"])
         self._inputs = [(str(each["input"]), int(each["width"])) for each in record.get("randomness", ())]
         self._fitted = fitted
@@ -170,9 +189,16 @@ def _of_json(data: bytes, name: str) -> PhonePrivatizer:
             read_categories(record, {int(at): values for at, values in record["values"].items()}),
             read_date(record["expires"]),
         )
-        return PhonePrivatizer(record, fitted, None)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if not all((np.isfinite(values) & (values > 0)).all() for values in state.values()):
+            raise ValueError("a radius, deviation or scale that is not above 0")
+        stated = _stated(record)
+        true = _Claims(fitted.guarantee(), fitted.report_cost.checked())
+        made = PhonePrivatizer(record, true, fitted, None)
+    except _UNREADABLE as error:
         raise InputError(f"{name}: its record cannot be read ({type(error).__name__})") from error
+    _check_covers(name, stated.cost, true.cost)
+    _check_covers(name, _of_guarantee(stated.guarantee), _of_guarantee(true.guarantee))
+    return made
 
 
 def _of_onnx(data: bytes, name: str) -> PhonePrivatizer:
@@ -188,7 +214,45 @@ def _of_onnx(data: bytes, name: str) -> PhonePrivatizer:
     options.log_severity_level = 3
     session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     found = session.get_modelmeta().custom_metadata_map.get("mapveil", "")
-    return PhonePrivatizer(_record(found.encode(), name), None, session)
+    record = _record(found.encode(), name)
+    try:
+        stated = _stated(record)
+        made = PhonePrivatizer(record, stated, None, session)
+    except _UNREADABLE as error:
+        raise InputError(f"{name}: its record cannot be read ({type(error).__name__})") from error
+    _check_covers(name, stated.cost, _least_cost(stated.guarantee))
+    return made
+
+
+def _stated(record: Mapping[str, Any]) -> _Claims:
+    """The claims of a file."""
+    return _Claims(Guarantee.from_dict(record["guarantee"]), ReportCost.from_list(record["report_cost"]))
+
+
+def _of_guarantee(guarantee: Guarantee) -> ReportCost:
+    return ReportCost(epsilon=guarantee.epsilon, delta=guarantee.delta)
+
+
+def _least_cost(guarantee: Guarantee) -> ReportCost:
+    """The least cost of a report that is not of Gaussian noise; of its worst case where no epsilon is promised."""
+    if guarantee.epsilon is not None:
+        return _of_guarantee(guarantee)
+    worst = [each.value for each in guarantee.measured if each.quantity is Quantity.WORST_EPSILON]
+    if not worst or not math.isfinite(max(worst)):
+        return ReportCost(epsilon=None)
+    return ReportCost(epsilon=Fraction(max(worst)) * (1 - _ROUNDING))
+
+
+def _check_covers(name: str, stated: ReportCost, least: ReportCost) -> None:
+    """Refuse a file that claims less of one report than holds."""
+    if stated.covers(least):
+        return
+    epsilons = ["none" if each.epsilon is None else readable(each.epsilon) for each in (stated, least)]
+    raise InputError(
+        f"{name}: claims ratio {stated.ratio:.4g}, epsilon {epsilons[0]}, delta {float(stated.delta):.3g} of one "
+        f"report; expected at least ratio {least.ratio:.4g}, epsilon {epsilons[1]}, delta {float(least.delta):.3g}: "
+        "nothing is charged and nothing sent; fetch it again from whom you trust"
+    )
 
 
 def _record(data: bytes, name: str) -> dict[str, Any]:

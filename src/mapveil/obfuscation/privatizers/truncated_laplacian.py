@@ -81,7 +81,7 @@ class TruncatedLaplacian(ClippedNoise):
         radius, scale = float(state["radius"]), float(state["scale"])
         epsilon, delta = self.budget, self.delta
         reached = 2 * radius / scale
-        if self.calibration == "exact" and reached > float(epsilon) * (1 + SLACK):
+        if reached > float(epsilon) * (1 + SLACK):
             # A state of less noise than learn makes: what holds of it, by the same argument.
             claimed = float(epsilon)
             delta *= math.expm1(-reached)
@@ -91,7 +91,7 @@ class TruncatedLaplacian(ClippedNoise):
             root = math.sqrt(features * self.sequence)
             asked = float(epsilon)
             epsilon = Fraction(math.ceil(root * asked * _GRAIN), _GRAIN)
-            delta *= 1 + (root - 1) * asked / math.expm1(min(asked, 700.0))
+            delta = min(delta * (1 + (root - 1) * asked / math.expm1(min(asked, 700.0))), 1.0)
         return self._guarantee(
             epsilon,
             delta,
