@@ -10,13 +10,14 @@ from typing import Final
 from starlette.types import Receive, Scope, Send
 
 from mapveil.collector.http.access import Access, address_of
-from mapveil.collector.http.exchange import Exchange, header, read_body
-from mapveil.collector.http.gate import send_body
+from mapveil.collector.http.exchange import JSON, Exchange, header, read_body
+from mapveil.collector.http.gate import refusal_of, send_body
 from mapveil.collector.http.service import Service
 from mapveil.collector.operators.helper import Helper
 from mapveil.collector.operators.operator_keys import ANSWERED, SCHEME, PeerKey, same
 from mapveil.collector.operators.peer import PEER_ROUTES
 from mapveil.collector.refusals import NotFound, Refusal, Unauthorized
+from mapveil_client.errors import MapveilError
 
 _ROUTES: Final = (
     ("GET", "/config", lambda helper, body: helper.config()),
@@ -64,9 +65,16 @@ class PeerRoutes:
             self._access.count_failure(scope)
             raise Unauthorized("the request is not authenticated by the key that the operators share")
         Exchange.of(scope).who = "leader"
-        answer = await self._run(partial(act, helper, body)) or b""
-        told = (ANSWERED.encode(), key.answered(given, answer).encode())
-        await send_body(send, 200, answer, _BYTES, (told,))
+        status, media = 200, _BYTES
+        try:
+            answer = await self._run(partial(act, helper, body)) or b""
+        except MapveilError as error:  # a refusal ends the collection, so that it is authenticated too
+            refusal = refusal_of(error, Exchange.of(scope))
+            if refusal.status >= 500:
+                raise
+            status, media, answer = refusal.status, JSON, refusal.body()
+        told = (ANSWERED.encode(), key.answered(given, status, answer).encode())
+        await send_body(send, status, answer, media, (told,))
 
     def _find(self, scope: Scope) -> Callable[..., bytes | None]:
         path = scope["path"].removeprefix(PEER_ROUTES)

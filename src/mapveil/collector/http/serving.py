@@ -91,7 +91,7 @@ def operator_part(settings: Settings, store: Store) -> OperatorPart:
         keys = OperatorKeys(secret, HELPER)
         return OperatorPart(None, Helper(store, keys, shared), shared, keys.config)
     keys = OperatorKeys(secret, LEADER)
-    leader = Leader(store, keys, shared, HttpPeer(settings.peer, shared))
+    leader = Leader(store, keys, shared, HttpPeer(settings.peer, shared), settings.report_bytes)
     return OperatorPart(leader, None, shared, keys.config)
 
 

@@ -26,6 +26,7 @@ from mapveil.collector.operators.peer_messages import (
     Reason,
     rows,
 )
+from mapveil.collector.operators.plan_answers import check_answerable
 from mapveil.collector.operators.task import Job
 from mapveil.collector.operators.verification import (
     Prepared,
@@ -33,7 +34,6 @@ from mapveil.collector.operators.verification import (
     added,
     count_reasons,
     noisy_share,
-    operator_of,
     prepare,
 )
 from mapveil.collector.refusals import Conflict, NotFound
@@ -88,7 +88,7 @@ class Helper:
         if read.epsilon is None:
             raise InputError("the terms name no epsilon")
         check_large_epsilon(read.epsilon, sampling_delta(read.epsilon), accepted=False)
-        operator_of(read, self._keys)
+        check_answerable(read)  # the helper's own bound on the memory and time of a report
         with self._store.write() as connection:
             if lock_collection(connection, collection) is not None:
                 if find(connection, collection).terms.digest != read.digest:

@@ -24,7 +24,7 @@ from mapveil.collector.operators.peer_messages import (
     Reason,
     rows,
 )
-from mapveil.collector.operators.plan_answers import TOTAL, asked, replay, total_of
+from mapveil.collector.operators.plan_answers import TOTAL, asked, check_upload, replay, total_of
 from mapveil.collector.operators.task import Answered, Job
 from mapveil.collector.operators.verification import (
     Prepared,
@@ -65,9 +65,14 @@ class Leader:
         Its own keys, and those that it shares with the helper.
     peer : Peer
         The helper.
+    report_bytes : int
+        Largest report that the service accepts, bytes.
     """
 
-    def __init__(self, store: Store, own: OperatorKeys, shared: PeerKey, peer: Peer) -> None:
+    def __init__(
+        self, store: Store, own: OperatorKeys, shared: PeerKey, peer: Peer, report_bytes: int = 1 << 18
+    ) -> None:
+        self._report_bytes = report_bytes
         self._store, self._keys, self._peer = store, Secrets(own, shared), peer
         self._held: dict[tuple[str, int], tuple[Prepared, JobRequest]] = {}
 
@@ -77,6 +82,7 @@ class Leader:
 
     def begin(self, terms: CollectionTerms) -> None:
         """Let the helper take part in a collection, before any device is asked."""
+        check_upload(terms, self._report_bytes)
         self._peer.begin(terms.identifier, terms.encode())
 
     def verify(self, collection: Collection, *, rest: bool) -> bool:

@@ -74,9 +74,10 @@ class PeerKey(Secret):
         statement = b"mapveil peer request 1 " + request_statement(method, path, body)
         return f"{SCHEME} {hmac.digest(self._secret, statement, hashlib.sha256).hex()}"
 
-    def answered(self, authorization: str, body: bytes) -> str:
-        """The header of an answer to a request with that header."""
-        statement = b"mapveil peer answer 1 " + authorization.encode() + b"\0" + hashlib.sha256(body).digest()
+    def answered(self, authorization: str, status: int, body: bytes) -> str:
+        """The header of an answer, also of a refusal, to a request with that header."""
+        digest = hashlib.sha256(body).digest()
+        statement = b"mapveil peer answer 2 " + authorization.encode() + b"\0%d\0" % status + digest
         return hmac.digest(self._secret, statement, hashlib.sha256).hex()
 
 

@@ -99,14 +99,16 @@ class HttpPeer:
             answer = self._client.request(method, self._prefix + target, content=body, headers=headers)
         except httpx.HTTPError as error:
             raise PeerUnavailable(f"the helper does not answer ({type(error).__name__})") from None
-        if answer.status_code in _REFUSALS:
+        status = answer.status_code
+        expected = self._key.answered(told, status, answer.content)
+        if not same(answer.headers.get(ANSWERED, ""), expected):  # such as a proxy's: it ends no collection
+            raise PeerUnavailable(
+                f"an answer of status {status} is not authenticated by the key that the operators share"
+            )
+        if status in _REFUSALS:
             raise PromiseError(f"the helper refuses: {_reason(answer)}")
         if not answer.is_success:
-            raise PeerUnavailable(f"the helper answers with status {answer.status_code}: {_reason(answer)}")
-        if not same(answer.headers.get(ANSWERED, ""), self._key.answered(told, answer.content)):
-            raise PeerUnavailable(
-                "an answer of the helper is not authenticated by the key that the operators share"
-            )
+            raise PeerUnavailable(f"the helper answers with status {status}: {_reason(answer)}")
         return answer.content
 
 

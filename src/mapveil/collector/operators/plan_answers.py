@@ -18,12 +18,17 @@ from mapveil.two_operators.aggregation import HELPER, LEADER, noisy_sums_of
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.terms import CollectionTerms
+from mapveil_client.two_operators.hpke import KEY_BYTES
+from mapveil_client.two_operators.sealed_report import ID_BYTES, SEAL_BYTES
 
 MOST_PATHS: Final = 1 << 14
 """Most sites of reports of one location. Chosen so that an operator verifies a report in tens of milliseconds."""
 
 MOST_VECTOR: Final = 1 << 14
 """Most sites of vectors: 2.9 MB from every device at 1,024 units."""
+
+_REPORT_HEAD: Final = ID_BYTES + 8 + 2 + 4  # id, time, number of extensions, length of the public share
+_SEAL_HEAD: Final = 1 + 2 + KEY_BYTES + 4  # configuration, and both fields with their lengths
 
 TOTAL: Final = np.dtype("<i8")
 """Number format of the noisy units of an answer in the store."""
@@ -85,6 +90,24 @@ def cost_of(terms: CollectionTerms, reported: int, accepted: int) -> RoundCost:
     return RoundCost(
         "reports", scheme.sites, 64 * scheme.field.words, reported, accepted, 1, {"report": size}, {}
     )
+
+
+def check_upload(terms: CollectionTerms, most: int) -> None:
+    """Refuse terms whose reports have more than ``most`` bytes: a device would be charged and could not send.
+
+    Raises
+    ------
+    InputError
+        A report is larger.
+    """
+    parts = [terms.sharding.sizes(number) for number in (LEADER, HELPER)]
+    seals = sum(share + SEAL_BYTES + _SEAL_HEAD for _, share in parts)
+    size = _REPORT_HEAD + parts[0][0] + seals
+    if size > most:
+        raise InputError(
+            f"a report has {size} bytes and the service accepts {most} (--report-bytes): use a coarser tiling or a "
+            "smaller scale"
+        )
 
 
 def check_answerable(terms: CollectionTerms) -> None:

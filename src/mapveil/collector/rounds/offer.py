@@ -21,6 +21,7 @@ from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import read_reports
 from mapveil_client.random_features import report as feature_report
 from mapveil_client.terms import CollectionTerms
+from mapveil_client.two_operators.hpke import KEY_BYTES
 from mapveil_client.two_operators.sealed_report import SEAL_BYTES, Report
 
 _MOST_KEPT: Final = 64  # offers, each with a randomizer's tables
@@ -124,6 +125,8 @@ def check_sealed(terms: CollectionTerms) -> Callable[[bytes], None]:
         sealed = [len(share.sealed.payload) for share in report.shares]
         expected = [terms.sharding.sizes(each)[1] + SEAL_BYTES for each in range(len(configs))]
         numbers = [share.config for share in report.shares]
+        if any(len(share.sealed.enc) != KEY_BYTES for share in report.shares):
+            raise Invalid(f"an encapsulated key of the report must have {KEY_BYTES} bytes")
         if (len(report.public), sealed) != (public, expected) or numbers != [each.number for each in configs]:
             raise Invalid("the report's parts have other sizes, or are sealed for other keys")
 

@@ -1,0 +1,63 @@
+"""What an unauthenticated answer, an oversized report and terms beyond the bounds do: nothing that lasts."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import httpx
+import pytest
+
+from mapveil.collector.operators.peer import HttpPeer, PeerUnavailable
+from mapveil.collector.operators.plan_answers import check_upload
+from mapveil.collector.refusals import Invalid
+from mapveil_client.errors import InputError, PromiseError
+from mapveil_client.two_operators.sealed_report import Report
+
+from .pair import SHARED, reports_of
+from .test_attacks import task_of
+
+REFUSAL = b'{"error": {"message": "no budget"}}'
+
+
+@pytest.mark.parametrize(
+    ("signed", "error"), [(409, PromiseError), (200, PeerUnavailable), (0, PeerUnavailable)]
+)
+def test_only_an_authenticated_refusal_ends_a_collection(signed: int, error: type[Exception]) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        told = SHARED.answered(request.headers["authorization"], signed, REFUSAL)
+        return httpx.Response(409, content=REFUSAL, headers={"mapveil-peer": told} if signed else {})
+
+    peer = HttpPeer("http://127.0.0.1:1", SHARED)
+    peer._client = httpx.Client(base_url="http://127.0.0.1:1", transport=httpx.MockTransport(answer))
+    with pytest.raises(error):
+        peer.config()
+
+
+def test_an_encapsulated_key_of_another_size_is_refused_at_upload(pair_of: Any) -> None:
+    pair = pair_of()
+    id = pair.open(devices=200)
+    report = Report.decode(reports_of(pair.terms, [1])[0])
+    leader, helper = report.shares
+    grown = helper._replace(sealed=helper.sealed._replace(enc=bytes(65535)))
+    with pytest.raises(Invalid, match="encapsulated key"):
+        pair.send(id, [report._replace(shares=(leader, grown)).encode()])
+
+
+def test_terms_whose_reports_exceed_the_uploads_bound_are_refused(pair_of: Any) -> None:
+    pair = pair_of()
+    pair.open(devices=200)
+    size = len(reports_of(pair.terms, [1])[0])
+    check_upload(pair.terms, size)
+    with pytest.raises(InputError, match=f"{size} bytes and the service accepts {size - 1}"):
+        check_upload(pair.terms, size - 1)
+
+
+def test_the_helper_applies_its_own_bound_on_sites(pair_of: Any) -> None:
+    pair = pair_of()
+    task_of(pair)
+    terms = dataclasses.replace(
+        pair.terms, identifier="0" * 31 + "1", tiling={**pair.terms.tiling, "depth": 8}
+    )
+    with pytest.raises(InputError, match="65536 sites"):
+        pair.helper.begin(terms.identifier, terms.encode())
