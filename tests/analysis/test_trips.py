@@ -128,7 +128,9 @@ def test_a_bad_table_of_positions_is_one_line(change: dict, says: str) -> None:
 def test_a_bad_destination_names_its_row(value: float) -> None:
     table = ENDS.copy()
     table.loc[2, "dest_lon"] = value
-    with pytest.raises(InputError, match="row 3: the destination"):
+    with pytest.raises(
+        InputError, match=r"row 3, column 'dest_lon' is .*; expected the longitude of a destination"
+    ):
         read_trips(table)
 
 

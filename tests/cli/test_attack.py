@@ -81,7 +81,7 @@ def test_a_released_map_brings_its_own(mapveil: Callable, released: Path, privat
     assert "brings its own" in refused.err
     alone = mapveil("attack", "random-features", released)
     assert alone.code == 2
-    assert "prior (--prior) is required with a released map" in alone.err
+    assert "--prior is required with a released map" in alone.err
 
 
 def test_a_prior_is_a_private_map_or_a_raster(

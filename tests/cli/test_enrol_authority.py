@@ -24,7 +24,7 @@ DEVICES = 24
 
 def test_an_authority_is_made_shown_and_certifies(mapveil, tmp_path: Path) -> None:
     key, requests = tmp_path / "authority.key", tmp_path / "keys.txt"
-    assert "--create makes one" in mapveil("enrol-authority", key).err
+    assert "create one with --create" in mapveil("enrol-authority", key).err
     done = mapveil("enrol-authority", key, "--population", "bikes.example", "--create")
     assert done.code == 0, done.err
     named = Authority.parse(done.out.strip())

@@ -139,7 +139,7 @@ def test_a_budget_that_would_not_last_is_refused_before_anybody_is_asked(
         (["--shard-size", "10"], "no option 'shard_size'"),
         (["--trust", "distributed", "--dropout", "1.5"], "dropout must be in [0, 1), got 1.5"),
         (["--trust", "distributed", "--shard-size", "0"], "shard_size must be"),
-        (["--trust", "distributed", "--method", "privtree"], "--trust central"),
+        (["--trust", "distributed", "--method", "privtree"], "there is one with trust central"),
         (["--sums", "operators"], "or give --trust operators"),
         (["--trust", "nobody"], "central, distributed"),
         (["--trust", "distributed", "--method", "laplace", "--option", "bits=4"], "bits"),

@@ -154,7 +154,7 @@ def test_resume_needs_the_same_request_and_a_ledger(
     for change, said in (
         (("--epsilon", "1"), "no unwritten release of this request can be resumed; unwritten: [0-9a-f]{16} "),
         (("--tiling", "quadtree:5"), r"\(multiscale quadtree:4 -74.03,40.69,-73.9,40.83 epsilon 2\)"),
-        (("--where", "lon::DOUBLE > -73.95"), "repeat that command with --resume"),
+        (("--where", "lon::DOUBLE > -73.95"), "repeat that request with --resume"),
         (("--seed", "1"), "leave out --no-ledger and --seed"),
         (("--no-ledger",), "leave out --no-ledger and --seed"),
     ):

@@ -34,7 +34,7 @@ def test_the_scan_yields_canonical_columns_on_any_connection() -> None:
 
 def test_absent_columns_are_absent() -> None:
     points = table()
-    assert points.columns == ("user", "lon", "lat", None, None, None)
+    assert points.columns == ("user", "lon", "lat", None, None, None, None, None)
     with duckdb.connect() as connection:
         assert connection.sql(points.scan(connection)).to_arrow_table().column_names == [
             "user_id",

@@ -131,7 +131,7 @@ def test_nothing_comes_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_usual_names_are_found(names: list[str], expected: tuple[str | None, ...]) -> None:
-    assert read_points(pa.table({name: [1.0] for name in names})).columns == expected
+    assert read_points(pa.table({name: [1.0] for name in names})).columns == (*expected, None, None)
 
 
 def test_given_names_win_and_are_quoted() -> None:
@@ -139,7 +139,7 @@ def test_given_names_win_and_are_quoted() -> None:
     table = pa.table({**{name: [1.0] for name in names}, "user": [2.0], "lon": [3.0], "lat": [4.0]})
     points = read_points(table, user=names[0], lon=names[1], lat=names[2], weight="weight")
     points.check()
-    assert points.columns == (*names[:3], None, "weight", None)
+    assert points.columns == (*names[:3], None, "weight", None, None, None)
     assert points.arrays().lon.tolist() == [1.0]
     assert read_points(table, lat="NORTH'").columns.lat == "north'"
 

@@ -166,7 +166,7 @@ def test_what_cannot_be_released_is_said(given: dict, message: str) -> None:
 
 
 def test_a_series_needs_rows_and_a_public_region() -> None:
-    with pytest.raises(ParameterError, match=r"region .* is required"):
+    with pytest.raises(ParameterError, match=r"region is required"):
         mv.release_series(visits(), WEEKS, epsilon=1)
     with pytest.raises(InputError, match="windows are numbered"):
         MultiscaleSeries(epsilon=1, windows=WEEKS).release(visits(), TILING, rng=1)

@@ -210,9 +210,7 @@ def _rows(private: Any, names: tuple[str, ...], count: int) -> FloatArray:
             )
     rows = feature_rows(table, names)
     if len(rows) != count:
-        raise InputError(
-            f"{table.name}: {len(rows)} rows; expected the {count} complete rows of the truth (--truth)"
-        )
+        raise InputError(f"{table.name}: {len(rows)} rows; expected the {count} complete rows of the truth")
     if np.isinf(rows).any() or np.isnan(rows).all():
         raise InputError(
             f"{table.name}: privatized values are missing or infinite; expected what 'signal privatize' wrote"

@@ -93,7 +93,7 @@ class FakeCollector:
             "multiscale",
             trust="operators",
             active=False,
-            operators=CONFIGS,
+            operators=tuple(each.encode().hex() for each in CONFIGS),
             options=options,
             title="Where people cross the river",
             **fields,

@@ -44,7 +44,9 @@ def test_a_map_comes_back_whole(trust):
             assert before == after, item.name
     if heat.measurements:
         for bound in ("lower", "upper"):
-            assert np.array_equal(getattr(heat.error(), bound), getattr(back.error(), bound))
+            before, after = getattr(heat.error(), bound), getattr(back.error(), bound)
+            # Noisy sums in files are rounded by a 64th of their deviation at most.
+            assert np.allclose(before, after, rtol=0.01, atol=0.5)
 
 
 def test_what_is_no_map_is_refused():

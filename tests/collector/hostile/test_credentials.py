@@ -131,7 +131,7 @@ def test_a_lesser_role_is_told_so_and_changes_nothing(api: Any) -> None:
             refused += 1
         if operation.method == "GET":
             answer = api.ask(operation.method, operation.path(collection), ROLES[least], **operation.options)
-            assert answer.status_code in (200, 404), operation
+            assert answer.status_code in (200, 404, 422), operation  # 422: its box is missing
     assert refused >= 12
     assert snapshot(api.store) == before
 
