@@ -141,7 +141,7 @@ def test_the_account_is_charged_for_every_run(tmp_path: Path) -> None:
     [
         ({"w_event": 9}, "w_event must be a whole number from 1 to 8"),
         ({"w_event": 2, "windows_per_user": 2}, "windows_per_user must be left out with w_event"),
-        ({"w_event": 1, "epsilon": 6}, "accept-large-epsilon"),
+        ({"w_event": 1, "epsilon": 6}, "accept_large_epsilon"),
     ],
 )
 def test_what_cannot_be_started_is_said(given: dict, message: str, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_phone_makes_shows_and_sends_one_report_that_the_server_reads(
         assert collector.reports[-1] == (terms.identifier, 1, shown)
         randomizer = terms.parameters.on(Domain(terms.cells))
         assert read_reports([shown], randomizer).count == 1
-    assert page.locator("article.collection").count() == 0
+    page.wait_for_function("() => document.querySelectorAll('article.collection').length === 0")
     # Nothing that was asked of the collector, and nothing that is kept, says where.
     assert not [path for path in collector.asked if re.search(r"40\.76|73\.97", path)]
     assert "40.76" not in kept_state(page)
