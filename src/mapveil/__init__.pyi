@@ -6,6 +6,7 @@ from mapveil.analysis.flows import flows as flows
 from mapveil.analysis.neighbour_map import NeighbourMap as NeighbourMap
 from mapveil.analysis.neighbour_map import neighbours as neighbours
 from mapveil.analysis.origin_destination import OriginDestination as OriginDestination
+from mapveil.analysis.report_drift import drift as drift
 from mapveil.analysis.signal_mapping import signal_map as signal_map
 from mapveil.analysis.trips import Trips as Trips
 from mapveil.analysis.trips import read_trips as read_trips
@@ -17,6 +18,9 @@ from mapveil.attacks.audit import audit as audit
 from mapveil.attacks.signal_attack import attack_measurements as attack_measurements
 from mapveil.evaluation.compare import compare as compare
 from mapveil.evaluation.predicted_errors import plan as plan
+from mapveil.evaluation.signal_certificate import certify as certify
+from mapveil.evaluation.signal_certificate import read_certificate as read_certificate
+from mapveil.evaluation.signal_certificate import write_certificate as write_certificate
 from mapveil.evaluation.signal_tradeoff import Constraint as Constraint
 from mapveil.evaluation.signal_tradeoff import choose_parameters as choose_parameters
 from mapveil.evaluation.signal_tradeoff import tradeoff as tradeoff
@@ -52,6 +56,7 @@ from mapveil.obfuscation.export.privatizer_file import write_privatizer as write
 from mapveil.obfuscation.privatize import fit_privatizer as fit_privatizer
 from mapveil.obfuscation.privatize import privatize as privatize
 from mapveil.obfuscation.privatized_file import read_privatized as read_privatized
+from mapveil.obfuscation.privatized_file import read_reports as read_reports
 from mapveil.pictures.release_sheet import inspect as inspect
 from mapveil.privacy.account import Account as Account
 from mapveil.privacy.guarantee import Guarantee as Guarantee

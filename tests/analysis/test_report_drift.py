@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapveil.analysis.report_drift import drift_of_reports
+from mapveil.analysis.report_drift import drift
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError
 
@@ -21,7 +21,7 @@ def test_false_alarms_are_as_rare_as_stated() -> None:
     draw = np.random.default_rng(1)
     trials = 300
     alarms = sum(
-        drift_of_reports(day(draw), [day(draw) for _ in range(9)], false_alarm=0.2, rng=at).drifted
+        drift(day(draw), [day(draw) for _ in range(9)], false_alarm=0.2, rng=at).drifted
         for at in range(trials)
     )
     # 0.2 of 300 trials, within four standard errors.
@@ -31,20 +31,21 @@ def test_false_alarms_are_as_rare_as_stated() -> None:
 def test_other_places_and_empty_reports_are_drift() -> None:
     draw = np.random.default_rng(2)
     before = [np.concatenate([day(draw) for _ in range(8)]) for _ in range(19)]
-    same = drift_of_reports(np.concatenate([day(draw) for _ in range(8)]), before, rng=1)
-    moved = drift_of_reports(np.concatenate([day(draw, 6.0) for _ in range(8)]), before, rng=1)
-    unlike = drift_of_reports(np.concatenate([day(draw, empty=50) for _ in range(8)]), before, rng=1)
+    same = drift(np.concatenate([day(draw) for _ in range(8)]), before, rng=1)
+    moved = drift(np.concatenate([day(draw, 6.0) for _ in range(8)]), before, rng=1)
+    unlike = drift(np.concatenate([day(draw, empty=50) for _ in range(8)]), before, rng=1)
     assert moved.drifted
     assert unlike.drifted
     assert moved.p_value == pytest.approx(1 / 20)
     assert moved.distance > moved.usual + 0.2
     assert unlike.empty == pytest.approx(50 / 60)
     assert same.empty == 0
+    assert moved.to_dict()["drifted"] is True
 
 
 def test_too_few_days_for_the_rate_are_refused() -> None:
     draw = np.random.default_rng(3)
     with pytest.raises(InputError, match=r"3 days before; a false-alarm rate of 0\.05 needs at least 19"):
-        drift_of_reports(day(draw), [day(draw) for _ in range(3)])
+        drift(day(draw), [day(draw) for _ in range(3)])
     with pytest.raises(InputError, match="a day has no reports"):
-        drift_of_reports(day(draw), [np.empty((0, 2))], false_alarm=0.5)
+        drift(day(draw), [np.empty((0, 2))], false_alarm=0.5)

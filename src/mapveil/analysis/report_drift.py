@@ -13,9 +13,10 @@ proposition 2.4.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -30,7 +31,7 @@ _SAMPLE: Final = 1 << 14  # reports that centres are found among, evenly from al
 
 @dataclass(frozen=True)
 class Drift:
-    """The result of :func:`drift_of_reports`.
+    """The result of :func:`drift`.
 
     Parameters
     ----------
@@ -57,8 +58,12 @@ class Drift:
         """Whether today is unlike the days before, at the false-alarm rate."""
         return self.p_value <= self.false_alarm
 
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready record."""
+        return {"drifted": self.drifted, **dataclasses.asdict(self)}
 
-def drift_of_reports(
+
+def drift(
     today: FloatArray,
     before: Sequence[FloatArray],
     *,

@@ -329,7 +329,7 @@ def map_(
 
 
 for _further in (
-    *(signal_sums.sums, signal_certify.certify_, signal_certify.drift),
+    *(signal_sums.sums, signal_certify.certify_, signal_certify.drift_),
     *(signal_privacy.attack, signal_privacy.tradeoff, signal_privacy.choose),
 ):
     command.add_command(_further)

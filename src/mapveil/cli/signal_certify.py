@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,9 +12,6 @@ from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import seed_option
 from mapveil.cli.outputs import outputs
 from mapveil.cli.signal_privacy import read_signal, signal_columns
-
-if TYPE_CHECKING:
-    from mapveil_client.arrays import FloatArray
 
 
 @click.command("certify")
@@ -47,26 +44,25 @@ def certify_(
     Examples:
       mapveil signal certify gap.mapveil opted-in.parquet -o certificate.json
     """
+    import mapveil as mv
     from mapveil.attacks.signal_attack import signal_adversaries
     from mapveil.evaluation.html_report import text_table
-    from mapveil.evaluation.signal_certificate import certify, write_certificate
-    from mapveil.obfuscation.export.privatizer_file import read_privatizer
 
-    fitted = read_privatizer(privatizer)
+    fitted = mv.read_privatizer(privatizer)
     for given in ("features", "categories"):
         columns.pop(given)  # the privatizer's
     with console.progress() as progress:
         progress("read", 0.0)
         measured = read_signal(console, source, columns, names=fitted.names)
         progress("read", 1.0)
-        made = certify(
+        made = mv.certify(
             fitted,
             measured,
             adversaries=signal_adversaries(quick=quick, network=not no_network),
             rng=seed,
             progress=progress,
         )
-        save_all(outputs, lambda path: write_certificate(made, path), progress)
+        save_all(outputs, lambda path: mv.write_certificate(made, path), progress)
     console.warn_of_truth("a certificate")
     header = ["judged on", "runs", "user error", "by", "location error m", "by", "blind guess m"]
     rows = [
@@ -108,7 +104,7 @@ def certify_(
 )
 @seed_option("result", name="rng")
 @console_options
-def drift(console: Console, today: Path, before: tuple[Path, ...], false_alarm: float, rng: int) -> None:
+def drift_(console: Console, today: Path, before: tuple[Path, ...], false_alarm: float, rng: int) -> None:
     """Test whether a day's reports are like those of the days before.
 
     TODAY and each file of --before hold one day's reports, as 'signal privatize' wrote them. Every report is a code,
@@ -119,28 +115,17 @@ def drift(console: Console, today: Path, before: tuple[Path, ...], false_alarm: 
     Examples:
       mapveil signal drift today.parquet --before monday.parquet --before tuesday.parquet --false-alarm 0.34
     """
-    from mapveil.analysis.report_drift import drift_of_reports
+    import mapveil as mv
 
-    found = drift_of_reports(
-        _reports(today), [_reports(path) for path in before], false_alarm=false_alarm, rng=rng
+    found = mv.drift(
+        mv.read_reports(today),
+        [mv.read_reports(path) for path in before],
+        false_alarm=false_alarm,
+        rng=rng,
     )
     said = "drifted" if found.drifted else "no drift is shown"
     text = (
         f"{said}: p = {found.p_value:.3g} (an alarm at {false_alarm:g}); distance {found.distance:.3g}, usually "
         f"{found.usual:.3g}; {found.empty:.1%} of today's reports are empty"
     )
-    record = {
-        "drifted": found.drifted,
-        "p_value": found.p_value,
-        "distance": found.distance,
-        "usual": found.usual,
-        "empty": found.empty,
-        "false_alarm": false_alarm,
-    }
-    console.result(text, record)
-
-
-def _reports(path: Path) -> FloatArray:
-    from mapveil.obfuscation.privatized_file import read_reports
-
-    return read_reports(path)
+    console.result(text, found.to_dict())
