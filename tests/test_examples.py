@@ -33,7 +33,7 @@ def test_the_example_is_small_and_whole() -> None:
 
 def test_the_example_is_read_as_points() -> None:
     points = mv.read_points(EXAMPLE)
-    assert points.columns == ("user_id", "lon", "lat", "day", None, None)
+    assert points.columns == ("user_id", "lon", "lat", "day", None, None, None, None)
     points.check()
 
 

@@ -38,6 +38,8 @@ FINE = 8
 BANDWIDTH_M = 150.0
 PHASES = {state: state.name.lower() for state in ServerState}
 
+collect_ignore = ["third_party"]  # programs of their own, which are run, not imported
+
 
 def make_terms(**changes: Any) -> CollectionTerms:
     """Terms of a distributed collection of 24 devices; a projection's query is made where it is missing."""

@@ -298,7 +298,7 @@ def test_answers_end_the_collection() -> None:
     leader, helper = collected(scheme, reports(scheme, one_hot([0, 1])))
     leader.answer("sites", SITES, Fraction(1), Randomness(1))
     leader.receive(pair[0] for pair in reports(scheme, one_hot([2]), seed=8))
-    with pytest.raises(OwnFault, match="answers have been given"):
+    with pytest.raises(OwnFault, match="or it has answered"):
         leader.open(leader.waiting)
     with pytest.raises(OwnFault, match="no verification"):
         helper.settle(Closing(np.zeros((1, 0), dtype=np.uint8), np.ones(1, dtype=np.bool_)))
