@@ -344,6 +344,28 @@ def test_malformed_reports_of_many_kinds_change_nothing(pair_of: Any) -> None:
     assert at_upload == 7
 
 
+def test_reports_that_the_leader_cannot_read_take_no_number_of_the_helpers_jobs(
+    pair_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixteen clients fill a whole job with nonsense: the collection goes on with the reports of the others."""
+    from mapveil.collector.operators import leader
+
+    monkeypatch.setattr(leader, "_MOST_JOB", 16)
+    pair = pair_of(devices=36)
+    id = pair.open(devices=200)
+    bodies = [
+        bytes(15) + bytes([each]) + body[16:] for each, body in enumerate(pair.reports([1] * 16, seed=9))
+    ]
+    pair.send(id, [_sealed(body, LEADER, _flip) for body in bodies])
+    assert pair.play(id, turns=1) == "open"
+    assert pair.engine.account(id)["refused"] == {"sealed for another": 16}
+    pair.send(id, pair.reports(SITES), first=17)
+    pair.engine.begin(id, ACTOR)
+    assert pair.play(id) == "done"
+    assert [engine.account(id)["accepted"] for engine in (pair.engine, pair.other)] == [20, 20]
+    assert pair.engine.account(id)["refused"] == {"sealed for another": 16}
+
+
 def _flip(data: bytes) -> bytes:
     return bytes([data[0] ^ 1]) + data[1:]
 

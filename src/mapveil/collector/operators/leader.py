@@ -151,16 +151,11 @@ class Leader:
         ids = [report.metadata.report_id for report in reports]
         made, request = self._opened(terms, reports)
         with self._store.write() as connection:
-            encoded = b"" if request is None else request.encode()
-            records.open_job(connection, terms.identifier, number, encoded, ids)
             if request is None:  # the helper need not know of reports that its peer cannot read
-                task = records.find_task(connection, terms.identifier)
-                unread = Job(number, b"", b"", b"", done=False)
-                standing = added(terms, self._keys, task, made.operator.standing)
-                refused = count_reasons(made.reasons, [False] * len(ids))
-                records.close_job(connection, terms.identifier, unread, standing, refused, done=True)
-        if request is not None:
-            self._held = {(terms.identifier, number): (made, request)}
+                records.refuse_reports(connection, terms.identifier, ids, Counter(made.reasons))
+                return True
+            records.open_job(connection, terms.identifier, number, request.encode(), ids)
+        self._held = {(terms.identifier, number): (made, request)}
         return True
 
     def _opened(self, terms: CollectionTerms, reports: list[Report]) -> tuple[Prepared, JobRequest | None]:

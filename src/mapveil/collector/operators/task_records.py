@@ -27,6 +27,8 @@ from mapveil.two_operators.aggregation import HELPER, Standing
 from mapveil_client.two_operators.sealed_report import ID_BYTES
 
 _AT_ONCE: Final = 500
+_UNSENT: Final = 0
+"""Number in place of a job of the reports that the leader could not read, of which the helper is not told."""
 
 
 def begin_task(connection: Connection, identifier: str, operator: int) -> None:
@@ -129,16 +131,35 @@ def open_job(
     row = {"number": number, "request": request, "reply": reply, "closing": b"", "done": False}
     connection.execute(insert(jobs).values(collection=identifier, **row))
     taken = list(ids)
-    if is_helped(connection, identifier):
+    if not is_helped(connection, identifier):
+        _take(connection, identifier, number, taken)
+    elif taken:
         values = [{"collection": identifier, "report": each, "job": number} for each in taken]
-        if values:
-            connection.execute(insert(report_ids), values)
-        return
-    for first in range(0, len(taken), _AT_ONCE):
-        some = report_ids.c.report.in_(taken[first : first + _AT_ONCE])
+        connection.execute(insert(report_ids), values)
+
+
+def refuse_reports(
+    connection: Connection, identifier: str, ids: Sequence[bytes], refused: Mapping[Reason, int]
+) -> None:
+    """Refuse reports before they are in any job: the helper is not told, and misses no number. Run by: the leader."""
+    _take(connection, identifier, _UNSENT, ids)
+    counts = _refused(connection, identifier, refused)
+    connection.execute(update(tasks).where(tasks.c.collection == identifier).values(refused=counts))
+
+
+def _take(connection: Connection, identifier: str, number: int, ids: Sequence[bytes]) -> None:
+    for first in range(0, len(ids), _AT_ONCE):
+        some = report_ids.c.report.in_(ids[first : first + _AT_ONCE])
         connection.execute(
             update(report_ids).where(report_ids.c.collection == identifier, some).values(job=number)
         )
+
+
+def _refused(connection: Connection, identifier: str, more: Mapping[Reason, int]) -> str:
+    """The reports that were refused by reason, and more, as the store holds them."""
+    counts = Counter(find_task(connection, identifier).refused)
+    counts.update({reason.words: count for reason, count in more.items()})
+    return json.dumps(dict(sorted(counts.items())))
 
 
 def close_job(
@@ -163,15 +184,9 @@ def close_job(
     done : bool
         Whether the other operator knows: at the helper, or after it confirmed.
     """
-    task = find_task(connection, identifier)
-    counts = Counter(task.refused) + Counter({reason.words: count for reason, count in refused.items()})
-    connection.execute(
-        update(tasks)
-        .where(tasks.c.collection == identifier)
-        .values(
-            sums=standing.sums, accepted=standing.accepted, refused=json.dumps(dict(sorted(counts.items())))
-        )
-    )
+    counts = _refused(connection, identifier, refused)
+    values = {"sums": standing.sums, "accepted": standing.accepted, "refused": counts}
+    connection.execute(update(tasks).where(tasks.c.collection == identifier).values(**values))
     _update_job(connection, identifier, job.number, reply=job.reply, closing=job.closing)
     if done:
         finish_job(connection, identifier, job.number)
