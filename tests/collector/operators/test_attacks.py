@@ -121,7 +121,44 @@ def test_a_malicious_leader_has_no_report_verified_twice(pair_of: Any) -> None:
     assert set(reply.reasons) == {Reason.REPLAYED}
     assert not (reply.message + reply.shares).strip(b"\0")
     twice = JobRequest(other.shares[:1] * 2, other.openings[:2]).encode()
-    assert set(JobReply.decode(pair.helper.job(id, 3, twice), 2).reasons) == {Reason.REPLAYED}
+    with pytest.raises(InputError, match="one report twice"):
+        pair.helper.job(id, 3, twice)
+
+
+@pytest.mark.parametrize("second", ["answer", "job"])
+def test_two_services_of_one_helper_answer_no_two_batches(
+    pair_of: Any, second: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job of one more report and an answer race: whichever commits later is refused."""
+    from mapveil.collector.operators import helper as steps
+
+    pair = pair_of()
+    id = task_of(pair)
+    bodies = pair.reports([*SITES, 3])
+    verified(pair, id, bodies[:20])
+    other = Helper(pair.stores[HELPER], OWN[HELPER], SHARED)
+    request = request_of(pair.terms, bodies[20:])[1]
+
+    def job(helper: Helper) -> bytes:
+        return helper.job(id, 2, request)
+
+    def answer(helper: Helper) -> bytes:
+        return helper.answer(id, 1, ask(epsilon="1"))
+
+    work, first, late = ("noisy_share", job, answer) if second == "answer" else ("prepare", answer, job)
+    real = getattr(steps, work)
+
+    def racing(*given: Any) -> Any:
+        monkeypatch.setattr(steps, work, real)
+        first(other)
+        return real(*given)
+
+    monkeypatch.setattr(steps, work, racing)
+    with pytest.raises(Conflict, match=r"another process|answers have been given"):
+        late(pair.helper)
+    with pair.stores[HELPER].read() as connection:
+        jobs = records.next_number(connection, id) - 1
+        assert (jobs, len(records.answers_of(connection, id))) == ((2, 0) if second == "answer" else (1, 1))
 
 
 def test_a_malicious_leader_gets_no_more_than_the_helpers_own_budget(pair_of: Any) -> None:

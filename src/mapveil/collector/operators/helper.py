@@ -27,7 +27,7 @@ from mapveil.collector.operators.peer_messages import (
     rows,
 )
 from mapveil.collector.operators.plan_answers import check_answerable
-from mapveil.collector.operators.task import Job
+from mapveil.collector.operators.task import Answered, Job, Task
 from mapveil.collector.operators.verification import (
     Prepared,
     Secrets,
@@ -108,17 +108,9 @@ class Helper:
         with self._lock:
             terms = self._terms(collection)
             with self._store.read() as connection:
-                known = records.find_job(connection, collection, number)
-                answered = bool(records.answers_of(connection, collection))
-                expected = records.next_number(connection, collection)
+                known = _known_reply(connection, collection, number, request)
             if known is not None:
-                if known.done or known.request != request:
-                    raise Conflict(f"job {number} was begun with another request, or is over")
-                return known.reply
-            if answered:
-                raise Conflict("answers have been given: no report is taken any more")
-            if number != expected:
-                raise Conflict(f"the next job is {expected}, got {number}")
+                return known
             read = JobRequest.decode(request)
             ids = [share.metadata.report_id for share in read.shares]
             with self._store.read() as connection:
@@ -129,6 +121,9 @@ class Helper:
                 each for each, reason in zip(ids, made.reasons, strict=True) if reason is not Reason.REPLAYED
             ]
             with self._active(collection) as connection:
+                known = _known_reply(connection, collection, number, request)  # another process was faster
+                if known is not None:
+                    return known
                 records.open_job(connection, collection, number, request, fresh, reply)
             self._hold(collection, number, made)
             return reply
@@ -145,7 +140,6 @@ class Helper:
             terms = self._terms(collection)
             with self._store.read() as connection:
                 job = records.find_job(connection, collection, number)
-                task = records.find_task(connection, collection)
             digest = hashlib.sha256(closing).digest()
             if job is None or (job.done and job.closing != digest):
                 raise Conflict(f"there is no job {number}, or it was closed in another way")
@@ -156,8 +150,11 @@ class Helper:
             made = self._held.pop((collection, number), None) or self._rebuilt(terms, request, job)
             reply = JobReply.decode(job.reply, len(request.shares))
             accepted = _settle(made, reply, read)
-            standing = added(terms, self._keys, task, made.operator.standing)
             with self._active(collection) as connection:
+                if records.find_job(connection, collection, number) != job:
+                    raise Conflict(f"another process has closed job {number}")
+                task = records.find_task(connection, collection)
+                standing = added(terms, self._keys, task, made.operator.standing)
                 refused = count_reasons(made.reasons, accepted)
                 records.close_job(
                     connection, collection, job._replace(closing=digest), standing, refused, done=True
@@ -176,9 +173,8 @@ class Helper:
         with self._lock:
             terms, asked = self._terms(collection), AskedQuery.decode(query)
             with self._store.read() as connection:
-                given = records.answers_of(connection, collection)
-                task = records.find_task(connection, collection)
-                under_way = records.unfinished_job(connection, collection)
+                standing = _before_answer(connection, collection)
+            given, task, under_way = standing
             if number <= len(given):
                 if given[number - 1].query.encode() != query:
                     raise Conflict(f"answer {number} was to another query")
@@ -189,6 +185,9 @@ class Helper:
                 )
             share = noisy_share(terms, self._keys, task, given, asked)
             with self._active(collection) as connection:
+                now = _before_answer(connection, collection)
+                if len(now[0]) != len(given) or now[1:] != standing[1:]:
+                    raise Conflict("another process has changed the collection")
                 records.keep_answer(connection, collection, number, asked, share)
             return share
 
@@ -235,6 +234,30 @@ class Helper:
         if _respond(made, request) != job.reply:
             raise AssertionError("a job's reply follows from its request")
         return made
+
+
+def _known_reply(connection: Connection, collection: str, number: int, request: bytes) -> bytes | None:
+    """The reply to a job that is known; None for the next job. Raises Conflict for any other."""
+    known = records.find_job(connection, collection, number)
+    if known is not None:
+        if known.done or known.request != request:
+            raise Conflict(f"job {number} was begun with another request, or is over")
+        return known.reply
+    if records.answers_of(connection, collection):
+        raise Conflict("answers have been given: no report is taken any more")
+    expected = records.next_number(connection, collection)
+    if number != expected:
+        raise Conflict(f"the next job is {expected}, got {number}")
+    return None
+
+
+def _before_answer(connection: Connection, collection: str) -> tuple[list[Answered], Task, Job | None]:
+    """The answers so far, the sums, and the job that is under way: all that an answer follows from."""
+    return (
+        records.answers_of(connection, collection),
+        records.find_task(connection, collection),
+        records.unfinished_job(connection, collection),
+    )
 
 
 def _respond(made: Prepared, request: JobRequest) -> bytes:

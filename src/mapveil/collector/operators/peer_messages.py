@@ -102,6 +102,8 @@ class JobRequest(NamedTuple):
             at += 4 + size
         if at != len(packed):
             raise InputError("a job's request has bytes after its reports")
+        if len({share.metadata.report_id for share in shares}) != count:
+            raise InputError("a job's request has one report twice")
         return cls(tuple(shares), rows(openings, count, "a job's request"))
 
 
