@@ -102,6 +102,7 @@ def test_the_form_offers_the_methods_there_are() -> None:
             there[method.trust].add(method.name)
     # Labels are not asked of phones, and other projections send what projections exist to hide.
     there["distributed"] -= {"proportions"}
+    assert set(offered) == {"operators", "distributed", "local", "random-features"}
     there["random-features"] = {"fourier-kde"}
     assert {trust: set(names) for trust, names in offered.items()} == there
     from mapveil.mechanisms.methods import DEFAULT_METHODS

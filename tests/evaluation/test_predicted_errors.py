@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from mapveil.evaluation.predicted_errors import MISPLACED, plan
+from mapveil.evaluation.predicted_errors import plan
 from mapveil.geo.grid import Grid
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
+from mapveil.metrics.misplaced import MISPLACED
 from mapveil_client.errors import ParameterError
 
 REGION = Region.from_bbox(-40.08, 40.0, -39.92, 40.12)

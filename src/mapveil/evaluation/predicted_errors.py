@@ -17,15 +17,13 @@ from mapveil.geo.parse_tiling import parse_tiling
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.default_tiling import declared_tiling
+from mapveil.metrics.misplaced import finest_cell, misplaced_fractions
 from mapveil.random_features.fourier_kde import FourierKde
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.arrays import IntArray
 from mapveil_client.cells import Lattice
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.randomness.random import Randomness
-
-MISPLACED: Final = 0.25
-"""A resolution is useful while at most this fraction of the people is put into a wrong cell."""
 
 _METRICS: Final = ("l1", EMD_METRES, "kl", "similarity")
 _ERROR: Final = "error per cell"
@@ -163,7 +161,7 @@ def plan(
                 released = spec.mechanism(budget, users).release(source, tiling, account=None, rng=rng).values
                 found = score(released)
                 found[_ERROR] = math.sqrt(float(np.mean((released - truth) ** 2)))
-                for level, share in enumerate(_misplaced(truth, released, lattice)):
+                for level, share in enumerate(misplaced_fractions(truth, released, lattice)):
                     found[f"{_SHARE} {level}"] = share
                 for metric, value in found.items():
                     values.setdefault((float(budget), spec.label, metric), []).append(value)
@@ -204,19 +202,6 @@ def _city_sums(users: int, tiling: Tiling, seed: int, trial: int) -> IntArray:
     return np.asarray(np.rint(sums * (users / drawn)), dtype=np.int64)
 
 
-def _misplaced(truth: FloatArray, released: FloatArray, lattice: Lattice) -> list[float]:
-    """Fraction of people in a wrong block, for blocks of 1/1, 1/2, 1/4 ... of the lattice's side."""
-    shares = []
-    kept = np.maximum(released, 0.0)
-    total = kept.sum()
-    estimate = kept / total if total > 0 else np.full(kept.size, 1.0 / kept.size)
-    moved = truth / truth.sum() - estimate
-    for level in range(lattice.depth + 1):
-        block = ((lattice.row >> (lattice.depth - level)) << level) + (lattice.col >> (lattice.depth - level))
-        shares.append(float(np.abs(np.bincount(block, moved)).sum()) / 2)
-    return shares
-
-
 def _recommend(
     epsilon: float,
     methods: Sequence[str],
@@ -233,18 +218,9 @@ def _recommend(
         for rank, name in enumerate(order):
             ranks[name] += rank
     best = min(methods, key=lambda name: ranks[name])
-    # Level 0 is the whole region, where nobody can be misplaced.
-    useful = [
-        level
-        for level in range(1, lattice.depth + 1)
-        if mean[epsilon, best, f"{_SHARE} {level}"] <= MISPLACED
-    ]
-    error = mean[epsilon, best, _ERROR]
-    if not useful:
-        return Recommendation(epsilon, best, None, 0, error)
-    finest = max(useful)
-    cell_m = math.sqrt(float(np.mean(tiling.area_m2()))) * 2 ** (lattice.depth - finest)
-    return Recommendation(epsilon, best, cell_m, 2**finest, error)
+    levels = range(lattice.depth + 1)
+    finest = finest_cell([mean[epsilon, best, f"{_SHARE} {level}"] for level in levels], tiling)
+    return Recommendation(epsilon, best, *finest, mean[epsilon, best, _ERROR])
 
 
 def _rounded(length: float) -> str:

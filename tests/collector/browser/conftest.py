@@ -120,7 +120,26 @@ class LiveCollector:
 
 @pytest.fixture(scope="session")
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCollector]:
-    folder = tmp_path_factory.mktemp("collector")
+    with ExitStack() as stack:
+        yield _served(stack, tmp_path_factory.mktemp("collector"))
+
+
+@pytest.fixture(scope="module")
+def leader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCollector]:
+    """The leader of two operators; the helper is a process of its own too."""
+    folder = tmp_path_factory.mktemp("operators")
+    key = folder / "peer.key"
+    key.touch(0o600)
+    key.write_text("07" * 32)
+    both = ("--peer-key", str(key), "--operator")
+    with ExitStack() as stack:
+        (folder / "helper").mkdir()
+        helper = _served(stack, folder / "helper", *both, "helper")
+        yield _served(stack, folder, *both, "leader", "--peer", helper.address)
+
+
+def _served(stack: ExitStack, folder: Path, *options: str) -> LiveCollector:
+    """A service with a store and an operator, until the stack ends."""
     store, log = folder / "store.sqlite", folder / "log"
     made = subprocess.run(
         [MAPVEIL, "serve", "--store", store, "--new-operator", "admin:browser"],
@@ -132,28 +151,27 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCollecto
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     address, token = f"http://127.0.0.1:{port}", made.stdout.strip()
-    with ExitStack() as stack:
-        lines = stack.enter_context(log.open("wb"))
-        server = subprocess.Popen(
-            [MAPVEIL, "serve", "--store", store, "--port", str(port), "--enrol-minute", "0"],
-            stdout=lines,
-            stderr=lines,
-        )
-        stack.callback(_end, server)
-        client = stack.enter_context(
-            httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=60)
-        )
-        for _ in range(300):
-            assert server.poll() is None, log.read_text(encoding="utf-8")
-            try:
-                if client.get("/healthz").is_success:
-                    break
-            except httpx.TransportError:
-                pass
-            time.sleep(0.1)
-        else:
-            pytest.fail(f"the server does not answer: {log.read_text(encoding='utf-8')}")
-        yield LiveCollector(address, token, log, client)
+    lines = stack.enter_context(log.open("wb"))
+    server = subprocess.Popen(
+        [MAPVEIL, "serve", "--store", store, "--port", str(port), "--enrol-minute", "0", *options],
+        stdout=lines,
+        stderr=lines,
+    )
+    stack.callback(_end, server)
+    client = stack.enter_context(
+        httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+    )
+    for _ in range(300):
+        assert server.poll() is None, log.read_text(encoding="utf-8")
+        try:
+            if client.get("/healthz").is_success:
+                break
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    else:
+        pytest.fail(f"the server does not answer: {log.read_text(encoding='utf-8')}")
+    return LiveCollector(address, token, log, client)
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:

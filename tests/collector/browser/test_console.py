@@ -62,6 +62,34 @@ def test_a_collection_from_the_form_to_the_map(collector: Any, pages: Any, peopl
     page.locator("#map[data-ready=yes]").wait_for()
 
 
+def test_two_operators_are_the_default_where_a_helper_is(leader: Any, watch: Any) -> None:
+    """Nothing is asked before the forecast stands: its error and bytes are of the collection that is then created."""
+    with watch(leader.address, "two-operators") as pages:
+        page = pages.open(f"/#token={leader.token}&/new")
+        card = page.get_by_role("region", name="Forecast")
+        card.get_by_text("Each phone sends").wait_for()
+        operators, secure = (
+            page.get_by_role("radio", name=re.compile(name)) for name in ("Two operators", "Secure sums")
+        )
+        assert operators.is_checked()
+        assert page.get_by_text("Recommended here: a helper is configured").is_visible()
+        assert page.get_by_label("Halvings").input_value() == "7"
+        ours = card.inner_text()
+        assert re.search(r"about [\d.]+ users in each cell", ours)
+        assert re.search(r"Each phone sends\s+1.\d+ kB", ours)
+        page.locator(".map[data-ready=yes] canvas").wait_for()
+        pages.shoot(page, "form")
+        secure.check()
+        card.get_by_text("over 2 rounds").wait_for()
+        operators.check()
+        page.get_by_label("Title").fill("Two operators")
+        page.get_by_role("button", name="Create the collection").click()
+        page.get_by_role("heading", name="Two operators", level=1).wait_for()
+        (record,) = leader.ask("GET", "/collections")
+        assert (record["trust"], record["method"]) == ("operators", "multiscale")
+    assert pages.faults == []
+
+
 def run_command(collector: Any, command: str, table: Path) -> Any:
     """The command that the page shows, with a table of our own."""
     words = shlex.split(command)

@@ -13,18 +13,20 @@ __all__ = ["ABSENT", "Operation", "operations", "shaped", "snapshot"]
 
 ABSENT: Final = "f" * 32
 CBOR: Final = {"Content-Type": "application/cbor"}
+_SPECIFICATION: Final[dict[str, Any]] = {
+    "json": {
+        "title": "t",
+        "trust": "local",
+        "epsilon": "1",
+        "region": [-74.03, 40.69, -73.9, 40.83],
+        "tiling": "quadtree:3",
+        "devices": 3,
+        "accept_custom_policy": True,
+    }
+}
 _BODIES: Final[dict[str, dict[str, Any]]] = {
-    "/v1/collections": {
-        "json": {
-            "title": "t",
-            "trust": "local",
-            "epsilon": "1",
-            "region": [-74.03, 40.69, -73.9, 40.83],
-            "tiling": "quadtree:3",
-            "devices": 3,
-            "accept_custom_policy": True,
-        }
-    },
+    "/v1/collections": _SPECIFICATION,
+    "/v1/forecasts": _SPECIFICATION,
     "/v1/collections/{id}/abort": {"json": {"reason": "r"}},
     "/v1/enrolment-tokens": {"json": {"name": "n"}},
     "/v1/operators": {"json": {"name": "n", "role": "admin"}},

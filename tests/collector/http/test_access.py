@@ -18,6 +18,8 @@ OPERATOR = "/v1/me"
 # Method, address and the least role of every endpoint of operators; test_openapi holds the list complete.
 ROLES = [
     ("GET", "/v1/collections", "viewer"),
+    ("GET", "/v1/trust-models", "viewer"),
+    ("POST", "/v1/forecasts", "operator"),
     ("POST", "/v1/collections", "operator"),
     ("GET", f"/v1/collections/{ABSENT}", "viewer"),
     ("POST", f"/v1/collections/{ABSENT}/open", "operator"),
@@ -44,18 +46,20 @@ ROLES = [
     ("POST", "/v1/operators", "admin"),
     ("DELETE", "/v1/operators/999", "admin"),
 ]
+DRAFT: dict[str, Any] = {
+    "json": {
+        "title": "t",
+        "trust": "local",
+        "epsilon": "1",
+        "region": [-74.03, 40.69, -73.9, 40.83],
+        "tiling": "quadtree:3",
+        "devices": 3,
+        "accept_custom_policy": True,
+    }
+}
 BODIES: dict[str, dict[str, Any]] = {
-    "/v1/collections": {
-        "json": {
-            "title": "t",
-            "trust": "local",
-            "epsilon": "1",
-            "region": [-74.03, 40.69, -73.9, 40.83],
-            "tiling": "quadtree:3",
-            "devices": 3,
-            "accept_custom_policy": True,
-        }
-    },
+    "/v1/collections": DRAFT,
+    "/v1/forecasts": DRAFT,
     f"/v1/collections/{ABSENT}/abort": {"json": {"reason": "r"}},
     "/v1/enrolment-tokens": {"json": {"name": "n"}},
     "/v1/operators": {"json": {"name": "n", "role": "viewer"}},

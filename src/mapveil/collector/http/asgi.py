@@ -130,6 +130,7 @@ class _Collector:
             pool=self._pool,
             bodies=Bodies(settings.waiting_bytes),
             alive=self._conducting,
+            forecasting=threading.Lock(),
             drawing=threading.Lock(),
             authority_only=authority_only,
         )

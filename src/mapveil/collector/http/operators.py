@@ -12,7 +12,9 @@ from mapveil.collector.http.schemas import (
     CollectionRecord,
     Devices,
     EnrolmentSpec,
+    ForecastBody,
     OperatorSpec,
+    TrustModels,
 )
 from mapveil.collector.http.service import CollectionId, Service, refusals
 from mapveil.collector.rounds.specification import CollectionSpec
@@ -58,6 +60,19 @@ def _add_collections(app: FastAPI, service: Service) -> None:
     @post("/v1/collections", status_code=201, summary="Create a pending collection: no device is asked yet")
     def create(spec: CollectionSpec, who: Operator = operator) -> Any:
         return engine.create(spec, who.actor)
+
+    @app.get("/v1/trust-models", tags=["collections"], summary="Trust models of new collections here")
+    def trust_models(who: Operator = viewer) -> TrustModels:
+        return TrustModels(trusts=list(engine.trusts))
+
+    @app.post(
+        "/v1/forecasts",
+        tags=["collections"],
+        summary="Predict a collection's error and traffic from a synthetic city; nothing is created",
+    )
+    def predict(spec: CollectionSpec, who: Operator = operator) -> ForecastBody:
+        with service.forecasting:  # a forecast takes a processor: one at a time
+            return ForecastBody(**engine.forecast(spec)._asdict())
 
     @get(one, summary="One collection")
     def show(id: CollectionId, who: Operator = viewer) -> Any:

@@ -97,6 +97,25 @@ class CollectionRecord(BaseModel):
     result: bool = Field(description="Whether there is a map")
 
 
+class ForecastBody(BaseModel):
+    """The expected error and traffic of a collection; null where nothing is predicted."""
+
+    error: float | None = Field(description="Of a cell, users, root mean square")
+    mean: float | None = Field(description="Users per cell")
+    finest_m: float | None = Field(description="Side of the finest useful cell, metres")
+    bytes_up: int | None = Field(description="The most that one device sends")
+    bytes_down: int | None = Field(description="The most that one device receives, without the terms")
+    messages: int = Field(description="Reports, or rounds of secure sums, of one device")
+    note: str = Field(description="Where the numbers come from, or why they are missing")
+    refused: bool = Field(description="Whether such a collection cannot be created; the note says why")
+
+
+class TrustModels(BaseModel):
+    """Trust models of new collections."""
+
+    trusts: list[Trust] = Field(description="Those that this service runs, the recommended one first")
+
+
 class Charge(BaseModel):
     """Epsilon that one round, or the reports of a collection, charged every device in it."""
 

@@ -44,6 +44,7 @@ class Service:
     pool: Executor
     bodies: Bodies
     alive: Callable[[], bool]  # whether the conductor runs
+    forecasting: threading.Lock
     drawing: threading.Lock  # the libraries that write pictures want one thread at a time
     authority_only: bool = False  # whether it is an enrolment authority apart from any collector
 

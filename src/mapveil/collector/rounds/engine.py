@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection
 from mapveil.collector.clock import Clock, time_text
 from mapveil.collector.operators.helper import Helper
 from mapveil.collector.operators.leader import Leader
+from mapveil.collector.operators.peer import PeerUnavailable
 from mapveil.collector.operators.task_records import account_of, begin_task
 from mapveil.collector.refusals import Conflict, StoreUnavailable
 from mapveil.collector.rounds import collection as records
@@ -24,11 +25,17 @@ from mapveil.collector.rounds.charge_table import abort_rows
 from mapveil.collector.rounds.collection import Collection, counted, find, listed, move, rounds_of, terms_of
 from mapveil.collector.rounds.conductor import Conductor
 from mapveil.collector.rounds.device_service import DeviceService
+from mapveil.collector.rounds.forecast import Forecast, forecast
 from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.rounds.progress import Deadlines, Progress, ProgressBoard, progress_of
 from mapveil.collector.rounds.results import guarantee_of, stored_guarantee, stored_map
 from mapveil.collector.rounds.shard_machines import ShardMachines
-from mapveil.collector.rounds.specification import CollectionSpec, read_specification
+from mapveil.collector.rounds.specification import (
+    CollectionSpec,
+    PendingCollection,
+    Trust,
+    read_specification,
+)
 from mapveil.collector.store import audit_log
 from mapveil.collector.store.audit_log import AuditLine
 from mapveil.collector.store.database import Store
@@ -38,6 +45,7 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil.two_operators.aggregation import LEADER
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.secure_sum.states import ServerState, phase_name
@@ -95,17 +103,29 @@ class Engine:
 
     def create(self, spec: CollectionSpec | Mapping[str, Any], actor: str) -> dict[str, Any]:
         """Create a pending collection: no device is asked yet."""
-        made = read_specification(
-            spec,
-            secrets.token_hex(16),
-            self.authority,
-            None if self._leader is None else self._leader.configs,
-        )
+        made = self._terms_of(spec)
         with self._store.write() as connection:
             records.create(connection, made, actor)
             if made.terms.trust == "operators":
                 begin_task(connection, made.terms.identifier, LEADER)
         return self.collection(made.terms.identifier)
+
+    def forecast(self, spec: CollectionSpec) -> Forecast:
+        """The expected error and traffic of a specified collection, which is not created. CPU-heavy."""
+        try:
+            return forecast(self._terms_of(spec).terms)
+        except (InputError, PromiseError, PeerUnavailable) as error:
+            return Forecast.refusal(str(error))
+
+    @property
+    def trusts(self) -> tuple[Trust, ...]:
+        """Trust models that new collections can have here, the recommended one first."""
+        others: tuple[Trust, ...] = ("distributed", "local", "random-features")
+        return others if self._leader is None else ("operators", *others)
+
+    def _terms_of(self, spec: CollectionSpec | Mapping[str, Any]) -> PendingCollection:
+        configs = None if self._leader is None else self._leader.configs
+        return read_specification(spec, secrets.token_hex(16), self.authority, configs)
 
     def open(self, id: str, actor: str) -> dict[str, Any]:
         """Offer a pending collection to devices."""

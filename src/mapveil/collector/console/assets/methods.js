@@ -1,16 +1,21 @@
 // The methods of each trust, the usual one first. A test holds them against the table of methods.
+const SUMS = [
+  ["multiscale", "noisy blocks, divided where people are, sharpened at all scales"],
+  ["adaptive", "rounds that divide the map where people are"],
+  ["uniform", "one round over a uniform grid, as fine as the people asked allow"],
+  ["hierarchical", "one round over all levels of the quadtree"],
+  ["adaptive-grid", "a coarse grid, each block divided by its count, asked again"],
+  ["spatial-decomposition", "all levels of a quadtree, made consistent"],
+  ["count-min", "one round of count-min sketches"],
+  ["laplace", "one round over every cell of the map"],
+  ["thresholded", "one round over every cell, only the largest kept"],
+  ["emd", "a noisy pyramid, its largest nodes kept: close in earth mover's distance"],
+];
+
 export const METHODS = {
+  operators: SUMS,
   distributed: [
-    ["multiscale", "noisy blocks, divided where people are, sharpened at all scales"],
-    ["adaptive", "rounds that divide the map where people are"],
-    ["uniform", "one round over a uniform grid, as fine as the people asked allow"],
-    ["hierarchical", "one round over all levels of the quadtree"],
-    ["adaptive-grid", "a coarse grid, each block divided by its count, asked again"],
-    ["spatial-decomposition", "all levels of a quadtree, made consistent"],
-    ["count-min", "one round of count-min sketches"],
-    ["laplace", "one round over every cell of the map"],
-    ["thresholded", "one round over every cell, only the largest kept"],
-    ["emd", "a noisy pyramid, its largest nodes kept: close in earth mover's distance"],
+    ...SUMS,
     ["local-laplace", "every device adds the whole noise itself, for comparison"],
   ],
   local: [

@@ -1,7 +1,8 @@
 // A new collection: a form whose defaults are sensible, and which says what its numbers mean.
-import { post } from "./api.js";
+import { get, post } from "./api.js";
 import { alertBox, el } from "./dom.js";
 import { field } from "./fields.js";
+import { forecastCard } from "./forecast.js";
 import { methodPicker } from "./method_picker.js";
 import { peoplePicker } from "./people_picker.js";
 import { regionPicker } from "./region_picker.js";
@@ -24,34 +25,40 @@ export async function showPage(main, { signal, who, heading }) {
     required: true,
     placeholder: "Where people are, weekday mornings",
   });
-  const trust = trustPicker(),
+  const { trusts } = await get("/trust-models", signal);
+  const trust = trustPicker(trusts),
     cost = costPicker(),
     people = peoplePicker(),
     tiling = tilingPicker(),
-    method = methodPicker();
+    method = methodPicker(),
+    predicted = forecastCard(signal);
   const region = regionPicker(REGION, renew, signal);
   function renew() {
     for (const each of [cost, people, method]) each.renew(trust.value());
-    tiling.renew(region.value());
+    tiling.renew(region.value(), trust.value());
+    if ([...form.elements].every((each) => each === title || each.validity.valid)) predicted.renew(specification);
   }
+  const specification = () => {
+    const { method: name, options } = method.value(),
+      all = { ...options, ...cost.options(trust.value()) };
+    return {
+      title: title.value.trim() || HEAD,
+      trust: trust.value(),
+      method: name,
+      ...cost.epsilon(trust.value()),
+      ...(Object.keys(all).length ? { options: all } : {}),
+      region: region.value(),
+      tiling: tiling.value(),
+      ...people.value(trust.value()),
+    };
+  };
   const trouble = el("div", {}),
     submit = el("button", { type: "submit", class: "primary" }, "Create the collection");
   const send = async (event) => {
     event.preventDefault();
     try {
-      const { method: name, options } = method.value(),
-        all = { ...options, ...cost.options(trust.value()) };
       submit.disabled = true;
-      const made = await post("/collections", {
-        title: title.value.trim(),
-        trust: trust.value(),
-        method: name,
-        ...cost.epsilon(trust.value()),
-        ...(Object.keys(all).length ? { options: all } : {}),
-        region: region.value(),
-        tiling: tiling.value(),
-        ...people.value(trust.value()),
-      });
+      const made = await post("/collections", specification());
       location.hash = `#/collections/${made.id}`;
     } catch (error) {
       trouble.replaceChildren(alertBox(error.message));
@@ -59,32 +66,33 @@ export async function showPage(main, { signal, who, heading }) {
     }
   };
   const boxed = (...parts) => el("div", { class: "card form" }, ...parts);
+  const form = el(
+    "form",
+    { class: "stack", on: { input: renew, change: renew, submit: send } },
+    el(
+      "div",
+      { class: "columns wide" },
+      el(
+        "div",
+        { class: "stack" },
+        boxed(field("Title, which every device shows", title), trust.element),
+        boxed(cost.elements, people.elements),
+      ),
+      el("div", { class: "stack" }, boxed(region.element), boxed(tiling.element), predicted.element, method.element),
+    ),
+    trouble,
+    el(
+      "div",
+      { class: "actions" },
+      submit,
+      el("a", { class: "button", href: "#/" }, "Cancel"),
+      el("span", { class: "quiet" }, "No device is asked yet: you open the collection on the next page."),
+    ),
+  );
   main.append(
     el("p", { class: "trail" }, el("a", { href: "#/" }, "← Collections")),
     el("h1", {}, HEAD),
-    el(
-      "form",
-      { class: "stack", on: { input: renew, change: renew, submit: send } },
-      el(
-        "div",
-        { class: "columns wide" },
-        el(
-          "div",
-          { class: "stack" },
-          boxed(field("Title, which every device shows", title), trust.element),
-          boxed(cost.elements, people.elements),
-        ),
-        el("div", { class: "stack" }, boxed(region.element), boxed(tiling.element), method.element),
-      ),
-      trouble,
-      el(
-        "div",
-        { class: "actions" },
-        submit,
-        el("a", { class: "button", href: "#/" }, "Cancel"),
-        el("span", { class: "quiet" }, "No device is asked yet: you open the collection on the next page."),
-      ),
-    ),
+    form,
   );
   renew();
 }

@@ -11,6 +11,8 @@ const KINDS = {
   grid: { name: "Grid", first: "Rows", least: 1, most: 2048, usual: 100 },
   tiles: { name: "Web-map tiles", first: "Zoom level", least: 0, most: 22, usual: 15 },
 };
+// Both operators verify every site of every report.
+const MOST_OF_OPERATORS = { quadtree: 7, grid: 128 };
 const length = (km) => (km >= 10 ? `${number(km, 2)} km` : `${number(1000 * km, 2)} m`);
 
 /** What a division of a box [west, south, east, north] comes to, in words; empty where it is none. */
@@ -58,13 +60,17 @@ export function tilingPicker() {
     ),
     value: () =>
       kind.value === "grid" ? `grid:${first.value}x${columns.value}` : `${kind.value}:${first.value}`,
-    renew(box) {
+    renew(box, trust) {
       if (shown !== kind.value) {
         shown = kind.value;
         const { first: label, least, most, usual } = KINDS[shown];
         firstField.firstChild.textContent = label;
         Object.assign(first, { min: least, max: most, value: usual });
       }
+      const limit = (trust === "operators" && MOST_OF_OPERATORS[shown]) || KINDS[shown].most;
+      first.max = limit;
+      if (Number(first.value) > limit) first.value = limit;
+      columns.max = trust === "operators" ? MOST_OF_OPERATORS.grid : KINDS.grid.most;
       columnsField.hidden = columns.disabled = shown !== "grid";
       words.textContent = cellsInWords(shown, Number(first.value), Number(columns.value), box);
     },

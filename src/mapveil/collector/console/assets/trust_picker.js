@@ -3,16 +3,21 @@ import { el } from "./dom.js";
 import { field } from "./fields.js";
 import { fraction, number, TRUST } from "./words.js";
 
-/** Cards of the kinds of trust; `value()` is the chosen one. */
-export function trustPicker() {
-  const cards = Object.entries(TRUST).map(([name, [short, long]], at) =>
-    el(
+const REASON =
+  "Recommended here: a helper is configured, so a device sends one message, waits for nobody, and a malformed report " +
+  "is refused by proof.";
+
+/** Cards of the kinds of trust that the service runs, the recommended one first; `value()` is the chosen one. */
+export function trustPicker(offered) {
+  const cards = offered.map((name, at) => {
+    const [short, long] = TRUST[name];
+    return el(
       "label",
       { class: "choice block" },
       el("input", { type: "radio", name: "trust", value: name, checked: at === 0 }),
-      el("span", {}, el("strong", {}, short), " ", long),
-    ),
-  );
+      el("span", {}, el("strong", {}, short), " ", long, name === "operators" ? ` ${REASON}` : null),
+    );
+  });
   const element = el("fieldset", { class: "cards" }, el("legend", {}, "Who sees what"), cards);
   return { element, value: () => element.querySelector("input:checked").value };
 }

@@ -60,6 +60,11 @@ export const PHASES = {
 };
 
 export const TRUST = {
+  operators: [
+    "Two operators",
+    "Each device sends one sealed message; neither operator alone learns more than noisy sums and who takes part. " +
+      "Both together know every contribution.",
+  ],
   distributed: [
     "Secure sums",
     "The server learns noisy sums over many devices, and which devices take part.",

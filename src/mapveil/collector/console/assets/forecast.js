@@ -1,0 +1,71 @@
+// The expected error and traffic of a new collection, while its form is filled in.
+import { post } from "./api.js";
+import { el, facts } from "./dom.js";
+import { number, whole } from "./words.js";
+
+const PAUSE_MS = 500;
+
+/** Bytes as a person reads them. */
+const size = (bytes) => (bytes < 1000 ? `${whole(bytes)} bytes` : `${number(bytes / 1000)} kB`);
+
+function rows(found) {
+  const down = found.bytes_down ? `, and ${size(found.bytes_down)} received` : "";
+  const rounds = found.messages === 1 ? "" : `, over ${whole(found.messages)} rounds`;
+  const error =
+    found.error === null
+      ? null
+      : `about ${number(found.error)} users in each cell; the mean cell has ${number(found.mean)}`;
+  const readable =
+    found.finest_m === null
+      ? "at no resolution: it needs more devices or a larger ε"
+      : `down to blocks about ${number(found.finest_m, 2)} m wide`;
+  return [
+    ["Error", error],
+    ["Useful", error && readable],
+    ["Each phone sends", found.bytes_up && `${size(found.bytes_up)}${down}${rounds}`],
+  ];
+}
+
+/** A card; `renew(specification)` predicts what that function gives, once it rests, one request at a time. */
+export function forecastCard(signal) {
+  const said = el("div", { "aria-live": "polite" }, el("p", { class: "hint" }, "…"));
+  let timer = null,
+    asking = false,
+    again = false,
+    wanted = null,
+    shown = "";
+  async function ask() {
+    if (asking || signal.aborted) return;
+    asking = true;
+    let text = "";
+    try {
+      const specification = wanted();
+      text = JSON.stringify(specification);
+      if (text !== shown) {
+        const found = await post("/forecasts", specification);
+        const note = el("p", { class: found.refused ? "warn" : "hint" }, found.note);
+        said.replaceChildren(...(found.refused ? [] : [facts(rows(found))]), note);
+        shown = text;
+      }
+    } catch (error) {
+      said.replaceChildren(el("p", { class: "hint" }, error.message));
+      shown = text;
+    }
+    asking = false;
+    if (again) renew(wanted);
+  }
+  function renew(specification) {
+    wanted = specification;
+    again = asking;
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      timer = null;
+      ask();
+    }, PAUSE_MS);
+  }
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  return {
+    element: el("section", { class: "card", "aria-label": "Forecast" }, el("h2", {}, "What to expect"), said),
+    renew,
+  };
+}
