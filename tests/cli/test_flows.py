@@ -218,3 +218,16 @@ def test_a_spent_budget_stops_it_before_anything_is_written(
     assert second.code == 1
     assert "mapveil ledger --ledger" in second.err
     assert not (tmp_path / "b.csv").exists()
+
+
+def test_cells_that_follow_from_the_number_of_clients_are_named_in_the_guarantee(
+    mapveil: Callable, trips: Path, tmp_path: Path
+) -> None:
+    def assumed(*cells: str) -> list[str]:
+        asked = ("--region", BOX, *cells, "--epsilon", "1", "--option", "outside=nearest", "--json")
+        done = mapveil("flows", trips, *asked, "-o", tmp_path / "a.csv")
+        assert done.code == 0, done.err
+        return [each["kind"] for each in json.loads(done.out)["guarantee"]["assumptions"]]
+
+    assert "participation public" in assumed()
+    assert "participation public" not in assumed("--tiling", "quadtree:1")

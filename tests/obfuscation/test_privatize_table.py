@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import json
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,9 @@ from mapveil.obfuscation.privatized_file import METADATA_KEY, privatized_guarant
 from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
 from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
+from mapveil.privacy.claim import Assumes
 from mapveil_client.errors import InputError
+from mapveil_client.report_account import ReportBudget
 
 ROWS = 120
 
@@ -137,9 +140,34 @@ def test_text_of_an_untyped_table_becomes_numbers(frame: pd.DataFrame, tmp_path:
     write_privatized(made, tmp_path / "private.csv")
     back = pd.read_csv(tmp_path / "private.csv")
     assert list(back.columns) == [name for name in frame.columns if name != "price"]
-    assert back["rss_dbm"].dtype == np.int64
     assert back["lat"].dtype == np.float64
     assert back["user_id"].isna().all()
+    # Whether all true values are whole shows in no column's type.
+    fractional = pd.read_csv(path).assign(rss_dbm=lambda rows: rows["rss_dbm"] + 0.5)
+    fractional.to_csv(tmp_path / "fractional.csv", index=False)
+    other = privatize(fitted, tmp_path / "fractional.csv", rng=2)
+    assert made.table.schema.types == other.table.schema.types
+    assert made.table.schema.field("rss_dbm").type == pyarrow.float64()
+
+
+def test_the_record_of_a_file_says_nothing_exact_of_its_users(
+    frame: pd.DataFrame, noise: FittedPrivatizer
+) -> None:
+    def record(table: pd.DataFrame, budget: ReportBudget | None) -> dict[str, object]:
+        made = privatize(noise, table, budget=budget, rng=1)
+        assert Assumes.PERIOD_PUBLIC() in made.guarantee.assumptions
+        found: dict[str, object] = json.loads(made.table.schema.metadata[METADATA_KEY])
+        return found
+
+    more = frame.assign(user_id=0)  # one user with all rows in place of three
+    assert record(frame, None)["per_user"] is None
+    budget = ReportBudget(None, reports=1000)
+    assert record(frame, budget) == record(more, budget)
+    assert record(frame, budget)["per_user"] == {"epsilon": None, "delta": 1e-5, "reports": 1000}
+    assert (
+        privatize(noise, frame.drop(columns="time"), rng=1).guarantee.assumptions
+        == noise.guarantee().assumptions
+    )
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])

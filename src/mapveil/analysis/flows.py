@@ -35,6 +35,8 @@ from mapveil.mechanisms.mechanism import check_tiling
 from mapveil.mechanisms.methods import find_method, flow_blocks
 from mapveil.mechanisms.release import SecureSumName, transport_for
 from mapveil.privacy.account import OWN, Account
+from mapveil.privacy.claim import Assumes
+from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.queries import Progress
 from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
@@ -78,7 +80,8 @@ def flows(
         See :func:`mapveil.analysis.trips.read_trips`.
     tiling : Tiling or str, optional
         The cells, at most 4,096 that can hold anybody, or their specification in ``region``. By default a quadtree
-        of ``region`` as fine as the number of trips and epsilon allow; not under a curator, who may not count trips.
+        of ``region`` as fine as the number of clients that report and epsilon allow, which the guarantee names as not
+        protected; under local trust only.
     epsilon : int, float, str, Decimal or Fraction
         The whole budget of a user, or of a trip, above 0.
     method : str, optional
@@ -158,11 +161,20 @@ def flows(
         name = method or best_randomizer(size**2, 2 * budget)
         reporting = PairReports(mechanism=mechanism_of(name).mechanism, most=most, least=least)
         found = reporting.release(trips, cells, account=account, rng=rng, progress=progress)
-        return replace(found, provenance=Provenance.of("flows", trips.points))
+        made_by = Provenance.of("flows", trips.points)
+        return replace(found, guarantee=_counted(found.guarantee, tiling), provenance=made_by)
     if method is None:
         mechanism = mechanism_of(best_randomizer(size, budget))
     made = mechanism.release(trips, cells, candidates=candidates, account=account, rng=rng, progress=progress)
-    return replace(made, provenance=Provenance.of("flows", trips.points, candidates=candidates is not None))
+    made_by = Provenance.of("flows", trips.points, candidates=candidates is not None)
+    return replace(made, guarantee=_counted(made.guarantee, tiling), provenance=made_by)
+
+
+def _counted(guarantee: Guarantee, tiling: Tiling | str | None) -> Guarantee:
+    """The guarantee, where the number of clients that report chose the cells: participation is not protected."""
+    if tiling is not None or Assumes.PARTICIPATION_PUBLIC() in guarantee.assumptions:
+        return guarantee
+    return replace(guarantee, assumptions=(*guarantee.assumptions, Assumes.PARTICIPATION_PUBLIC()))
 
 
 def _cells(

@@ -195,7 +195,7 @@ def privatize(
       mapveil signal privatize noise.mapveil day.csv --keep cell_id -o private.csv
     """
     from mapveil.obfuscation.export.privatizer_file import read_privatizer
-    from mapveil.obfuscation.privatize import privatize, write_privatized
+    from mapveil.obfuscation.privatize import privatize, total_record, write_privatized
 
     fitted = read_privatizer(privatizer)
     for given in ("features", "categories"):
@@ -213,13 +213,16 @@ def privatize(
     lines = [f"privatized {counted(rows, 'row')}; emptied {', '.join(private.emptied) or 'no column'}"]
     lines += [f"note: {note}" for note in private.notes]
     total = private.total
-    together = f"epsilon {total.epsilon:.4g} at delta {total.delta:.3g}"
-    lines.append(
-        f"all reports of one user (at most {total.reports}) together: "
-        f"{'no epsilon bounds them' if math.isinf(total.epsilon) else together}"
-    )
+    if total is None:
+        lines.append("all reports of one user together: nothing bounds them (--user-epsilon, --user-reports)")
+    else:
+        together = f"epsilon {total.epsilon:.4g} at delta {total.delta:.3g}"
+        lines.append(
+            f"all reports of one user (at most {total.reports}) together: "
+            f"{'no epsilon bounds them' if math.isinf(total.epsilon) else together}"
+        )
     record = {
-        "per_user": {**total._asdict(), "epsilon": None if math.isinf(total.epsilon) else total.epsilon},
+        "per_user": total_record(total),
         "rows": rows,
         "privatized": list(fitted.names),
         "emptied": list(private.emptied),

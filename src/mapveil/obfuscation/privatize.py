@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +26,7 @@ from mapveil.obfuscation.privatizers.privatizer import (
     check_date,
     find_privatizer,
 )
+from mapveil.privacy.claim import Assumes
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import BudgetExceeded, InputError, check
@@ -56,15 +57,15 @@ class PrivatizedTable:
         Columns that were neither privatized nor kept.
     notes : tuple of str
         Remarks for a reader.
-    total : ReportTotal
-        All reports of the user with the most, together.
+    total : ReportTotal or None
+        All reports together that the budget allows a user; None where no budget bounds them.
     """
 
     table: pyarrow.Table
     guarantee: Guarantee
     emptied: tuple[str, ...]
     notes: tuple[str, ...]
-    total: ReportTotal
+    total: ReportTotal | None
 
 
 def fit_privatizer(
@@ -134,7 +135,8 @@ def privatize(
 
     Privatized values are brought into the range of their column (degrees, dBm, whole numbers where the source has
     them): that is processing after the privatizer, which no promise depends on. Where the source has no types (CSV),
-    features become whole numbers or numbers as their values were.
+    categories become whole numbers where the pilot's are, and other features numbers. The record in the file states the
+    first and the last day of the reports, which certificates need and the guarantee names as not protected.
 
     Parameters
     ----------
@@ -191,16 +193,20 @@ def privatize(
             )
             rows[:, at] = np.clip(rows[:, at], low, high)
     taken = whole.take(pyarrow.array(measurements.positions))
-    guarantee = fitted.guarantee(seeded=stream.seeded).as_simulation()
+    guarantee, period = fitted.guarantee(seeded=stream.seeded).as_simulation(), _period(measurements)
+    if period is not None:
+        guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, Assumes.PERIOD_PUBLIC()))
     untyped = all(pyarrow.types.is_string(field.type) for field in taken.schema)
+    whole_categories = {
+        each.column for each in fitted.categories if (each.values == np.rint(each.values)).all()
+    }
     emptied, kept, kinds = [], [], []
     for field in taken.schema:
         kind = field.type
         if field.name in fitted.names:
             at = fitted.names.index(field.name)
             if untyped:
-                whole_numbers = (measurements.rows[:, at] == np.rint(measurements.rows[:, at])).all()
-                kind = pyarrow.int64() if whole_numbers else pyarrow.float64()
+                kind = pyarrow.int64() if at in whole_categories else pyarrow.float64()
             kept.append(_typed(rows[:, at], kind))
         elif field.name in keep:
             kept.append(taken[field.name])
@@ -208,14 +214,14 @@ def privatize(
             emptied.append(field.name)
             kept.append(pyarrow.nulls(len(taken), kind))
         kinds.append(pyarrow.field(field.name, kind))
-    length = fitted.privatizer.sequence
-    most = int(-(-np.bincount(measurements.users).max(initial=0) // length))
-    total = compose({fitted.report_cost: most}, (budget or ReportBudget(None)).delta)
+    total = None
+    if budget is not None and (most := budget.most(fitted.report_cost)) is not None:
+        total = compose({fitted.report_cost: most}, budget.delta)
     record = {
         "privatizer": fitted.privatizer.name,
         "fingerprint": fingerprint(fitted),
-        "period": _period(measurements),
-        "per_user": {**total._asdict(), "epsilon": total.epsilon if np.isfinite(total.epsilon) else None},
+        "period": period,
+        "per_user": total_record(total),
         "parameters": fitted.privatizer.parameters(),
         "privatized": list(fitted.names),
         "kept": list(keep),
@@ -227,12 +233,19 @@ def privatize(
     return PrivatizedTable(table, guarantee, tuple(emptied), tuple(notes), total)
 
 
+def total_record(total: ReportTotal | None) -> dict[str, Any] | None:
+    """The total as a JSON-ready record; an infinite epsilon is null."""
+    if total is None:
+        return None
+    return {**total._asdict(), "epsilon": total.epsilon if np.isfinite(total.epsilon) else None}
+
+
 def _today(given: date | None) -> date:
     return datetime.now(UTC).date() if given is None else given
 
 
 def _period(measurements: Measurements) -> list[str] | None:
-    """The first and the last day (UTC) of reports, which a server knows by their arrival."""
+    """The first and the last day (UTC) of reports: of the table, and not protected."""
     if measurements.time is None or not len(measurements):
         return None
     ends = (measurements.time.min(), measurements.time.max())

@@ -149,6 +149,7 @@ class Assumes(_Kind):
     CLIENT_ALONE = "client alone"
     PARTICIPATION_PUBLIC = "participation public"
     TIMING_PUBLIC = "timing public"
+    PERIOD_PUBLIC = "period public"
     TRIPS_PUBLIC = "trips public"
     SIMULATED_VEHICLES = "simulated vehicles"
     FIXED_FREQUENCIES = "fixed frequencies"

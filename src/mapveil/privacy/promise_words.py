@@ -75,6 +75,7 @@ ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
         "window or category, abstain, that it has one"
     ),
     Assumes.TIMING_PUBLIC: "not protected: that a location is sent, and when; a late client sends one",
+    Assumes.PERIOD_PUBLIC: "not protected: the first and the last day of all reports together",
     Assumes.TRIPS_PUBLIC: (
         "not protected: that a trip takes place, about when, and that a late client asks for the traffic"
     ),
