@@ -253,7 +253,7 @@ class BlockEncoding(Encoding):
     def __post_init__(self) -> None:
         check(0 <= self.depth <= MAX_BITS, "depth", f"from 0 to {MAX_BITS}", self.depth)
         for name, edges in (("rows", self.rows), ("columns", self.columns)):
-            good = edges.ndim == 1 and edges.size >= 2 and edges[0] >= 0 and edges[-1] <= 1 << self.depth
+            good = edges.ndim == 1 and edges.size >= 2 and edges.min() >= 0 and edges.max() <= 1 << self.depth
             good = good and bool((np.diff(edges) > 0).all())
             check(good, name, f"two or more edges from 0 to {1 << self.depth}, ascending", edges)
         shape = (self.rows.size - 1, self.columns.size - 1)

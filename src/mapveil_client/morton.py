@@ -172,6 +172,7 @@ class PrefixTree:
         levels, codes = np.asarray(level, dtype=np.int64), np.asarray(code, dtype=np.int64)
         check(0 <= depth <= MAX_BITS, "depth", f"0 to {MAX_BITS}", depth)
         check(levels.shape == codes.shape, "levels and codes", "as many", (levels.shape, codes.shape))
+        check(levels.ndim == 1, "levels", "a list of numbers", levels.shape)
         check(bool(((levels >= 0) & (levels <= depth)).all()), "levels", f"0 to {depth}", levels)
         fits = (codes >= 0) & (codes >> (2 * levels) == 0)
         check(bool(fits.all()), "codes", "from 0 to below 4**level", codes)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
+import json
 from typing import Any
 
 import httpx
 import pytest
 
 from mapveil.collector.operators.peer import HttpPeer, PeerUnavailable
+from mapveil.collector.operators.peer_messages import AskedQuery
 from mapveil.collector.operators.plan_answers import check_upload
 from mapveil.collector.refusals import Invalid
 from mapveil_client.errors import InputError, PromiseError
@@ -26,7 +29,8 @@ REFUSAL = b'{"error": {"message": "no budget"}}'
 def test_only_an_authenticated_refusal_ends_a_collection(signed: int, error: type[Exception]) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         told = SHARED.answered(request.headers["authorization"], signed, REFUSAL)
-        return httpx.Response(409, content=REFUSAL, headers={"mapveil-peer": told} if signed else {})
+        stream = httpx.ByteStream(REFUSAL)
+        return httpx.Response(409, stream=stream, headers={"mapveil-peer": told} if signed else {})
 
     peer = HttpPeer("http://127.0.0.1:1", SHARED)
     peer._client = httpx.Client(base_url="http://127.0.0.1:1", transport=httpx.MockTransport(answer))
@@ -61,3 +65,32 @@ def test_the_helper_applies_its_own_bound_on_sites(pair_of: Any) -> None:
     )
     with pytest.raises(InputError, match="65536 sites"):
         pair.helper.begin(terms.identifier, terms.encode())
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+def test_an_answer_is_bounded_before_it_is_authenticated(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mapveil.collector.operators.peer._MOST_BYTES", 100)
+    body = gzip.compress(bytes(1000)) if encoding == "gzip" else bytes(101)
+    answer = httpx.Response(200, stream=httpx.ByteStream(body), headers={"content-encoding": encoding})
+    peer = HttpPeer("http://127.0.0.1:1", SHARED)
+    peer._client = httpx.Client(
+        base_url="http://127.0.0.1:1", transport=httpx.MockTransport(lambda request: answer)
+    )
+    with pytest.raises(PeerUnavailable, match="compressed" if encoding == "gzip" else "exceeds 100 bytes"):
+        peer.config()
+
+
+@pytest.mark.parametrize("level", [[], [[1]]])
+def test_a_query_of_no_groups_or_of_nested_lists_is_refused(level: list[Any]) -> None:
+    nodes = {"kind": "nodes", "depth": 2, "level": level, "code": level}
+    with pytest.raises(InputError):
+        AskedQuery.decode(json.dumps({"purpose": "x", "encoding": nodes, "epsilon": "1"}).encode())
+
+
+def test_edges_beyond_the_raster_are_refused() -> None:
+    edges = [0, (1 << 63) - 1, -2, 4]
+    blocks = {"kind": "blocks", "depth": 2, "rows": edges, "columns": [0, 4], "parts": [[1], [1], [1]]}
+    with pytest.raises(InputError, match="rows"):
+        AskedQuery.decode(json.dumps({"purpose": "x", "encoding": blocks, "epsilon": "1"}).encode())

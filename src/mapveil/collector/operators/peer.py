@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -17,6 +19,7 @@ PEER_ROUTES: Final = "/v1/peer"
 _CONNECT_S: Final = 10.0
 _ANSWER_S: Final = 300.0  # a job of vectors may take minutes on a slow machine
 _REFUSALS: Final = (409, 410, 413, 422)
+_MOST_BYTES: Final = 1 << 26  # as the largest message of a service by default
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
@@ -95,25 +98,41 @@ class HttpPeer:
         target = f"{PEER_ROUTES}{path}"
         told = self._key.authorization(method, target, body)
         headers = {"authorization": told, "content-type": "application/octet-stream"}
+        headers["accept-encoding"] = "identity"
         try:
-            answer = self._client.request(method, self._prefix + target, content=body, headers=headers)
+            with self._client.stream(method, self._prefix + target, content=body, headers=headers) as answer:
+                content = _read(answer)
         except httpx.HTTPError as error:
             raise PeerUnavailable(f"the helper does not answer ({type(error).__name__})") from None
         status = answer.status_code
-        expected = self._key.answered(told, status, answer.content)
+        expected = self._key.answered(told, status, content)
         if not same(answer.headers.get(ANSWERED, ""), expected):  # such as a proxy's: it ends no collection
             raise PeerUnavailable(
                 f"an answer of status {status} is not authenticated by the key that the operators share"
             )
         if status in _REFUSALS:
-            raise PromiseError(f"the helper refuses: {_reason(answer)}")
+            raise PromiseError(f"the helper refuses: {_reason(content)}")
         if not answer.is_success:
-            raise PeerUnavailable(f"the helper answers with status {status}: {_reason(answer)}")
-        return answer.content
+            raise PeerUnavailable(f"the helper answers with status {status}: {_reason(content)}")
+        return content
 
 
-def _reason(answer: httpx.Response) -> str:
+def _read(answer: httpx.Response) -> bytes:
+    """An answer's bytes as sent, within a size and a time: neither is authenticated before all are here."""
+    if answer.headers.get("content-encoding", "identity") != "identity":
+        raise PeerUnavailable("an answer of the helper is compressed; expected its bytes as they are")
+    made, end = bytearray(), time.monotonic() + _ANSWER_S
+    for part in answer.iter_raw():
+        made += part
+        if len(made) > _MOST_BYTES or time.monotonic() > end:
+            raise PeerUnavailable(
+                f"an answer of the helper exceeds {_MOST_BYTES} bytes or {_ANSWER_S:.0f} seconds"
+            )
+    return bytes(made)
+
+
+def _reason(content: bytes) -> str:
     try:
-        return str(answer.json()["error"]["message"])[:300]
+        return str(json.loads(content)["error"]["message"])[:300]
     except (ValueError, KeyError, TypeError):
         return "no reason was given"

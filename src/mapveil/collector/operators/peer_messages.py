@@ -173,4 +173,7 @@ class AskedQuery(NamedTuple):
             raise InputError(
                 f"a query's purpose must be a printable text of at most {_MOST_PURPOSE} characters"
             )
-        return cls(purpose, read_encoding(encoding), read_fraction(epsilon, "a query's epsilon"))
+        groups = read_encoding(encoding)
+        if groups.length < 1:
+            raise InputError("a query must have at least one group of sites, got none")
+        return cls(purpose, groups, read_fraction(epsilon, "a query's epsilon"))
