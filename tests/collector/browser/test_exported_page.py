@@ -148,6 +148,7 @@ def test_a_slider_shows_one_window_after_another_on_one_scale(watch: Any, tmp_pa
     with watch(tmp_path.as_uri(), "series-page") as pages:
         page = opened(pages)
         slider, shown = page.get_by_role("slider"), page.get_by_label("Colours show")
+        assert slider.get_attribute("aria-valuetext") == "of all together"
         slider.focus()
         legends = []
         for name in ("2026-W03", "2026-W04"):

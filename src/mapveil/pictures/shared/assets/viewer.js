@@ -195,6 +195,7 @@ function layerChoice(drawn, show, head) {
   const choose = (scale = drawn.layers[select.value].scale) => {
     show(Number(select.value), scale);
     head.textContent = named(drawn.layer);
+    slider?.tell(isWindow(Number(select.value)));
     kinds.hidden = drawn.layer.scale.kind !== "log";
     toggle.forEach(([at, button]) => button.setAttribute("aria-pressed", String(at === select.value)));
     buttons.forEach((button, at) => button.setAttribute("aria-pressed", String((scale.kind === "log") === (at === 0))));

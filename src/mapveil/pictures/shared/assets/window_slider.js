@@ -11,9 +11,10 @@ export function windowSlider({ names }, show) {
   const play = el("button", { type: "button", "aria-pressed": "false" }, "Play");
   let timer = null;
 
-  const tell = () => {
-    name.textContent = names[slider.value];
-    slider.setAttribute("aria-valuetext", names[slider.value]);
+  // The name of a window stands only beside that window's map.
+  const tell = (alone = true) => {
+    name.textContent = alone ? names[slider.value] : "of all together";
+    slider.setAttribute("aria-valuetext", name.textContent);
   };
   const choose = () => {
     tell();
@@ -42,12 +43,12 @@ export function windowSlider({ names }, show) {
     play.setAttribute("aria-pressed", "true");
     choose();
   });
-  tell();
   return {
     element: el("div", { class: "field" }, el("label", { for: id }, "Window ", name), slider, el("div", { class: "choices" }, play)),
     get at() {
       return Number(slider.value);
     },
     stop,
+    tell,
   };
 }
