@@ -130,6 +130,8 @@ def test_a_report_to_two_operators_counts_where_the_phone_is(phone: Phones, coll
         make_report(page)
         page.get_by_role("button", name="Send it").click()
         page.wait_for_selector("button.send", state="detached")
+    # The cards are drawn anew once both are sent; a place that is typed before would be gone.
+    page.wait_for_function("() => document.querySelectorAll('article.collection').length === 1")
     page.get_by_text("Type a place instead").click()
     page.get_by_label("Latitude").fill("48.86")
     page.get_by_label("Longitude").fill("2.35")
