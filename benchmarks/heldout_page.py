@@ -74,7 +74,7 @@ def section(record: dict[str, Any]) -> str:
 
 
 def trials_of(settings: dict[str, Any]) -> str:
-    """How many trials there were, and how a row was decided where they were not the same for all."""
+    """Trials of each row, and how a row was decided where they were not the same for all."""
     first = f"{settings['trials']} paired trials"
     most = settings.get("max_trials", settings["trials"])
     if most == settings["trials"]:

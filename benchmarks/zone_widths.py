@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def cities(rng: np.random.Generator) -> dict[str, IntArray]:
-    """The number of users in each cell of seven maps."""
+    """Users in each cell of seven maps."""
     flat = np.full(TILING.size, 1 / TILING.size)
     crowds = rng.choice(TILING.size, 12, replace=False)
 

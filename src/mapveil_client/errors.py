@@ -80,7 +80,9 @@ class BudgetExceeded(PromiseError):
         Epsilon that is left of the account's budget, where it is known.
     """
 
-    left: Fraction | None = None
+    def __init__(self, message: str, left: Fraction | None = None) -> None:
+        super().__init__(message)
+        self.left = left
 
 
 class CuratorWarning(UserWarning):

@@ -116,7 +116,7 @@ def test_apps_and_a_third_party_report_to_two_operators(
 
 
 def run_app(app: Path, live: Live, devices: int, *helper: str) -> dict[str, Any]:
-    """What the devices of an app say that they did."""
+    """The record that the devices of an app print of their part."""
     shutil.copy(Path(__file__).with_name("app.mjs"), app)
     done = subprocess.run(
         [*node(), "app.mjs", live.url, live.token, str(devices), *helper],

@@ -390,9 +390,7 @@ class Ledger:
             account = dataset.balance(connection)
         if account.spent + asked > account.budget:
             name = dataset.proposed(connection) if isinstance(dataset, Recognition) else None
-            refused = BudgetExceeded(refusal(account, asked, self.path, name))
-            refused.left = account.budget - account.spent
-            raise refused
+            raise BudgetExceeded(refusal(account, asked, self.path, name), account.budget - account.spent)
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"

@@ -1,4 +1,4 @@
-"""What an unauthenticated answer, an oversized report and terms beyond the bounds do: nothing that lasts."""
+"""An unauthenticated answer, an oversized report and terms beyond the bounds do nothing that lasts."""
 
 from __future__ import annotations
 
