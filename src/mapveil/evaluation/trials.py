@@ -6,6 +6,7 @@ true map is the sum of the sampled users' shares without noise, and both maps ar
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, NamedTuple, TypeVar
@@ -29,6 +30,8 @@ from mapveil_client.randomness.random import Randomness
 Progress = Callable[[str, float], None]
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
+
+_THREADS: Final = "OMP_NUM_THREADS"
 
 UNIFORM: Final = "uniform baseline"
 """In the place of a method: the map that asks nobody."""
@@ -170,7 +173,8 @@ def in_processes(
     """Call a function of a module for each task, and yield the answers in order.
 
     The answers are the same for any number of workers. One worker is this process; more are spawned, so that a script
-    must guard its entry, and tasks and answers must be picklable. ``progress`` receives ``step`` and the fraction done.
+    must guard its entry, and tasks and answers must be picklable. A spawned worker has one OpenMP thread unless
+    ``OMP_NUM_THREADS`` says otherwise. ``progress`` receives ``step`` and the fraction done.
     """
     check(workers >= 1, "workers", "at least 1", workers)
     tell = progress or (lambda step, done: None)
@@ -186,12 +190,29 @@ def in_processes(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(workers, len(tasks)), context, _end_with_parent) as pool:
         try:
-            for done, answer in enumerate(pool.map(function, tasks), start=1):
+            with _one_thread_each():
+                answers = pool.map(function, tasks)  # starts the workers
+            for done, answer in enumerate(answers, start=1):
                 yield answer
                 tell(step, done / len(tasks))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Let processes that start here have one OpenMP thread: threads of several workers wait for one another."""
+    import os
+
+    if _THREADS in os.environ:
+        yield
+        return
+    os.environ[_THREADS] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_THREADS]
 
 
 def _end_with_parent() -> None:
