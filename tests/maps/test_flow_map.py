@@ -116,3 +116,12 @@ def test_every_suffix_is_written_and_no_other(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nowhere"):
         flows.save(tmp_path / "nowhere" / "flows.csv")
     assert not (tmp_path / "flows.tif").exists()
+
+
+@pytest.mark.parametrize(("model", "unit"), [(TrustModel.LOCAL, "trips"), (TrustModel.CURATOR, "users")])
+def test_the_unit_is_that_of_the_promise(model: TrustModel, unit: str) -> None:
+    promise = Guarantee(model=model, epsilon=None, adversary=Adversary.REPORTS)
+    flows = FlowMap(np.array([0]), np.array([1]), np.array([3.0]), GRID, promise, "by hand")
+    assert flows.rows().columns[unit].tolist() == [3.0]
+    assert flows.metadata()["unit"] == f"{unit} per pair of cells"
+    assert [layer.unit for layer in flows.scene().layers] == [unit]

@@ -1,4 +1,6 @@
-r"""Trips between sets of zones, from the noisy sums of released flows: estimates and exact intervals of the noise.
+r"""Users between sets of zones, from the noisy sums of released flows: estimates and exact intervals of the noise.
+
+Each user counts 1 over all their trips, so that sums of trips are sums of the users' parts.
 
 Trips from, or to, a set of zones are sums of measured margins (or of measured pairs), so that their interval is exact:
 
@@ -42,7 +44,7 @@ _WHOLE: Final = 1e-9  # of a leaf
 def flow_total(
     flows: FlowMap, origins: ZoneNames | None = None, destinations: ZoneNames | None = None
 ) -> Total:
-    """Trips from some zones to some others. Run by: anybody who holds the flows; costs no privacy.
+    """Users between sets of zones, each of whom counts 1 over all their trips. Run by: anybody; costs no privacy.
 
     Parameters
     ----------
@@ -81,7 +83,7 @@ def flow_total(
 
 
 def end_totals(flows: FlowMap, *, alpha: float = INTERVAL_ALPHA) -> ByEnd[ZoneTotals]:
-    """Trips from every zone, and trips to every zone. Run by: anybody who holds the flows; costs no privacy.
+    """Users from every zone, and users to every zone. Run by: anybody who holds the flows; costs no privacy.
 
     Parameters
     ----------
@@ -117,7 +119,7 @@ def end_totals(flows: FlowMap, *, alpha: float = INTERVAL_ALPHA) -> ByEnd[ZoneTo
 def end_changes(
     before: FlowMap, after: FlowMap, *, fdr: float = 0.05, null: Null = "rate"
 ) -> ByEnd[ZoneChanges]:
-    """Compare the trips from and to every zone of two releases. Run by: anybody who holds them; costs no privacy.
+    """Compare the users from and to every zone of two releases. Run by: anybody who holds them; costs no privacy.
 
     Outflows and inflows are called together, at one false discovery rate.
 

@@ -30,7 +30,7 @@ MOST_SITES: Final = 4096
 
 
 class PairChannel(ABC):
-    """Products with a channel along the axes of a matrix, in the channel's own order of sites.
+    """Products with the channel of what a client sends about a pair of sites, in the channel's own order of sites.
 
     Parameters
     ----------
@@ -54,13 +54,13 @@ class PairChannel(ABC):
         self.symbol_order = np.arange(symbols) if symbol_order is None else symbol_order
         self.symbol_rank = np.argsort(self.symbol_order)
 
+    @abstractmethod
     def forward(self, joint: FloatArray) -> FloatArray:
-        """P of F, shape (symbols, symbols)."""
-        return self.push(self.push(joint, 0), 1)
+        """The law of what is sent, of a distribution over pairs of sites."""
 
+    @abstractmethod
     def backward(self, ratio: FloatArray) -> FloatArray:
-        """The adjoint, :math:`Q R Q^T`, shape (sites, sites)."""
-        return self.pull(self.pull(ratio, 0), 1)
+        """The adjoint, shape (sites, sites)."""
 
     def in_site_order(self, joint: FloatArray) -> FloatArray:
         """A matrix over sites, put into the channel's order."""
@@ -72,6 +72,18 @@ class PairChannel(ABC):
         made[np.ix_(self.site_order, self.site_order)] = joint
         return made
 
+
+class ProductChannel(PairChannel):
+    """A report of each end: products with the channel of one report along both axes of a matrix."""
+
+    def forward(self, joint: FloatArray) -> FloatArray:
+        """P of F, shape (symbols, symbols)."""
+        return self.push(self.push(joint, 0), 1)
+
+    def backward(self, ratio: FloatArray) -> FloatArray:
+        """The adjoint, :math:`Q R Q^T`, shape (sites, sites)."""
+        return self.pull(self.pull(ratio, 0), 1)
+
     @abstractmethod
     def push(self, values: FloatArray, axis: int) -> FloatArray:
         """:math:`Q^T` along an axis: from sites to symbols."""
@@ -81,7 +93,7 @@ class PairChannel(ABC):
         """Q along an axis: from symbols to sites."""
 
 
-class _Staircase(PairChannel):
+class _Staircase(ProductChannel):
     """Sums over the blocks of the sorted codes."""
 
     def __init__(self, randomizer: StaircaseRandomizer) -> None:
@@ -109,7 +121,7 @@ class _Staircase(PairChannel):
         return np.asarray(mixed)
 
 
-class _Generalized(PairChannel):
+class _Generalized(ProductChannel):
     """A multiple of the identity and an even part."""
 
     def __init__(self, randomizer: GeneralizedRandomizer) -> None:
@@ -124,7 +136,7 @@ class _Generalized(PairChannel):
         return self.push(values, axis)
 
 
-class _Hadamard(PairChannel):
+class _Hadamard(ProductChannel):
     """A few blocks, each a Hadamard matrix without its first row."""
 
     def __init__(self, randomizer: HadamardRandomizer) -> None:
@@ -164,7 +176,7 @@ class _Hadamard(PairChannel):
         return np.asarray(self._half * (turned.reshape(grid.shape) + grid.sum(axis=2, keepdims=True)))
 
 
-class _Dense(PairChannel):
+class _Dense(ProductChannel):
     """The matrix itself."""
 
     def __init__(self, randomizer: SymbolRandomizer) -> None:
@@ -178,7 +190,7 @@ class _Dense(PairChannel):
         return self._matrix @ values if axis == 0 else values @ self._matrix.T
 
 
-def pair_channel(randomizer: Randomizer) -> PairChannel:
+def pair_channel(randomizer: Randomizer) -> ProductChannel:
     """The channel of pairs of reports of a randomizer. Run by: the server.
 
     Raises

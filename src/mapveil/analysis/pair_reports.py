@@ -71,12 +71,6 @@ class _PairsTogether(PairChannel):
         """The adjoint, shape (sites, sites)."""
         return self._randomizer.backward(ratio[:, 0]).reshape(self.sites, self.sites)
 
-    def push(self, values: FloatArray, axis: int) -> FloatArray:
-        """Not along one axis: the pair is one report."""
-        raise NotImplementedError
-
-    pull = push
-
 
 @dataclass(frozen=True, kw_only=True)
 class PairReports:

@@ -62,13 +62,14 @@ def command(
     confidence: float,
     outputs: tuple[Path, ...],
 ) -> None:
-    """Estimate the users in zones of a released map, or the trips of flows, with exact intervals. Costs no privacy.
+    """Estimate the users in zones of a released map, or of flows, with exact intervals. Costs no privacy.
 
     MAP is a .tif, .parquet, .geojson, .gpkg or .csv that Mapveil wrote; a page (.html) answers in a browser. Of a
     zone that cuts a measured cell, "placed" is the percentage of its users that the model places, and "at least" and
     "at most" are the estimates of the cells wholly inside and of all that it touches.
 
-    Of flows by a curator or by sums: trips from and to each of their zones, or one total with --from and --to.
+    Of flows by a curator or by sums: users from and to each of their zones, each of whom counts 1 in all, or one total
+    with --from and --to.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""``mapveil ask`` and ``mapveil change`` of flows: trips from and to zones, and between some of them."""
+"""``mapveil ask`` and ``mapveil change`` of flows: users from and to zones, and between some of them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mapveil.maps.flow_map import FlowMap
 
 _LINES = 40  # of a table on the terminal
+_COUNTED = "each of whom counts 1 over all their trips"
 _NUMBERS = ("estimate", "low", "high")
 
 
@@ -37,7 +38,7 @@ def answer_flows(
     destinations: str | None,
     outputs: tuple[Path, ...],
 ) -> None:
-    """Ask for the trips from and to every zone; or, of chosen zones, for one total."""
+    """Ask for the users who went from and to every zone; or, of chosen zones, for one total."""
     level = f"{100 * (1 - alpha):g}"
     question = {"confidence": 100 * (1 - alpha), "cost": "none", "zones": flows.tiling.size}
     if origins is not None or destinations is not None:
@@ -52,11 +53,11 @@ def answer_flows(
         (low, high), (least, most) = total.interval(alpha), total.certain(alpha)
         answer = {"estimate": max(total.estimate, 0.0), "low": low, "high": high}
         answer |= {"placed": total.placed, "certain_low": least, "certain_high": most}
-        text = f"trips from {origins or 'all zones'} to {destinations or 'all zones'}: "
+        text = f"users from {origins or 'all zones'} to {destinations or 'all zones'}, {_COUNTED}: "
         text += f"{answer['estimate']:,.1f} ({level} %: {low:,.1f} to {high:,.1f})"
         if total.placed:
             text += (
-                f"; the model places {100 * total.placed:.0f} % of them, and wherever trips are in their blocks: "
+                f"; the model places {100 * total.placed:.0f} % of them, and wherever they are in their blocks: "
                 f"{least:,.1f} to {most:,.1f}"
             )
         record = {**question, "from": origins, "to": destinations, "answer": answer}
@@ -73,7 +74,8 @@ def answer_flows(
         save_all(outputs, lambda path: write_zones(found.outflow.zones, columns, about, path), progress)
     _warn(console, flows)
     lines = [
-        f"{counted(flows.tiling.size, 'zone')}, {level} % intervals of the noise; asking costs no privacy",
+        f"{counted(flows.tiling.size, 'zone')}, {level} % intervals of the noise, of users, {_COUNTED}; "
+        "asking costs no privacy",
         *_totals_table(found),
     ]
     console.result("\n".join(lines), {**question, "answers": rows_of(columns)}, outputs)
@@ -88,7 +90,7 @@ def change_flows(
     meaning: str,
     outputs: tuple[Path, ...],
 ) -> None:
-    """Call the zones whose trips from, or to, them differ significantly; ``meaning`` is that of no change."""
+    """Call the zones whose outflows or inflows differ significantly; ``meaning`` is that of no change."""
     from mapveil.analysis.flow_totals import end_changes
 
     with console.progress() as progress:
@@ -162,7 +164,7 @@ def _changes_table(found: ByEnd[ZoneChanges]) -> list[str]:
     first = np.argsort(np.concatenate([found.outflow.q, found.inflow.q]), kind="stable")[:_LINES].tolist()
     wide = max(4, *(len(found.outflow.zones.names[each % size]) for each in first))
     head = " ".join(f"{name:>10}" for name in ("before", "after", "change", "low", "high"))
-    lines = [f"trips {'zone':<{wide}} {head} {'q':>9}  changed"]
+    lines = [f"      {'zone':<{wide}} {head} {'q':>9}  changed"]
     for each in first:
         end, zone = found.inflow if each >= size else found.outflow, each % size
         ends = max(end.before[zone], 0.0), max(end.after[zone], 0.0)

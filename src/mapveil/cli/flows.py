@@ -118,7 +118,9 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
     show_default=True,
     help="Maximum number of flows to list, the largest first; the others are counted as unlisted.",
 )
-@click.option("--least", type=float, default=0.0, show_default=True, help="Minimum flow to list, trips.")
+@click.option(
+    "--least", type=float, default=0.0, show_default=True, help="Minimum flow to list, trips or users."
+)
 @table_source("user")
 @click.option("--origin", callback=_pair, help="Columns LON,LAT of origins. [default: the usual names]")
 @click.option(
@@ -190,8 +192,10 @@ def command(
             save_all(outputs, titled(released, drawing).save, progress)
     if unit == "trip":
         console.warn("the guarantee is about one trip: a user of ten trips has ten times the epsilon")
+    each = "; each user counts 1 over all their trips" if released.counted == "users" else ""
     lines = [
-        f"{counted(released.size, 'flow')} of {released.all_trips:g} trips, {released.unlisted:g} of them unlisted"
+        f"{counted(released.size, 'flow')} of {released.all_trips:g} {released.counted}, {released.unlisted:g} of them "
+        f"unlisted{each}"
     ]
     outside = options.get("outside", "drop")
     evaluation = console.evaluated(lambda: _evaluate(trips, released, outside)) if evaluate else None

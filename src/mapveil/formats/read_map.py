@@ -134,11 +134,12 @@ def read_flows(path: str | PathLike[str]) -> FlowMap:
         metadata = json.loads(text)
         tiling = tiling_from_dict(metadata["tiling"])
         origin, destination = (table[name].to_numpy().astype(np.int64) for name in ("origin", "destination"))
+        counted = "users" if "users" in table.column_names else "trips"
         deviation = table["deviation"].to_numpy() if "deviation" in table.column_names else None
         return FlowMap(
             origin,
             destination,
-            table["trips"].to_numpy().astype(np.float64),
+            table[counted].to_numpy().astype(np.float64),
             tiling,
             Guarantee.from_dict(metadata["guarantee"]),
             metadata["method"],

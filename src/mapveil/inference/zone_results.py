@@ -123,7 +123,7 @@ Answer = TypeVar("Answer", ZoneTotals, ZoneChanges)
 
 @dataclass(frozen=True, eq=False)
 class ByEnd(Generic[Answer]):
-    """An answer about the trips from zones, and one about the trips to them."""
+    """An answer about the users from zones, and one about the users to them."""
 
     outflow: Answer
     inflow: Answer

@@ -14,6 +14,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.inference.supported_blocks import FALSE_RATE
 from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap, function_of
 from mapveil.maps.scene import Layer, Lines, Rows, Scene
+from mapveil.privacy.claim import TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.errors import ParameterError, check
@@ -43,21 +44,24 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FlowMap(ReleasedMap):
-    """Estimated trips from cells to cells: the flows that were kept, largest first.
+    """Estimated trips, or users, from cells to cells: the flows that were kept, largest first.
+
+    Flows of randomized reports count trips. Where a curator or secure sums added them up, each user counts 1 in all,
+    divided over their trips: these flows count users (:attr:`counted`).
 
     Parameters
     ----------
     origin, destination : ndarray of int64, shape (flows,)
         Cells; no pair twice.
     trips : ndarray of float64, shape (flows,)
-        Estimated trips of each pair.
+        Estimated trips, or users, of each pair.
     tiling, guarantee, method, parameters, notes, version
         See :class:`~mapveil.maps.released.ReleasedMap`.
     deviation : ndarray of float64, shape (flows,), optional
-        Standard deviation of an unbiased estimate of each pair's trips, from the randomization or noise alone; NaN for
+        Standard deviation of an unbiased estimate of each pair, from the randomization or noise alone; NaN for
         a pair that was measured together with others only.
     unlisted : float
-        Estimated trips of the pairs that are not among these.
+        Estimated trips, or users, of the pairs that are not among these.
     sums : FlowSums, optional
         The noisy sums of a curator or of secure sums, which answer questions.
 
@@ -114,8 +118,13 @@ class FlowMap(ReleasedMap):
             object.__setattr__(self, name, None if values is None else values[order])
 
     @property
+    def counted(self) -> str:
+        """The unit of ``trips``: ``"users"`` where each user counts 1 in all, else ``"trips"``."""
+        return "trips" if self.guarantee.model is TrustModel.LOCAL else "users"
+
+    @property
     def all_trips(self) -> float:
-        """Estimated trips in all, the unlisted ones too."""
+        """Estimated trips, or users, in all, the unlisted ones too."""
         return float(self.trips.sum()) + self.unlisted
 
     @property
@@ -184,7 +193,7 @@ class FlowMap(ReleasedMap):
         return np.asarray(kept[sums.leaf_of(self.origin, self.destination)])
 
     def total(self, origins: ZoneNames | None = None, destinations: ZoneNames | None = None) -> Total:
-        """Trips from some zones to some others, with an exact interval; all zones by default.
+        """Users, or trips, from some zones to some others, with an exact interval; all zones by default.
 
         Costs no privacy; see :func:`mapveil.analysis.flow_totals.flow_total`.
         """
@@ -200,12 +209,12 @@ class FlowMap(ReleasedMap):
         return self.total(None, zones)
 
     def merge_below(self, minimum: float) -> FlowMap:
-        """Move every flow estimated below ``minimum`` trips to the unlisted ones.
+        """Move every flow estimated below ``minimum`` trips, or users, to the unlisted ones.
 
         Post-processing: costs no privacy, and protects no one by itself.
         """
-        check(0 <= minimum < np.inf, "minimum", "at least 0 trips", minimum)
-        note = f"flows estimated below {minimum:g} trips are not listed"
+        check(0 <= minimum < np.inf, "minimum", f"at least 0 {self.counted}", minimum)
+        note = f"flows estimated below {minimum:g} {self.counted} are not listed"
         return replace(self._kept(self.trips >= minimum), notes=(*self.notes, note))
 
     def largest(self, count: int) -> FlowMap:
@@ -227,7 +236,7 @@ class FlowMap(ReleasedMap):
         """The metadata that are particular to flows."""
         return {
             "kind": "flows",
-            "unit": "trips per pair of cells",
+            "unit": f"{self.counted} per pair of cells",
             "flows": self.size,
             "unlisted": self.unlisted,
         }
@@ -243,13 +252,13 @@ class FlowMap(ReleasedMap):
         return None if names is None else [names[cell] for cell in cells.tolist()]
 
     def rows(self) -> Rows:
-        """One row per flow, the largest first: cells and their names, trips, deviation, length, ends."""
+        """One row per flow, the largest first: cells and their names, trips or users, deviation, length, ends."""
         columns: dict[str, Any] = {"origin": self.origin, "destination": self.destination}
         for name, cells in (("origin", self.origin), ("destination", self.destination)):
             called = self._names(cells)
             if called is not None:
                 columns[f"{name}_name"] = called
-        columns["trips"] = self.trips
+        columns[self.counted] = self.trips
         if self.deviation is not None:
             columns["deviation"] = self.deviation
         ends = self.ends
@@ -271,15 +280,18 @@ class FlowMap(ReleasedMap):
         drawn = shown._kept(between)
         told = self.told_from_zero()
         told = np.ones(shown.size, dtype=np.bool_) if told is None else told[: shown.size]
-        facts: dict[str, FloatArray | list[str]] = {"Estimated trips": drawn.trips}
-        reading = f"{part:.0f} % of the estimated trips; arcs thicken towards their destination."
+        unit = self.counted
+        facts: dict[str, FloatArray | list[str]] = {f"Estimated {unit}": drawn.trips}
+        reading = f"{part:.0f} % of the estimated {unit}; arcs thicken towards their destination."
         if shown.size < self.size:
             reading = f"The {shown.size} largest of {self.size} flows are drawn, {reading}"
         if page:
             reading = (
-                f"{shown.size} of {self.size} flows are here, {part:.0f} % of the estimated trips; the slider hides "
-                "the small ones. An arc bends to the left of its direction; dots are trips within one cell."
+                f"{shown.size} of {self.size} flows are here, {part:.0f} % of the estimated {unit}; the slider hides "
+                "the small ones. An arc bends to the left of its direction; dots are those within one cell."
             )
+            if unit == "users":
+                reading += " Each user counts 1 in all, divided over their trips."
             if drawn.deviation is not None:
                 facts["Standard deviation"] = drawn.deviation
             facts["Length, m"] = drawn.lengths_m()
@@ -297,12 +309,12 @@ class FlowMap(ReleasedMap):
             reading += f" {count if told.any() else 'None'} can be told from zero; the grey ones may be no flow at all."
         return Scene(
             title="Where people go",
-            layers=(Layer("trips", "trips", "trips", drawn.trips),),
+            layers=(Layer(unit, unit, unit, drawn.trips),),
             lines=Lines(rows.lon, rows.lat, rows.start, facts, directed=True, faded=~told[between]),
             dots=dots,
             doubt="Grey: cannot be told from zero" if doubted else "",
             reading=reading,
-            made=(("Trips", f"{self.all_trips:.6g}, {self.unlisted:.6g} of them unlisted"),),
+            made=((unit.capitalize(), f"{self.all_trips:.6g}, {self.unlisted:.6g} of them unlisted"),),
             notes=self.notes,
         )
 
