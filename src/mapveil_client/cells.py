@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from mapveil_client import morton
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
+from mapveil_client.cell_edges import CellEdges
 from mapveil_client.errors import check_whole
 from mapveil_client.plane import Box
 
@@ -125,16 +126,40 @@ class CellRaster:
         return self.rows / self.region.height_m
 
     def locate(self, lon: FloatArray, lat: FloatArray) -> tuple[BoolArray, IntArray, IntArray]:
-        """Whether locations are in the box, and their rows and columns (clamped to it), shape (n,)."""
+        """Whether locations are in the box, and their rows and columns (clamped to it), shape (n,).
+
+        Where rows and columns follow from a latitude and a longitude alone, they are defined by their edges
+        (:mod:`mapveil_client.cell_edges`); in another plane by the formula.
+        """
         inside = self.region.box_contains(lon, lat)
+        if self.region.projection.separable:
+            return inside, self.row_edges.locate(-lat), self.column_edges.locate(lon)
         x, y = self.region.project(lon, lat)
-        x0, _, _, y1 = self.region.bounds_m
-        with np.errstate(invalid="ignore", over="ignore"):
-            col = np.nan_to_num((x - x0) * self.per_x)
-            row = np.nan_to_num((y1 - y) * self.per_y)
-        np.clip(col, 0, self.columns - 1, out=col)
-        np.clip(row, 0, self.rows - 1, out=row)
-        return inside, row.astype(np.int64), col.astype(np.int64)
+        return inside, self._rows_at(y), self._columns_at(x)
+
+    @cached_property
+    def column_edges(self) -> CellEdges:
+        """The columns' edges, in degrees of longitude."""
+        west, _, east, _ = self.region.bbox
+        return CellEdges(west, east, self.columns, self._columns_of)
+
+    @cached_property
+    def row_edges(self) -> CellEdges:
+        """The rows' edges, in negative degrees of latitude, because the northmost row is the first."""
+        _, south, _, north = self.region.bbox
+        return CellEdges(-north, -south, self.rows, self._rows_of)
+
+    def _columns_of(self, lon: FloatArray) -> IntArray:
+        return self._columns_at(self.region.project(lon, np.zeros_like(lon))[0])
+
+    def _rows_of(self, minus_lat: FloatArray) -> IntArray:
+        return self._rows_at(self.region.project(np.zeros_like(minus_lat), -minus_lat)[1])
+
+    def _columns_at(self, x: FloatArray) -> IntArray:
+        return _line(x - self.region.bounds_m[0], self.per_x, self.columns)
+
+    def _rows_at(self, y: FloatArray) -> IntArray:
+        return _line(self.region.bounds_m[3] - y, self.per_y, self.rows)
 
     def codes(
         self, lon: FloatArray, lat: FloatArray, code: Callable[[IntArray, IntArray], IntArray]
@@ -168,6 +193,13 @@ class CellRaster:
         """Centres of cells, degrees."""
         west, south, east, north = self.edges(row, col)
         return Centres(*self.region.unproject((west + east) / 2, (south + north) / 2))
+
+
+def _line(distance: FloatArray, per_unit: float, count: int) -> IntArray:
+    """Row or column at a distance from the first one's outer edge, kept in the raster."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        line = np.nan_to_num(distance * per_unit)
+    return np.clip(line, 0, count - 1).astype(np.int64)
 
 
 class RasterCells(ABC):

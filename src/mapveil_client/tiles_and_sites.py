@@ -10,6 +10,7 @@ import numpy as np
 
 from mapveil_client import morton
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.cell_edges import CellEdges
 from mapveil_client.cells import MAX_DEPTH, Cells, Centres, GridCells, Lattice, QuadtreeCells
 from mapveil_client.errors import InputError, check, check_whole
 from mapveil_client.plane import Box
@@ -109,12 +110,30 @@ class TileCells:
         """The cell of each location (WGS84 degrees), -1 outside."""
         lon, lat = (np.asarray(axis, dtype=np.float64).ravel() for axis in (lon, lat))
         west, south, east, north = self._cover
-        first_x, last_x, first_y, last_y = self._range
         inside = (lon >= west) & (lon <= east) & (lat >= south) & (lat <= north)
-        x, y = self._tile_coordinates(np.where(inside, lon, west), np.where(inside, lat, north))
-        col = np.clip(x.astype(np.int64), first_x, last_x)
-        row = np.clip(y.astype(np.int64), first_y, last_y)
-        return np.where(inside, self._cells_of_codes(morton.interleave(row, col)), -1)
+        row, col = self._row_edges.locate(-lat), self._column_edges.locate(lon)
+        codes = morton.interleave(row + self._range[2], col + self._range[0])
+        return np.where(inside, self._cells_of_codes(codes), -1)
+
+    @cached_property
+    def _column_edges(self) -> CellEdges:
+        """Edges of the columns of tiles, degrees of longitude; the first column is 0."""
+        west, _, east, _ = self._cover
+        return CellEdges(west, east, self._columns, self._columns_of)
+
+    @cached_property
+    def _row_edges(self) -> CellEdges:
+        """Edges of the rows of tiles, negative degrees of latitude; the first row is 0."""
+        _, south, _, north = self._cover
+        return CellEdges(-north, -south, self._rows, self._rows_of)
+
+    def _columns_of(self, lon: FloatArray) -> IntArray:
+        x, _ = self._tile_coordinates(lon, np.zeros_like(lon))
+        return np.clip(np.floor(np.nan_to_num(x)), *self._range[:2]).astype(np.int64) - self._range[0]
+
+    def _rows_of(self, minus_lat: FloatArray) -> IntArray:
+        _, y = self._tile_coordinates(np.zeros_like(minus_lat), -minus_lat)
+        return np.clip(np.floor(np.nan_to_num(y)), *self._range[2:]).astype(np.int64) - self._range[2]
 
     def centres(self, cells: IntArray | None = None) -> Centres:
         """Centres of the given tiles (in their own projection), degrees."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import shapely
 
+from mapveil.engines.contributions import _function
 from mapveil.geo.grid import Grid
 from mapveil.geo.hexagons import Hexagons
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
@@ -193,8 +194,12 @@ def test_sql_agrees_with_numpy(case: Case) -> None:
     lon, lat = somewhere(case.tiling.region, 20_000)
     table = pyarrow.table({"lon": [*lon, None, 0.0, None], "lat": [*lat, 0.0, None, None]})
     with duckdb.connect() as connection:
+        key = _function(connection, located.exact, ("lon", "lat")).key
+        assert key.split("(")[0] in located.key
         connection.register("places", table)
-        found = connection.execute(f"SELECT {located.expression} AS key FROM places").fetchnumpy()["key"]
+        steps = "".join(f", {sql} AS {name}" for name, sql in located.steps)
+        places = f"(SELECT *{steps} FROM places) AS places"
+        found = connection.execute(f"SELECT {located.expression} AS key FROM {places}").fetchnumpy()["key"]
     keys = np.ma.filled(found, -1).astype(np.int64)
     assert (keys >= -1).all()
     np.testing.assert_array_equal(located.cells(keys[:-3]), case.tiling.locate(lon, lat))

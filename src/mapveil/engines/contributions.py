@@ -17,7 +17,7 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.raster import in_box_sql
 from mapveil.geo.tables import connection, reading
-from mapveil.geo.tiling import SqlKey, Tiling
+from mapveil.geo.tiling import EXACT_KEY, SqlKey, Tiling
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import WEIGHT_UNITS, Outside
 from mapveil_client.errors import InputError
@@ -41,7 +41,8 @@ CHUNK: Final = 1 << 21
 
 CONTRIBUTIONS_SQL: Final = """
 SELECT * FROM (
-    SELECT user_id, {columns}, {weight} AS weight FROM ({points}) AS points WHERE {inside}
+    SELECT user_id, {columns}, {weight} AS weight
+    FROM (SELECT *{steps} FROM ({points}) AS points WHERE {inside}) AS kept
 ) AS contributions
 WHERE {counted}
 """
@@ -144,6 +145,7 @@ def located_rows(
             points=points.scan(opened),
             inside=inside,
             counted=counted,
+            steps="".join(f", {sql} AS {name}" for name, sql in located.steps),
         )
         yield LocatedRows(opened, sql, lambda keys: located.cells(np.ma.filled(keys, -1).astype(np.int64)))
 
@@ -273,36 +275,41 @@ def _weight_sql(points: Points) -> str:
 def _sql_key(opened: duckdb.DuckDBPyConnection, tiling: Tiling, locate: Locate | None) -> SqlKey:
     """The cell of the columns lon and lat: the tiling's SQL expression, or a function where it has none."""
     key = tiling.locate_sql("lon", "lat") if locate is None else None
-    if key is not None:
-        return key
-    cells_of = locate or tiling.locate
-
-    # DuckDB evaluates these annotations where only builtins are known.
-    def cells(lon: object, lat: object) -> object:
-        return _arrow(cells_of(*_numbers(lon, lat)))
-
-    return _function(opened, cells, ("lon", "lat"))
+    if key is None:
+        return _function(opened, locate or tiling.locate, ("lon", "lat"))
+    _function(opened, key.exact, ("lon", "lat"))
+    return key
 
 
 def _sql_pair(opened: duckdb.DuckDBPyConnection, tiling: Tiling, locate: Locate | None) -> SqlKey:
     """The pair of cells of the columns lon, lat, to_lon and to_lat."""
     cells_of, size = locate or tiling.locate, tiling.size
 
-    def pairs(lon: object, lat: object, to_lon: object, to_lat: object) -> object:
-        origin, destination = cells_of(*_numbers(lon, lat)), cells_of(*_numbers(to_lon, to_lat))
-        return _arrow(np.where((origin >= 0) & (destination >= 0), origin * size + destination, -1))
+    def pairs(lon: FloatArray, lat: FloatArray, to_lon: FloatArray, to_lat: FloatArray) -> IntArray:
+        origin, destination = cells_of(lon, lat), cells_of(to_lon, to_lat)
+        return np.where((origin >= 0) & (destination >= 0), origin * size + destination, -1)
 
     return _function(opened, pairs, ("lon", "lat", "to_lon", "to_lat"))
 
 
 def _function(
-    opened: duckdb.DuckDBPyConnection, keys: Callable[..., object], columns: tuple[str, ...]
+    opened: duckdb.DuckDBPyConnection, keys: Callable[..., IntArray], columns: tuple[str, ...]
 ) -> SqlKey:
-    """A key that a function of columns computes."""
+    """A key that a function of columns computes, called through Arrow."""
+
+    # DuckDB counts parameters, and evaluates their annotations where only builtins are known.
+    def of_place(lon: object, lat: object) -> object:
+        return _arrow(keys(*_numbers(lon, lat)))
+
+    def of_trip(lon: object, lat: object, to_lon: object, to_lat: object) -> object:
+        return _arrow(keys(*_numbers(lon, lat, to_lon, to_lat)))
+
+    called = of_place if len(columns) == 2 else of_trip
+
     opened.create_function(
-        "mapveil_locate", keys, ["DOUBLE"] * len(columns), "BIGINT", type="arrow", side_effects=True
+        EXACT_KEY, called, ["DOUBLE"] * len(columns), "BIGINT", type="arrow", side_effects=True
     )  # type: ignore[call-overload]  # its stubs want the annotations that it cannot evaluate
-    return SqlKey(f"mapveil_locate({', '.join(columns)})", None, lambda found: found)
+    return SqlKey((), f"{EXACT_KEY}({', '.join(columns)})", None, lambda found: found, keys)
 
 
 def _numbers(*columns: object) -> list[FloatArray]:
@@ -323,6 +330,7 @@ def _boxed_rows(points: Points, opened: duckdb.DuckDBPyConnection, tiling: Tilin
         points=points.scan(opened),
         inside="TRUE" if tiling is None else in_box_sql("lon", "lat", tiling.region.bbox),
         counted="TRUE" if tiling is None else "weight > 0",
+        steps="",
     )
 
 

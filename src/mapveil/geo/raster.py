@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.projection import project_sql, sql_number
-from mapveil.geo.tiling import Bounds, SqlKey
+from mapveil.geo.tiling import EXACT_KEY, Bounds, SqlKey
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
+from mapveil_client.cell_edges import CellEdges
 from mapveil_client.cells import CellRaster, RasterCells
 from mapveil_client.plane import BoxEdges
 
@@ -22,6 +24,13 @@ if TYPE_CHECKING:
 
 _LARGEST_MASK: Final = 1 << 22
 
+_NEAR: Final = 2.0**-20
+_NEAR_DEGREES: Final = 360 * 2.0**-40
+"""Ten million metres of the plane are rounded by less than a hundredth of this, whatever library computes sines."""
+
+_MOST_NEAR: Final = 0.1
+"""Where more of a cell than this is near an edge, SQL does not pay."""
+
 
 @dataclass(frozen=True)
 class Raster(CellRaster):
@@ -29,16 +38,21 @@ class Raster(CellRaster):
 
     region: Region
 
-    def key_sql(self, lon: str, lat: str) -> str | None:
-        """``row * columns + column`` as SQL, for the box; None for a polygon or without a closed form."""
+    def lines_sql(self, lon: str, lat: str) -> tuple[SqlLine, SqlLine] | None:
+        """Row and column as SQL, for the box; None for a polygon or without a closed form."""
         projected = project_sql(self.region.projection, lon, lat)
         if projected is None or self.region.polygon is not None:
             return None
         x, y = projected
         x0, _, _, y1 = (sql_number(value) for value in self.region.bounds_m)
-        col = floor_sql(f"({x} - {x0}) * {sql_number(self.per_x)}", 0, self.columns - 1)
-        row = floor_sql(f"({y1} - {y}) * {sql_number(self.per_y)}", 0, self.rows - 1)
-        return f"{row} * {self.columns} + {col}"
+        row = SqlLine(f"({y1} - {y}) * {sql_number(self.per_y)}", 0, self.row_edges)
+        col = SqlLine(f"({x} - {x0}) * {sql_number(self.per_x)}", 0, self.column_edges)
+        return row, col
+
+    def key(self, lon: FloatArray, lat: FloatArray) -> IntArray:
+        """``row * columns + column`` of locations in the box."""
+        _, row, col = self.locate(lon, lat)
+        return row * self.columns + col
 
     def belongs(self, row: IntArray, col: IntArray) -> BoolArray:
         """Whether cells belong to the region: all of a box, those with their centre in a polygon."""
@@ -64,10 +78,11 @@ class RasterShapes(RasterCells):
         """The rows and columns of the cells."""
 
     def locate_sql(self, lon: str, lat: str) -> SqlKey | None:
-        """``locate`` as SQL; None for a polygon or a CRS without a closed form."""
-        key = self.raster.key_sql(lon, lat)
-        inside = in_box_sql(lon, lat, self.raster.region.bbox)
-        return None if key is None else SqlKey(key, inside, self._cells_of_keys)
+        """``locate`` as SQL; None for a polygon, a CRS without a closed form, or cells finer than rounding."""
+        raster = self.raster
+        lines = raster.lines_sql(lon, lat)
+        inside = in_box_sql(lon, lat, raster.region.bbox)
+        return lines and key_sql(lines, raster.columns, (lon, lat), inside, self._cells_of_keys, raster.key)
 
     def _cells_of_keys(self, keys: IntArray) -> IntArray:
         """Cells of :meth:`Raster.key_sql`."""
@@ -112,6 +127,44 @@ class RasterShapes(RasterCells):
         x = np.stack([east, east, west, west], axis=1)
         y = np.stack([south, north, north, south], axis=1)
         return self.raster.region.unproject(x, y)
+
+
+class SqlLine(NamedTuple):
+    """Row or column as SQL: a number whose floor it is, but near an edge."""
+
+    number: str
+    first: int  # number of the first line
+    edges: CellEdges
+
+    @property
+    def near(self) -> float:
+        """Distance from an edge, in lines, beyond which rounding cannot move the number across."""
+        width = (self.edges.high - self.edges.low) / self.edges.count
+        return max(_NEAR, _NEAR_DEGREES / width) if width > 0 else 1.0
+
+
+def key_sql(
+    lines: tuple[SqlLine, SqlLine],
+    columns: int,
+    location: tuple[str, str],
+    inside: str,
+    cells: Callable[[IntArray], IntArray],
+    exact: Callable[[FloatArray, FloatArray], IntArray],
+) -> SqlKey | None:
+    """The key ``row * columns + column`` as SQL, with locations near an edge left to ``exact``."""
+    if max(line.near for line in lines) > _MOST_NEAR:
+        return None
+    steps = tuple(zip(("mapveil_row", "mapveil_col"), (line.number for line in lines), strict=True))
+    near = " OR ".join(
+        f"abs({name} - round({name})) < {sql_number(line.near)}"
+        for (name, _), line in zip(steps, lines, strict=True)
+    )
+    row, col = (
+        floor_sql(name, line.first, line.first + line.edges.count - 1)
+        for (name, _), line in zip(steps, lines, strict=True)
+    )
+    key = f"(CASE WHEN {near} THEN {EXACT_KEY}({', '.join(location)}) ELSE {row} * {columns} + {col} END)"
+    return SqlKey(steps, key, inside, cells, exact)
 
 
 def floor_sql(value: str, first: int, last: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -28,17 +28,24 @@ class Bounds(NamedTuple):
 class SqlKey(NamedTuple):
     """A cell as SQL computes it: an integer key, and the function from distinct keys to cells.
 
-    Rows are grouped by a key of plain arithmetic, because SQL is slow at interleaving bits.
+    Rows are grouped by a key of plain arithmetic, because SQL is slow at interleaving bits. The arithmetic tells a cell
+    but near its edges; there ``exact`` decides, called by SQL as the function :data:`EXACT_KEY`.
     """
 
+    steps: tuple[tuple[str, str], ...]  # name and expression of columns to be computed before the key
     key: str  # of a location where ``inside`` holds
     inside: str | None  # the condition for a location in a cell; None where the key of any other is -1
     cells: Callable[[IntArray], IntArray]
+    exact: Callable[[FloatArray, FloatArray], IntArray]  # keys of locations, by the cells' edges
 
     @property
     def expression(self) -> str:
         """The key of any location, -1 outside."""
         return self.key if self.inside is None else f"(CASE WHEN {self.inside} THEN {self.key} ELSE -1 END)"
+
+
+EXACT_KEY: Final = "mapveil_locate"
+"""Name in SQL of a function of longitude and latitude: the key of a location by the cells' edges."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.projection import sql_number
-from mapveil.geo.raster import floor_sql, in_box_sql
+from mapveil.geo.raster import SqlLine, in_box_sql, key_sql
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Bounds, SqlKey
 from mapveil_client import morton
@@ -59,14 +59,13 @@ class WebMercatorTiles(TileCells):
         """``locate`` as SQL; None for a polygon."""
         if self.region.polygon is not None:
             return None
-        first_x, last_x, first_y, last_y = self._range
         tiles = sql_number(2.0**self.zoom)
         sine = f"sin(radians({lat}))"
-        col = floor_sql(f"(({lon}) + 180e0) / 360e0 * {tiles}", first_x, last_x)
         latitude = f"ln((1e0 + {sine}) / (1e0 - {sine})) / {sql_number(4 * math.pi)}"
-        row = floor_sql(f"(0.5e0 - {latitude}) * {tiles}", first_y, last_y)
-        key = f"{row} * {1 << self.zoom} + {col}"
-        return SqlKey(key, in_box_sql(lon, lat, self._cover), self._cells_of_keys)
+        row = SqlLine(f"(0.5e0 - {latitude}) * {tiles}", self._range[2], self._row_edges)
+        col = SqlLine(f"(({lon}) + 180e0) / 360e0 * {tiles}", self._range[0], self._column_edges)
+        inside = in_box_sql(lon, lat, self._cover)
+        return key_sql((row, col), 1 << self.zoom, (lon, lat), inside, self._cells_of_keys, self._keys)
 
     def quadkeys(self, cells: IntArray | None = None) -> npt.NDArray[np.str_]:
         """The tiles' quadkeys, texts of ``zoom`` digits."""
@@ -99,6 +98,10 @@ class WebMercatorTiles(TileCells):
         west, north = self._degrees(col.astype(np.float64), row.astype(np.float64))
         east, south = self._degrees(np.asarray(col + 1.0), np.asarray(row + 1.0))
         return Bounds(west, south, east, north)
+
+    def _keys(self, lon: FloatArray, lat: FloatArray) -> IntArray:
+        row, col = self._row_edges.locate(-lat), self._column_edges.locate(lon)
+        return ((row + self._range[2]) << self.zoom) + col + self._range[0]
 
     def _cells_of_keys(self, keys: IntArray) -> IntArray:
         row, col = np.divmod(np.maximum(keys, 0), 1 << self.zoom)
