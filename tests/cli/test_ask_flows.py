@@ -130,3 +130,80 @@ def test_a_bad_comparison_is_one_line(
     done = mapveil("change", *(folder / f"{name}.parquet" for name in names), *flags)
     assert (done.code, len(done.errors)) == (2, 1), done
     assert said in done.err
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of trips with times in two weeks: everybody goes there in the first and back in the second."""
+    rows = ["user_id,lon,lat,dest_lon,dest_lat,time"]
+    for user in range(600):
+        rows.append(f"u{user},-8.65,41.13,-8.57,41.19,2026-01-06 08:00:00")
+        rows.append(f"u{user},-8.57,41.19,-8.65,41.13,2026-01-13 08:00:00")
+    path = tmp_path_factory.mktemp("timed") / "trips.csv"
+    path.write_text("\n".join(rows))
+    return path
+
+
+def flags(*more: str) -> list[str]:
+    return [
+        "--region",
+        "-8.70,41.10,-8.52,41.22",
+        "--tiling",
+        "grid:2x2",
+        "--epsilon",
+        "2",
+        "--seed",
+        "1",
+        *more,
+    ]
+
+
+WEEKLY = ("--every", "1w", "--from", "2026-01-05", "--until", "2026-01-19")
+
+
+def test_weeks_of_flows_are_released_asked_and_compared(
+    mapveil: Callable, timed: Path, tmp_path: Path
+) -> None:
+    weeks = tmp_path / "weeks.parquet"
+    asked = flags("--trust", "central", *WEEKLY, "--time-zone", "UTC")
+    done = mapveil("flows", timed, *asked, "-o", weeks, "-o", tmp_path / "weeks.html")
+    assert done.code == 0, done.err
+    totals = {}
+    for name in ("2026-W02", "2026-W03"):
+        said = mapveil("ask", weeks, "--window", name, "--from", "2", "--to", "1", "--json")
+        totals[name] = json.loads(said.out)["answer"]["estimate"]
+    # Each user counts 1 over both weeks.
+    assert totals["2026-W02"] == pytest.approx(300, abs=40)
+    assert totals["2026-W03"] < 40
+    found = mapveil("change", weeks, "--window", "2026-W03", "--against", "2026-W02", "--json")
+    rows = json.loads(found.out)["zones"]
+    assert [row["outflow_changed"] for row in rows] == [False, True, True, False]
+    assert mapveil("ask", weeks, "--json").code == 0
+
+
+BAD_WINDOWS = {
+    "local": ((*WEEKLY,), "must be central for windows of"),
+    "no zone of time": (("--trust", "central", *WEEKLY), "state no time zone"),
+    "user-week": (("--trust", "central", *WEEKLY, "--per", "user-week"), "--per must be user for flows"),
+    "no windows": (("--trust", "central", "--windows-per-user", "2"), "give --every or --by too"),
+    "too near": (
+        ("--trust", "central", *WEEKLY, "--windows-per-user", "2", "--window-error", "5"),
+        "allows 1 window",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "said"), BAD_WINDOWS.values(), ids=BAD_WINDOWS.keys())
+def test_windows_that_flows_cannot_have_are_one_line(
+    mapveil: Callable, timed: Path, tmp_path: Path, given: tuple, said: str
+) -> None:
+    done = mapveil("flows", timed, *flags(*given), "-o", tmp_path / "weeks.parquet")
+    assert (done.code, len(done.errors)) == (2, 1), done
+    assert said in done.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_window_of_flows_of_one_time_is_refused(mapveil: Callable, folder: Path) -> None:
+    done = mapveil("ask", folder / "flows1.parquet", "--window", "2026-W02")
+    assert (done.code, len(done.errors)) == (2, 1), done
+    assert "holds flows of one time, not a series" in done.err

@@ -66,7 +66,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     abroad |= {
         f"dest_{name}": trips[f"dest_{name}"] + shift for name, shift in (("lon", 65.36), ("lat", 0.41))
     }
-    pd.DataFrame({"user_id": user, **abroad}).to_parquet(folder / "trips.parquet", index=False)
+    day = (np.datetime64("2026-01-12") + np.arange(1500) % 14).astype(str)
+    pd.DataFrame({"user_id": user, "day": day, **abroad}).to_parquet(folder / "trips.parquet", index=False)
     ring = [[-74.03, 40.69], [-73.90, 40.69], [-73.90, 40.83], [-74.03, 40.83], [-74.03, 40.69]]
     (folder / "city.geojson").write_text(json.dumps({"type": "Polygon", "coordinates": [ring]}))
     points = mv.read_points(folder / "checkins.parquet")
@@ -118,6 +119,9 @@ def zones(folder: Path, points: mv.Points, tiling: mv.Quadtree) -> None:
     for name in ("flows", "flows1", "flows2"):
         made = mv.flows(read_trips(folder / "trips.csv"), named, epsilon=1, trust="central", account=None)
         made.save(folder / f"{name}.parquet")
+    weeks = mv.Windows(every="1w", start="2026-01-12", until="2026-01-26")
+    given = {"trust": "central", "windows": weeks, "account": None}
+    mv.flows(read_trips(folder / "trips.parquet"), named, epsilon=1, **given).save(folder / "weeks.parquet")
     transform = rasterio.Affine((east - west) / 20, 0, west, 0, (south - north) / 20, north)
     profile = {"driver": "GTiff", "width": 20, "height": 20, "count": 1, "dtype": "float64"}
     with rasterio.open(

@@ -25,22 +25,28 @@ from mapveil.analysis.pair_channel import MOST_SITES
 from mapveil.analysis.pair_reports import PairReports, pair_is_better
 from mapveil.analysis.trips import Trips, cells_of_trips
 from mapveil.geo.parse_tiling import parse_tiling
+from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
+from mapveil.geo.windowed_points import check_times
+from mapveil.geo.windows import Windows
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.provenance import Provenance
+from mapveil.mechanisms.flow_blocks import FlowBlocks
+from mapveil.mechanisms.flow_series import FlowSeries
 from mapveil.mechanisms.mechanism import check_tiling
 from mapveil.mechanisms.methods import find_method, flow_blocks
 from mapveil.mechanisms.release import SecureSumName, transport_for
+from mapveil.mechanisms.window_error import check_error
 from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.claim import Assumes
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.queries import Progress
 from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, ParameterError, check
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
@@ -61,6 +67,9 @@ def flows(
     candidates: tuple[IntArray, IntArray] | None = None,
     most: int = 5000,
     least: float = 0.0,
+    windows: Windows | None = None,
+    windows_per_user: int | None = None,
+    window_error: float | None = None,
     secure_sum: SecureSumName | None = None,
     dropout: float | None = None,
     accept_large_epsilon: bool = False,
@@ -94,6 +103,9 @@ def flows(
         See :class:`~mapveil.analysis.origin_destination.OriginDestination`; estimator and unit are for local trust. The
         estimator ``"pair"`` makes both ends one report (:mod:`mapveil.analysis.pair_reports`): the default where it is
         better, else ``"joint"``.
+    windows, windows_per_user, window_error
+        Windows of a series, of a curator only, and as for :func:`mapveil.release_series`: the flows of each window are
+        those of the trips whose rows lie in it (:class:`~mapveil.mechanisms.flow_series.FlowSeries`).
     secure_sum, dropout
         See :func:`mapveil.release`.
     region : Region, optional
@@ -114,6 +126,11 @@ def flows(
     """
     budget = as_epsilon(epsilon)
     transport = transport_for(trust, secure_sum, dropout)
+    if windows is None:
+        check(windows_per_user is None, "windows_per_user", "left out without windows", windows_per_user)
+        check(window_error is None, "window_error", "left out without windows", window_error)
+    elif trust != "central":
+        raise ParameterError(f"trust must be central for windows of flows (--every, --by), got {trust}")
     if trust != "local":
         given = {"method": method, "estimator": estimator, "candidates": candidates}
         given["unit"] = None if unit == "user" else unit
@@ -125,11 +142,17 @@ def flows(
                 "zones (--zones) or a tiling (--tiling) are required for flows from sums: a default would follow from "
                 "the number of trips"
             )
+        over_time = {} if windows is None else {"windows": windows, "windows_per_user": windows_per_user}
         summing = flow_blocks(
-            budget, trust, options, most=most, least=least, accept_large_epsilon=accept_large_epsilon
+            budget,
+            trust,
+            {**(options or {}), **over_time},
+            most=most,
+            least=least,
+            accept_large_epsilon=accept_large_epsilon,
         )
         summed = summing.release(
-            trips.as_points(),
+            trips.as_points() if windows is None else _numbered(trips, summing, window_error),
             tiling if isinstance(tiling, Tiling) else _parsed(tiling, region, trips),
             people=trips.points,
             account=account,
@@ -168,6 +191,21 @@ def flows(
     made = mechanism.release(trips, cells, candidates=candidates, account=account, rng=rng, progress=progress)
     made_by = Provenance.of("flows", trips.points, candidates=candidates is not None)
     return replace(made, guarantee=_counted(made.guarantee, tiling), provenance=made_by)
+
+
+def _numbered(trips: Trips, summing: FlowBlocks, window_error: float | None) -> Points:
+    """The trips with their windows; refused where times are missing, or the sums of a window too far off."""
+    assert isinstance(summing, FlowSeries)
+    if window_error is not None:
+        check_error(summing.window_budget, summing.contribution, window_error, fix="raise epsilon")
+    if trips.points is not None and trips.points.columns.to_lon is None:
+        raise InputError(
+            f"{trips.source}: windows of flows need a row a trip, with both ends and a time; got a row a position"
+        )
+    plain = trips.as_points()
+    numbered = summing.numbered(plain)
+    check_times(numbered, plain)
+    return numbered
 
 
 def _counted(guarantee: Guarantee, tiling: Tiling | str | None) -> Guarantee:

@@ -79,6 +79,7 @@ def command(
       mapveil ask year.parquet --window 2026-W34 --zones districts.geojson
       mapveil ask year.parquet --over-time --zones districts.geojson -o totals.csv -o totals.png
       mapveil ask flows.parquet -o ends.csv
+      mapveil ask weeks.parquet --window 2026-W04 -o ends.csv
       mapveil ask flows.parquet --from Centre --to Harbour,Airport
     """
     import numpy as np
@@ -98,7 +99,7 @@ def command(
     alpha = 1 - confidence / 100
     heat = map_or_flows(source, window)
     if isinstance(heat, FlowMap):
-        others = {"--zones": zones, **flags_of(read), "--window": window, "--over-time": over_time}
+        others = {"--zones": zones, **flags_of(read), "--over-time": over_time}
         others |= {"--top": top is not None, "--above": above is not None, "--per": per}
         check_of_flows(others, outputs)
         answer_flows(console, heat, alpha, origins, destinations, outputs)

@@ -70,6 +70,7 @@ def command(
       mapveil change week1.parquet week2.parquet --zones districts.geojson --fdr 0.1 -o change.csv -o change.png
       mapveil change year.parquet --window 2026-W34 --against 2026-W33 --zones districts.geojson
       mapveil change flows1.parquet flows2.parquet -o change.csv
+      mapveil change weeks.parquet --window 2026-W04 --against 2026-W03 -o change.csv
     """
     from mapveil.analysis.zone_changes import changes
     from mapveil.formats.zone_table import write_zones
@@ -81,8 +82,7 @@ def command(
         raise ParameterError("a change needs two maps, or one series with --window and --against")
     one, two = map_or_flows(before, against), map_or_flows(after or before, window)
     if isinstance(one, FlowMap) and isinstance(two, FlowMap):
-        others = {"--zones": zones, **flags_of(read), "--window": window, "--against": against}
-        check_of_flows(others, outputs)
+        check_of_flows({"--zones": zones, **flags_of(read)}, outputs)
         change_flows(console, one, two, fdr, null, _NULLS[null], outputs)
         return
     if isinstance(one, FlowMap) or isinstance(two, FlowMap):

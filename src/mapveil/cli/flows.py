@@ -20,6 +20,7 @@ from mapveil.cli.options import (
 )
 from mapveil.cli.outputs import release_options
 from mapveil.cli.run_file import Rerunnable, titled
+from mapveil.cli.windows import windows_options
 from mapveil.maps.released import LINE_SUFFIXES
 from mapveil_client.errors import InputError, ParameterError
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from mapveil.cli.options import Drawing
     from mapveil.geo.region import Region
     from mapveil.geo.tiling import Tiling
+    from mapveil.geo.windows import Windows
     from mapveil.maps.flow_map import FlowMap
     from mapveil.privacy.account import Account
 
@@ -126,6 +128,7 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
 @click.option(
     "--destination", callback=_pair, help="Columns LON,LAT of destinations. [default: the usual names]"
 )
+@windows_options
 @click.option("--trip", help="Column of trip ids, where rows are positions with a time.")
 @evaluate_option
 @drawing_options
@@ -145,6 +148,8 @@ def command(
     region: Region | None,
     tiling: str | None,
     evaluate: bool,
+    windows: Windows | None,
+    per: dict[str, Any],
     drawing: Drawing,
     outputs: tuple[Path, ...],
     account: Account | None,
@@ -165,11 +170,17 @@ def command(
       mapveil flows trips.parquet --trust central --zones districts.geojson --epsilon 2 -o flows.parquet
       mapveil flows trips.csv --region city.geojson --tiling grid:12x16 --epsilon 2 --unit trip \\
           --estimator lasso -o flows.parquet -o flows.png
+      mapveil flows trips.parquet --trust central --zones districts.geojson --every 1w --from 2026-01-05 \\
+          --until 2026-03-30 --epsilon 2 -o weeks.parquet
     """
     from mapveil.analysis.flows import flows
     from mapveil.analysis.trips import read_trips
     from mapveil.privacy.account import writing
 
+    if per.pop("per", "user") != "user":
+        raise ParameterError(
+            "--per must be user for flows: their epsilon is for all windows of a user together"
+        )
     cells = _cells(zones, zone_name, region, tiling)
     with console.progress() as progress:
         progress("read the trips", 0.0)
@@ -186,6 +197,8 @@ def command(
             account=account,
             rng=seed,
             progress=progress,
+            windows=windows,
+            **per,
             **parameters,
         )
         with writing(account, released.guarantee):

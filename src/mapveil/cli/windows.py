@@ -137,10 +137,16 @@ def windowed_map(path: str, window: str | None) -> DensityMap:
 
 
 def map_or_flows(path: str, window: str | None) -> DensityMap | FlowMap:
-    """As :func:`windowed_map`, or the flows in a file of flows."""
+    """As :func:`windowed_map`, or the flows in a file of flows, of one window where it is named."""
     from mapveil.formats.read_map import HoldsFlows, read_flows
+    from mapveil.maps.flow_series_map import FlowSeriesMap
 
     try:
         return windowed_map(path, window)
     except HoldsFlows:
-        return read_flows(path)
+        flows = read_flows(path)
+    if window is None:
+        return flows
+    if not isinstance(flows, FlowSeriesMap):
+        raise ParameterError(f"--window {window}: {path} holds flows of one time, not a series; leave it out")
+    return flows.window(window)

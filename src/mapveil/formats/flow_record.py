@@ -6,16 +6,20 @@ import base64
 import io
 import json
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from mapveil.formats.coded_arrays import BROKEN_ARCHIVE
 from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.measurement import Measurement
+from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.privacy.claim import read_exact
 from mapveil_client.errors import InputError
 from mapveil_client.morton import PrefixTree
+
+SEPARATOR: Final = "."
+"""Between the sums of all windows of a series together and those of each: no sign of base64."""
 
 
 def flow_sums_text(sums: FlowSums) -> str:
@@ -24,6 +28,8 @@ def flow_sums_text(sums: FlowSums) -> str:
     records = []
     for number, each in enumerate((*sums.blocks, *sums.margins)):
         arrays |= {f"{number}.groups": each.groups, f"{number}.noisy": each.noisy}
+        if isinstance(each, LabelMeasurement):
+            arrays[f"{number}.by_label"] = each.by_label
         records.append(
             {
                 "epsilon": str(each.epsilon),
@@ -70,6 +76,9 @@ def flow_sums_of(text: str, zones: int) -> FlowSums | None:
         fits = fits and groups.shape == (size,) and bool(((groups >= -1) & (groups < each.noisy.size)).all())
         fits = fits and bool(np.isfinite(each.noisy).all()) and each.epsilon > 0
         fits = fits and each.unit > 0 and 0 < each.terms < np.inf
+        if isinstance(each, LabelMeasurement):
+            fits = fits and each.by_label.ndim == 2 and each.by_label.shape[0] == each.noisy.size
+            fits = fits and bool(np.isfinite(each.by_label).all())
     if not fits:
         raise ValueError("noisy sums of flows that do not fit the zones")
     return FlowSums(place, leaves, tuple(blocks), tuple(margins))
@@ -79,7 +88,7 @@ def _measurement(file: Any, number: int, record: dict[str, Any]) -> Measurement:
     groups, noisy = (file[f"{number}.{name}"] for name in ("groups", "noisy"))
     epsilon: Fraction = read_exact(record["epsilon"])
     unit, terms, sensitivity = int(record["unit"]), float(record["terms"]), record["sensitivity"]
-    return Measurement(
+    made = (
         np.asarray(groups, dtype=np.int64),
         np.asarray(noisy, dtype=np.float64),
         epsilon,
@@ -87,3 +96,6 @@ def _measurement(file: Any, number: int, record: dict[str, Any]) -> Measurement:
         terms,
         sensitivity,
     )
+    if f"{number}.by_label" not in file.files:
+        return Measurement(*made)
+    return LabelMeasurement(*made, by_label=np.asarray(file[f"{number}.by_label"], dtype=np.float64))

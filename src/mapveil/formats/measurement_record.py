@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mapveil.formats.coded_arrays import BROKEN_ARCHIVE, code, decode, within
-from mapveil.formats.flow_record import flow_sums_text
+from mapveil.formats.flow_record import SEPARATOR, flow_sums_text
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.flow_map import FlowMap
+from mapveil.maps.flow_series_map import FlowSeriesMap
 from mapveil.maps.measurement import EstimatedUsers, Measurement
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.maps.series_map import SeriesMap
@@ -131,7 +132,8 @@ def _read(
 def measurements_text(released: ReleasedMap) -> str:
     """The measurements of a map of users, or of flows, in base64, for its files; empty where it has none."""
     if isinstance(released, FlowMap):
-        return "" if released.sums is None else flow_sums_text(released.sums)
+        windows = released.window_sums if isinstance(released, FlowSeriesMap) else None
+        return SEPARATOR.join(flow_sums_text(each) for each in (released.sums, windows) if each is not None)
     if not isinstance(released, DensityMap):
         return ""
     by_window = released.measured if isinstance(released, SeriesMap) else ()

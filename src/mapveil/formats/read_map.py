@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mapveil.formats.flow_record import flow_sums_of
+from mapveil.formats.flow_record import SEPARATOR, flow_sums_of
 from mapveil.formats.geopackage import read_geopackage
 from mapveil.formats.geoparquet import METADATA_KEY
 from mapveil.formats.geotiff import METADATA_TAG, open_geotiff
@@ -21,6 +21,7 @@ from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.geo.windows import Windows
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.flow_map import FlowMap
+from mapveil.maps.flow_series_map import FlowSeriesMap
 from mapveil.maps.frame import require_frame
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.maps.provenance import Provenance
@@ -136,7 +137,8 @@ def read_flows(path: str | PathLike[str]) -> FlowMap:
         origin, destination = (table[name].to_numpy().astype(np.int64) for name in ("origin", "destination"))
         counted = "users" if "users" in table.column_names else "trips"
         deviation = table["deviation"].to_numpy() if "deviation" in table.column_names else None
-        return FlowMap(
+        pooled, _, by_window = metadata.get(MEASUREMENTS_KEY, measured).partition(SEPARATOR)
+        flows = FlowMap(
             origin,
             destination,
             table[counted].to_numpy().astype(np.float64),
@@ -151,12 +153,30 @@ def read_flows(path: str | PathLike[str]) -> FlowMap:
             notes=tuple(metadata["notes"]),
             version=metadata["version"],
             provenance=Provenance(**metadata["provenance"]),
-            sums=flow_sums_of(metadata.get(MEASUREMENTS_KEY, measured), tiling.size),
+            sums=flow_sums_of(pooled, tiling.size),
         )
+        return flows if metadata.get("windows") is None else _flow_series(flows, metadata, table, by_window)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise InputError(
             f"{path}: its metadata is not that of flows ({type(error).__name__}: {error})"
         ) from error
+
+
+def _flow_series(
+    flows: FlowMap, metadata: dict[str, Any], table: pyarrow.Table, measured: str
+) -> FlowSeriesMap:
+    """The series of flows of all windows together, of a file's columns and of sums by window."""
+    windows = Windows.from_dict(metadata["windows"])
+    sums = flow_sums_of(measured, flows.tiling.size)
+    unlisted = np.asarray(metadata["unlisted_by_window"], dtype=np.float64)
+    columns = (table[f"{_OF_WINDOW}{name}"].to_numpy() for name in windows.names)
+    by_window = np.array(list(columns), dtype=np.float64).reshape(windows.count, flows.size)
+    held = () if sums is None else (*sums.blocks, *sums.margins)
+    fits = all(isinstance(each, LabelMeasurement) and each.labels == windows.count for each in held)
+    if sums is None or not fits or unlisted.shape != (windows.count,):
+        raise ValueError("noisy sums that do not fit its windows")
+    # Files list the flows in the order of a FlowMap.
+    return FlowSeriesMap.of(flows, windows, by_window, unlisted, sums)
 
 
 def _kind(text: str) -> object:

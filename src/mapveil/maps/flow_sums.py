@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from mapveil.maps.measurement import Measurement
+from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.morton import PrefixTree, deinterleave, interleave
 
@@ -36,6 +37,11 @@ class FlowSums:
     blocks: tuple[Measurement, ...]
     margins: tuple[Measurement, ...] = ()
 
+    def of_window(self, window: int) -> FlowSums:
+        """Of sums by label, those of one label."""
+        parts = (tuple(_of_label(each, window) for each in part) for part in (self.blocks, self.margins))
+        return FlowSums(self.place, self.leaves, *parts)
+
     @property
     def held(self) -> BoolArray:
         """The places that have a zone, shape (2**depth,)."""
@@ -61,3 +67,7 @@ class FlowSums:
     def leaf_of(self, origin: IntArray, destination: IntArray) -> IntArray:
         """The leaf of each pair of zones."""
         return self.leaves.owner(interleave(self.place[origin], self.place[destination]))
+
+
+def _of_label(measurement: Measurement, label: int) -> Measurement:
+    return measurement.of_label(label) if isinstance(measurement, LabelMeasurement) else measurement

@@ -54,15 +54,16 @@ _COARSER: Final = 2**0.25  # step of the search for leaves that fit
 _LEAST_FLOW: Final = 1e-9  # trips
 
 
-class _Flows(NamedTuple):
+class Flows(NamedTuple):
     """The result of the plan, by places of the zones' order."""
 
     values: FloatArray  # estimated trips, shape (places, places): origins, destinations
     blocks: tuple[MeasuredNodes, ...]  # the coarsest first, nested
     margins: NoisySums | None  # trips to every place, then from every place
+    in_windows: Any = None  # replies about windows, of a series
 
 
-FlowPlan = Generator[Query, NoisySums, _Flows]
+FlowPlan = Generator[Query, NoisySums, Flows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +155,25 @@ class FlowBlocks(Checked):
             raise AssertionError(f"{self.name} spent more than {self.budget}")
         return self.trust.guarantee(self.budget, shares, seeded=seeded)
 
+    def scale(self, setting: Setting, epsilon: Fraction) -> float:
+        """The scale of the noise on a sum, users."""
+        return noise_deviation(setting, float(epsilon)) / math.sqrt(2)
+
+    def numbered(self, trips: Points) -> Points:
+        """The table that is summed."""
+        return trips
+
+    def check_zones(self, zones: Tiling) -> None:
+        """Refuse zones that are too many."""
+        if zones.size > MOST_ZONES:
+            raise ParameterError(
+                f"zones must be at most {MOST_ZONES} for flows between them, got {zones.size}"
+            )
+
+    def shape_of_sums(self, zones: Tiling) -> tuple[int, ...]:
+        """The shape of a curator's exact sums."""
+        return (zones.size**2,)
+
     def plan(self, setting: Setting, order: ZoneOrder) -> FlowPlan:
         """Ask for noisy sums of pairs of places, from the public setting on, and return an estimate."""
         budget = self.budget
@@ -167,7 +187,7 @@ class FlowBlocks(Checked):
             root = (MeasuredNodes(tree, total),)
             users = max(float(total.values[0]), 1.0)
         pairs = cells_at(setting, setting.depth)
-        wide = users < self.pair_signal * pairs.size * _scale(setting, budget)
+        wide = users < self.pair_signal * pairs.size * self.scale(setting, budget)
         if wide or (not setting.curator and pairs.size > self.longest):
             return (yield from self._by_blocks(setting, order, budget, users, root))
         tree = tree_at(setting, setting.depth)
@@ -179,7 +199,7 @@ class FlowBlocks(Checked):
         ends = [shrink_margin(noisy.sum(axis=axis), order.held, variance, terms, users) for axis in (1, 0)]
         made = MeasuredNodes(tree, sums)
         parent = gravity_parent(ends[0], ends[1], order, users, _measured(made))
-        return _Flows(settle_pairs(parent, _measured(made), users), (*root, made), None)
+        return Flows(settle_pairs(parent, _measured(made), users), (*root, made), None)
 
     def _by_blocks(
         self,
@@ -197,7 +217,7 @@ class FlowBlocks(Checked):
             shrink_margin(margins.values[part], order.held, margins.variance, margins.terms, users)
             for part in (slice(side, None), slice(0, side))
         ]
-        level = nearest_level(setting, 0.8 * (users / _scale(setting, coarse)) ** (2 / 3))
+        level = nearest_level(setting, 0.8 * (users / self.scale(setting, coarse)) ** (2 / 3))
         while not setting.curator and level and cells_at(setting, level).size > self.longest / 4:
             level -= 1
         tree = tree_at(setting, level)
@@ -207,13 +227,13 @@ class FlowBlocks(Checked):
         tree = self._leaves(setting, parent, level, fine)
         leaves = MeasuredNodes(tree, (yield Query("leaves of the blocks", NodeEncoding(tree), fine)))
         made = settle_pairs(parent, _measured(leaves), users)
-        return _Flows(made, (*root, blocks, leaves), margins)
+        return Flows(made, (*root, blocks, leaves), margins)
 
     def _leaves(self, setting: Setting, expected: FloatArray, level: int, epsilon: Fraction) -> PrefixTree:
         """Nodes inside those of a level with too few expected trips to be divided, or single pairs."""
-        least = self.leaf_signal * _scale(setting, epsilon)
+        least = self.leaf_signal * self.scale(setting, epsilon)
         while True:
-            tree = _quartered(setting, expected, level, least)
+            tree = quartered(setting, expected, level, least)
             if setting.curator or tree.size <= self.longest:
                 return tree
             least *= _COARSER
@@ -260,10 +280,8 @@ class FlowBlocks(Checked):
                 f"{trips.source}: flows need a destination in every row; expected a table of trips"
             )
         check_tiling(zones)
-        if zones.size > MOST_ZONES:
-            raise ParameterError(
-                f"zones must be at most {MOST_ZONES} for flows between them, got {zones.size}"
-            )
+        self.check_zones(zones)
+        trips = self.numbered(trips)
         order = zone_order(zones)
         raster = pair_raster(order)
         if self.budget < SMALL:
@@ -293,18 +311,19 @@ class FlowBlocks(Checked):
             claim = claim.as_simulation()
             active = secure_sum is not None and secure_sum.active
             claim = claim.with_active_sums(Assumes.AUTHORITY_APART()) if active else claim
-        released = self._map(made, zones, order, claim)
+        released = self.map_of(made, zones, order, claim)
         notes = (*released.notes, *rounds_note(tuple(answerer.costs)))
         return charged_to(dataclasses.replace(released, notes=notes), charges)
 
     def _rehearse(self, zones: Tiling, order: ZoneOrder, raster: Raster) -> None:
         """Run the plan without anybody, so that noise too wide to be drawn is refused before the charge."""
         curator = self.trust if isinstance(self.trust, Curator) else Curator()
-        nobody = UserSums(np.zeros(zones.size**2, dtype=np.int64), zones)
+        nobody = UserSums(np.zeros(self.shape_of_sums(zones), dtype=np.int64), zones)
         answerer = curator.answerer(nobody, zones, raster, Execution(Randomness(0)))
         run(self.plan(answerer.setting, order), answerer.answer)
 
-    def _map(self, made: _Flows, zones: Tiling, order: ZoneOrder, claim: Guarantee) -> FlowMap:
+    def map_of(self, made: Flows, zones: Tiling, order: ZoneOrder, claim: Guarantee) -> FlowMap:
+        """Make flows of the plan's result."""
         sums = _flow_sums(made, order)
         cell = order.cell
         flat = made.values.ravel()
@@ -343,21 +362,20 @@ def pair_raster(order: ZoneOrder) -> Raster:
     return Raster(order.depth, site.ravel(), inside)
 
 
-def _scale(setting: Setting, epsilon: Fraction) -> float:
-    """The scale of the noise on a sum, users."""
-    return noise_deviation(setting, float(epsilon)) / math.sqrt(2)
-
-
 def _measured(reply: MeasuredNodes) -> MeasuredBlocks:
     return MeasuredBlocks(reply.tree, reply.sums.values, reply.sums.variance, reply.sums.terms)
 
 
-def _quartered(setting: Setting, expected: FloatArray, level: int, least: float) -> PrefixTree:
+def quartered(
+    setting: Setting, expected: FloatArray, level: int, least: float, deepest: int | None = None
+) -> PrefixTree:
+    """Nodes inside those of a level with fewer expected trips than ``least``, or of the deepest level."""
+    deepest = setting.depth if deepest is None else deepest
     codes = cells_at(setting, level)
     levels, found = [], []
     while codes.size:
         users = pool(expected, setting.depth - level)[deinterleave(codes)]
-        again = (users >= least) & (level < setting.depth)
+        again = (users >= least) & (level < deepest)
         found.append(codes[~again])
         levels.append(np.full(found[-1].size, level))
         level += 1
@@ -367,7 +385,7 @@ def _quartered(setting: Setting, expected: FloatArray, level: int, least: float)
     return PrefixTree.of_nodes(setting.depth, np.concatenate(levels), np.concatenate(found))
 
 
-def _flow_sums(made: _Flows, order: ZoneOrder) -> FlowSums:
+def _flow_sums(made: Flows, order: ZoneOrder) -> FlowSums:
     """The replies as measurements of leaves and of zones."""
     leaves = made.blocks[-1].tree
     first = leaves.code << (2 * (leaves.depth - leaves.level))

@@ -197,7 +197,7 @@ def flow_blocks(
     least: float = 0.0,
     accept_large_epsilon: bool = False,
 ) -> FlowBlocks:
-    """Flows from noisy sums: of trips, so no method of a release.
+    """Flows from noisy sums, over time with an option ``windows``: of trips, so no method of a release.
 
     Raises
     ------
@@ -208,9 +208,13 @@ def flow_blocks(
 
     models = {"central": _CURATOR, "distributed": _SECURE, "operators": _OPERATORS}
     check(trust in models, "trust", f"one of {', '.join(models)}", trust)
-    row: Row[Any] = Row(FlowBlocks.name, "mapveil.mechanisms.flow_blocks:FlowBlocks")
     given = {**(options or {}), "most": most, "least": least}
-    made: Any = Method(FlowBlocks.name, trust, row, Row(FlowBlocks.name, models[trust])).make(epsilon, given)
+    of_series = "windows" in given
+    name, path = (
+        ("flow-series", "flow_series:FlowSeries") if of_series else ("flow-blocks", "flow_blocks:FlowBlocks")
+    )
+    row: Row[Any] = Row(name, f"mapveil.mechanisms.{path}")
+    made: Any = Method(name, trust, row, Row(name, models[trust])).make(epsilon, given)
     assert isinstance(made, FlowBlocks)
     return replace(made, accept_large_epsilon=accept_large_epsilon)
 

@@ -1,0 +1,273 @@
+"""Flows over time: those of all windows together, then margins and blocks of pairs in each window, shrunk over time."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from mapveil.geo.points import Points
+from mapveil.geo.tiling import Tiling
+from mapveil.geo.windowed_points import Parts, WindowedPoints, windowed
+from mapveil.geo.windows import Windows
+from mapveil.geo.zone_order import ZoneOrder
+from mapveil.inference.gravity import proportional_fit
+from mapveil.inference.shrinkage import pool
+from mapveil.inference.window_shrinkage import WindowSums, shrink_windows
+from mapveil.maps.flow_map import FlowMap
+from mapveil.maps.flow_series_map import FlowSeriesMap
+from mapveil.maps.flow_sums import FlowSums
+from mapveil.maps.proportion_map import LabelMeasurement
+from mapveil.maps.series_map import counting_note
+from mapveil.mechanisms.flow_blocks import FlowBlocks, FlowPlan, Flows, quartered
+from mapveil.mechanisms.measured_nodes import off_raster, on_raster
+from mapveil.privacy.claim import ContributionBound, Norm, Share
+from mapveil.privacy.guarantee import Guarantee
+from mapveil.trust.curator import Curator
+from mapveil.trust.queries import NoisySums, Query, Setting
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray, quotient
+from mapveil_client.encodings import LabelEncoding, MarginsEncoding, NodeEncoding
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.errors import ParameterError, is_whole
+from mapveil_client.morton import PrefixTree
+
+_MOST_PAIRS: Final = 1 << 26  # pairs of zones in all windows, whose exact sums are 512 MiB
+_MOST_SITES: Final = 1 << 22  # sites times windows that time is shrunk over at once: 32 MB each array
+_SWEEPS: Final = 3
+
+
+class _InWindows(NamedTuple):
+    """Replies about every window, and what the pairs of places are in each."""
+
+    tree: PrefixTree  # blocks that were measured
+    blocks: NoisySums  # of every block in every window
+    margins: NoisySums
+    pairs: FloatArray  # users of each site of the deepest block, shape (windows, sites)
+    ends: tuple[FloatArray, FloatArray]  # users from, and to, each place, shape (windows, places)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowSeries(FlowBlocks):
+    r"""Measure the flows of all windows together, then margins and blocks of pairs in every window.
+
+    A share of the budget makes the flows of all windows (:class:`~mapveil.mechanisms.flow_blocks.FlowBlocks`). With the
+    rest one query asks for the trips from and to every zone in each window, and one for each block of origins and
+    destinations in each window, where blocks are quartered while
+
+    .. math:: P(b) / W \ge 2 c\, s
+
+    where: P(b) are the estimated users of the block in all W windows, s is the scale of the noise on a sum, and c is
+    ``window_signal``. Blocks, and margins, of a window follow by shrinkage over time
+    (:mod:`mapveil.inference.window_shrinkage`); inside a block pairs lie as in all windows, fitted to the margins.
+
+    A user's trips in all windows are one distribution over origins, destinations and windows: one discrete Laplace
+    variable on each sum keeps epsilon for all windows together. With ``windows_per_user`` k a user counts 1 in each of
+    at most k windows, chosen by a keyed hash, and the noise is k times as wide.
+
+    Parameters
+    ----------
+    windows : Windows
+        The windows; a trip lies in that of its row's time.
+    windows_per_user : int, optional
+        k, from 1.
+    pooled_share : float
+        Fraction of the budget for the flows of all windows, from 0.0001 to 0.9999.
+    window_margin_share : float
+        Fraction of the rest for the margins, from 0.0001 to 0.9999.
+    window_signal : float
+        c, above 0.
+    """
+
+    name: ClassVar[str] = "flow-series"
+
+    windows: Windows
+    windows_per_user: int | None = None
+    pooled_share: float = 0.5
+    window_margin_share: float = 0.4
+    window_signal: float = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(isinstance(self.windows, Windows), "windows", "Windows")
+        most, count = self.windows_per_user, self.windows.count
+        self._check(
+            most is None or is_whole(most, 1, count), "windows_per_user", f"a whole number from 1 to {count}"
+        )
+        for name in ("pooled_share", "window_margin_share"):
+            self._check(1e-4 <= getattr(self, name) <= 1 - 1e-4, name, "from 0.0001 to 0.9999")
+        self._check_positive("window_signal")
+        if not isinstance(self.trust, Curator):
+            raise ParameterError(
+                f"trust must be central for windows of flows, the one that sums pairs of zones by window, got "
+                f"{self.trust.name}"
+            )
+
+    @property
+    def contribution(self) -> int:
+        """Users that one user may count as."""
+        return self.windows_per_user or 1
+
+    @property
+    def window_budget(self) -> Fraction:
+        """The part of the budget for margins and blocks in every window."""
+        return split_epsilon(self.budget, [self.pooled_share, 1 - self.pooled_share])[1]
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters as a JSON-ready record."""
+        return super().parameters() | {"windows": self.windows.to_dict()}
+
+    def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
+        """The promise of one release with these parameters."""
+        made = super().guarantee(shares, seeded=seeded)
+        assert made.bound is not None
+        bound = ContributionBound(Norm.L1, self.contribution * made.bound.value, made.bound.step)
+        return dataclasses.replace(made, bound=bound)
+
+    def scale(self, setting: Setting, epsilon: Fraction) -> float:
+        """The scale of the noise on a sum, users, as wide as a user's contribution makes it."""
+        return super().scale(setting, epsilon / self.contribution)
+
+    def numbered(self, trips: Points) -> WindowedPoints:
+        """The trips with the number of each row's window, and what bounds a user's contribution."""
+        if isinstance(trips, WindowedPoints):
+            return trips
+        parts = None if self.windows_per_user is None else Parts(1, self.windows_per_user)
+        return windowed(trips, self.windows, parts)
+
+    def shape_of_sums(self, zones: Tiling) -> tuple[int, ...]:
+        """The shape of a curator's exact sums."""
+        return (self.windows.count, zones.size**2)
+
+    def check_zones(self, zones: Tiling) -> None:
+        """Refuse more pairs of zones in all windows than fit the memory."""
+        pairs = self.windows.count * zones.size**2
+        if pairs > _MOST_PAIRS:
+            raise ParameterError(
+                f"windows times pairs of zones must be at most {_MOST_PAIRS}, got {self.windows.count} windows of "
+                f"{zones.size} zones; give fewer zones or windows"
+            )
+
+    def plan(self, setting: Setting, order: ZoneOrder) -> FlowPlan:
+        """The queries of the flows of all windows, then margins and blocks in every window."""
+        rest = self.window_budget
+        pooled = yield from self._widened(setting, order, self.budget - rest)
+        shares = [self.window_margin_share, 1 - self.window_margin_share]
+        margin, fine = split_epsilon(rest, shares)
+        count, depth = self.windows.count, setting.depth
+        wide = f"in {count} windows"
+        encoding = LabelEncoding(MarginsEncoding(depth), count)
+        margins = yield Query(
+            f"trips from and to every zone {wide}", encoding, margin, contribution=self.contribution
+        )
+        tree = self._blocks_of_windows(setting, pooled.values, fine)
+        asked = LabelEncoding(NodeEncoding(tree), count)
+        blocks = yield Query(f"blocks {wide}", asked, fine, contribution=self.contribution)
+        margins = margins._replace(values=margins.values.reshape(-1, count))
+        blocks = blocks._replace(values=blocks.values.reshape(-1, count))
+        pairs = _blocks_over_time(setting, pooled.values, tree, blocks)
+        side = 1 << depth
+        rows, columns = (
+            _margins_over_time(part, pooled.values.sum(axis=axis), order.held, margins)
+            for part, axis in ((margins.values[side:], 1), (margins.values[:side], 0))
+        )
+        return pooled._replace(in_windows=_InWindows(tree, blocks, margins, pairs, (rows, columns)))
+
+    def _widened(self, setting: Setting, order: ZoneOrder, epsilon: Fraction) -> FlowPlan:
+        """The plan of the flows of all windows, to which a user contributes as much as to the windows."""
+        plan = FlowBlocks.plan(dataclasses.replace(self, epsilon=epsilon), setting, order)
+        try:
+            query = next(plan)
+            while True:
+                reply = yield dataclasses.replace(query, contribution=self.contribution)
+                query = plan.send(reply)
+        except StopIteration as stop:
+            made: Flows = stop.value
+            return made
+
+    def _blocks_of_windows(self, setting: Setting, pooled: FloatArray, epsilon: Fraction) -> PrefixTree:
+        """The blocks that are asked for in every window."""
+        deepest = setting.depth
+        while deepest and self.windows.count << (2 * deepest) > _MOST_SITES:
+            deepest -= 1
+        least = 2 * self.window_signal * self.scale(setting, epsilon) * self.windows.count
+        return quartered(setting, pooled, 0, least, deepest)
+
+    def map_of(self, made: Flows, zones: Tiling, order: ZoneOrder, claim: Guarantee) -> FlowMap:
+        """Make a series of the plan's result."""
+        flows = super().map_of(made, zones, order, claim)
+        found = made.in_windows
+        assert isinstance(found, _InWindows)
+        by_window, totals = _listed(
+            made.values, found, order.place[flows.origin], order.place[flows.destination]
+        )
+        noisy, side = found.margins.values, 1 << order.depth
+        parts = ((order.place, noisy[side:]), (order.place, noisy[:side]))
+        sums = FlowSums(
+            order.place,
+            found.tree,
+            (_labelled(np.arange(found.tree.size), found.blocks.values, found.blocks),),
+            tuple(_labelled(place, values, found.margins) for place, values in parts),
+        )
+        note = (
+            f"each window was measured in {found.tree.size} blocks of origins and destinations, and by the trips from "
+            "and to every zone",
+            counting_note({"windows_per_user": self.windows_per_user}),
+        )
+        flows = dataclasses.replace(flows, notes=(*flows.notes, *note))
+        rest = np.maximum(totals - by_window.sum(axis=1), 0.0)
+        return FlowSeriesMap.of(flows, self.windows, by_window, rest, sums)
+
+
+def _labelled(groups: IntArray, by_label: FloatArray, sums: NoisySums) -> LabelMeasurement:
+    return LabelMeasurement(
+        groups,
+        by_label.sum(axis=1),
+        sums.epsilon,
+        sums.scale,
+        sums.terms * by_label.shape[1],
+        sums.sensitivity,
+        by_label=by_label,
+    )
+
+
+def _blocks_over_time(setting: Setting, pooled: FloatArray, tree: PrefixTree, sums: NoisySums) -> FloatArray:
+    """Users of each site of the deepest block in each window, shape (windows, sites)."""
+    down = setting.depth - int(tree.level.max(initial=0))
+    coarse = off_raster(pool(pooled, down))
+    held = setting.members.reshape(-1, 1 << (2 * down)).sum(axis=1) > 0
+    block = np.where(held, tree.owner(np.arange(coarse.size) << (2 * down)), -1)
+    return shrink_windows(
+        WindowSums(sums.values.T, sums.variance, sums.terms, block), np.where(held, coarse, 0.0)
+    )
+
+
+def _margins_over_time(noisy: FloatArray, pooled: FloatArray, held: BoolArray, sums: NoisySums) -> FloatArray:
+    """Users at each place in each window, shape (windows, places)."""
+    block = np.where(held, np.cumsum(held) - 1, -1)
+    found = WindowSums(noisy[held].T, sums.variance, sums.terms, block)
+    return shrink_windows(found, np.where(held, pooled, 0.0))
+
+
+def _listed(
+    pooled: FloatArray, found: _InWindows, row: IntArray, col: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Users of the listed pairs of places in each window, which add up to the pooled ones; and of all pairs."""
+    windows, sites = found.pairs.shape
+    down = (pooled.size // sites).bit_length() // 2
+    ratio = quotient(found.pairs, off_raster(pool(pooled, down)))
+    made, totals = np.empty((windows, row.size)), found.pairs.sum(axis=1)
+    for window in range(windows):
+        inside = np.repeat(np.repeat(on_raster(ratio[window]), 1 << down, axis=0), 1 << down, axis=1)
+        inside *= pooled
+        rows, columns = (quotient(end[window], end[window].sum()) for end in found.ends)
+        fitted = proportional_fit(inside, rows, columns, _SWEEPS)
+        whole = inside if fitted is None else fitted * totals[window]
+        made[window] = whole[row, col]
+    # Where margins leave a pair nobody in any window, its users lie as all users do.
+    nobody = made.sum(axis=0) <= 0
+    made[:, nobody] = totals[:, None] if totals.any() else 1.0
+    made *= pooled[row, col] / made.sum(axis=0)
+    return made, totals

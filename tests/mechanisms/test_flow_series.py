@@ -1,0 +1,151 @@
+"""Flows over time: one promise over all windows, windows that answer, and integer sums that no user moves by more."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mapveil as mv
+from mapveil.analysis.flow_totals import end_changes
+from mapveil.engines import UNIT, user_sums
+from mapveil.formats.read_map import read_flows
+from mapveil.maps.flow_series_map import FlowSeriesMap
+from mapveil.mechanisms.flow_series import FlowSeries
+from mapveil_client.errors import InputError, ParameterError
+from tests.mechanisms.test_flow_blocks import REGION, ZONES, hub_trips
+
+WEEKS = mv.Windows(every="1w", start="2026-01-05", until="2026-01-26", zone="UTC")
+
+
+def timed_trips(users: int = 1500, seed: int = 1) -> mv.Points:
+    """Two trips of each user in three weeks; those of the last week go the other way."""
+    rng = np.random.default_rng(seed)
+    trips = hub_trips(2 * users, seed)
+    day = rng.integers(0, 21, 2 * users)
+    back = day >= 14
+    lon, lat, to_lon, to_lat = trips.ends
+    ends = {"lon": np.where(back, to_lon, lon), "to_lon": np.where(back, lon, to_lon)}
+    ends |= {"lat": np.where(back, to_lat, lat), "to_lat": np.where(back, lat, to_lat)}
+    time = np.datetime64("2026-01-05") + day
+    return mv.Points.from_arrays(np.arange(2 * users) // 2, time=time, **ends)
+
+
+@pytest.fixture(scope="module")
+def trips() -> mv.Points:
+    return timed_trips()
+
+
+@pytest.fixture(scope="module")
+def series(trips: mv.Points) -> FlowSeriesMap:
+    return FlowSeries(epsilon=2, windows=WEEKS).release(trips, ZONES, rng=3)
+
+
+def test_one_epsilon_is_promised_for_all_windows(series: FlowSeriesMap) -> None:
+    assert series.guarantee.epsilon == 2
+    assert sum(share.epsilon for share in series.guarantee.shares) == 2
+    assert [series.window(at).guarantee for at in range(3)] == [series.guarantee] * 3
+    np.testing.assert_allclose(series.by_window.sum(axis=0), series.trips, rtol=1e-9)
+
+
+def test_a_week_in_which_people_went_back_is_seen_and_called(series: FlowSeriesMap) -> None:
+    usual, back = series.window(0), series.window("2026-W04")
+    first = int(np.argmax(user_sums(hub_trips().as_points(), ZONES).sums))
+    origin, destination = divmod(first, ZONES.size)
+    flows = [each.matrix()[origin, destination] for each in (usual, back)]
+    assert flows[0] > 10 * flows[1]
+    found = end_changes(usual, back)
+    assert found.outflow.changed[origin]
+    assert found.outflow.difference[origin] < 0
+    assert not end_changes(usual, series.window(1)).outflow.changed.any()
+
+
+def test_totals_of_a_window_are_near_its_exact_sums(series: FlowSeriesMap, trips: mv.Points) -> None:
+    exact = user_sums(FlowSeries(epsilon=2, windows=WEEKS).numbered(trips), ZONES).sums / UNIT
+    exact = exact.reshape(3, ZONES.size, ZONES.size)
+    held = [
+        low <= true <= high
+        for at in range(3)
+        for zone in range(ZONES.size)
+        for total, true in (
+            (series.window(at).outflow(zone), exact[at, zone].sum()),
+            (series.window(at).inflow(zone), exact[at, :, zone].sum()),
+        )
+        for low, high in [total.interval()]
+    ]
+    # 96 intervals of 95 %: fewer than 82 hold with probability below 1e-4.
+    assert sum(held) >= 82
+    assert abs(series.window(1).total(10, 5).estimate - exact[1, 10, 5]) < 40
+
+
+def test_files_have_every_window_and_its_sums(series: FlowSeriesMap, tmp_path: Path) -> None:
+    for suffix in (".parquet", ".csv", ".geojson"):
+        series.save(tmp_path / f"weeks{suffix}")
+        read = read_flows(tmp_path / f"weeks{suffix}")
+        assert read.windows == WEEKS
+        np.testing.assert_allclose(read.by_window, series.by_window)
+        one, two = (each.window(2).outflow([5, 6]) for each in (read, series))
+        assert one.interval() == pytest.approx(two.interval())
+        assert read.window(1).all_trips == pytest.approx(series.window(1).all_trips)
+    kept = series.largest(3)
+    assert kept.window(0).all_trips == pytest.approx(series.window(0).all_trips)
+
+
+@pytest.mark.parametrize("most", [None, 1, 2])
+def test_no_user_moves_the_integer_sums_of_all_windows_by_more_than_the_bound(most: int | None) -> None:
+    rng = np.random.default_rng(2)
+    rows, users = 12_000, 2_000
+    user = np.minimum(rng.zipf(1.3, rows), users)
+    lon, to_lon = rng.uniform(-8.72, -8.50, (2, rows))
+    lat, to_lat = rng.uniform(41.08, 41.24, (2, rows))
+    time = np.datetime64("2026-01-04") + rng.integers(0, 25, rows)
+    mechanism = FlowSeries(epsilon=1, windows=WEEKS, windows_per_user=most)
+
+    def sums(kept: np.ndarray) -> np.ndarray:
+        ends = {"to_lon": to_lon[kept], "to_lat": to_lat[kept], "time": time[kept]}
+        points = mv.Points.from_arrays(user[kept], lon[kept], lat[kept], **ends)
+        return user_sums(mechanism.numbered(points), ZONES, key="key").sums
+
+    everybody = sums(np.ones(rows, dtype=np.bool_))
+    busiest = np.argsort(-np.bincount(user))[:4]
+    moved = [int(np.abs(everybody - sums(user != who)).sum()) for who in (*busiest, users)]
+    assert max(moved) <= (most or 1) * UNIT
+    assert max(moved) > ((most or 1) - 0.01) * UNIT
+    # All users together: no more than the bound each, whoever they are.
+    assert everybody.sum() <= np.unique(user).size * (most or 1) * UNIT
+    bound = mechanism.guarantee().bound
+    assert bound is not None
+    assert bound.value == Fraction(most or 1)
+
+
+def test_k_windows_of_a_user_take_k_times_the_noise(trips: mv.Points) -> None:
+    one, three = (
+        FlowSeries(epsilon=2, windows=WEEKS, windows_per_user=k).release(trips, ZONES, rng=3).window(0).sums
+        for k in (1, 3)
+    )
+    for single, triple in zip(
+        (*one.blocks[-1:], *one.margins), (*three.blocks[-1:], *three.margins), strict=True
+    ):
+        assert triple.deviation() == pytest.approx(3 * single.deviation(), rel=1e-6)
+    # A margin counts both ends of a trip: sensitivity 2 k over its epsilon, 2 * 0.5 * 0.4.
+    assert three.margins[0].deviation() == pytest.approx(2 * 3 * np.sqrt(2) / 0.4, rel=1e-6)
+
+
+def test_what_a_series_of_flows_cannot_be_is_refused(trips: mv.Points) -> None:
+    for trust in ("distributed", "operators", "local"):
+        with pytest.raises(ParameterError, match="trust must be central"):
+            mv.flows(hub_trips(5), ZONES, epsilon=1, trust=trust, windows=WEEKS, account=None)
+    with pytest.raises(ParameterError, match="windows_per_user must be a whole number from 1 to 3"):
+        FlowSeries(epsilon=1, windows=WEEKS, windows_per_user=4)
+    with pytest.raises(InputError, match="no column of times"):
+        mv.flows(hub_trips(5), ZONES, epsilon=1, trust="central", windows=WEEKS, account=None)
+    with pytest.raises(ParameterError, match="windows times pairs of zones must be at most"):
+        FlowSeries(epsilon=1, windows=mv.Windows(by="hour-of-week", zone="UTC")).release(
+            trips, mv.Quadtree(REGION, depth=5), account=None
+        )
+    with pytest.raises(ParameterError, match="window_error"):
+        mv.flows(
+            hub_trips(5), ZONES, epsilon=1, trust="central", windows=WEEKS, window_error=0.1, account=None
+        )
