@@ -154,6 +154,8 @@ def test_euclidean_metres_and_squares_of_2_km() -> None:
     point[order[15, 0]], near[order[14, 0]], far[order[11, 0]] = 1, 1, 1
     measure = Scoring(("l1_2km",)).against(point, TILING)
     assert [measure(each)["l1_2km"] for each in (near, far)] == [0.0, 2.0]
+    # Rounding is no error: paired trials would take it for a difference.
+    assert Scoring(("l1_2km",)).against(truth, TILING)(truth * 0.1)["l1_2km"] == 0
 
 
 def test_secure_sums_say_how_long_their_vectors_are_and_a_curator_has_none() -> None:

@@ -42,6 +42,7 @@ TITLES: Final[dict[str, str]] = {
 """Names of metrics in tables, where the metric's own name would not say enough."""
 
 _SQUARE_M: Final = 2000.0
+_DIGITS: Final = 12  # of the L1 distance of sums
 _OF_METRES: Final = (EMD_METRES, EMD_EUCLIDEAN, L1_SQUARES)
 
 _OF_VALUES: Final = frozenset({"mse", "l1", "l2", "mape", "floored_mape", "smape", "maape"})
@@ -129,7 +130,8 @@ class Scoring:
                 elif areas is not None and metric == L1_SQUARES:
                     cells = [image if frame is None else frame.cells(image) for image in (smoothed, kept)]
                     p, q = (np.bincount(areas, part) for part in distribution_pair(*cells))
-                    found[metric] = float(np.abs(p - q).sum())
+                    # Sums in another order differ by rounding, which a comparison of paired trials would judge.
+                    found[metric] = round(float(np.abs(p - q).sum()), _DIGITS)
                 else:
                     found[metric] = METRICS[metric](smoothed, values if metric in _OF_VALUES else kept)
             return found

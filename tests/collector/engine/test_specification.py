@@ -58,6 +58,12 @@ def test_local_terms_tell_devices_the_levels_for_as_many_reports(make_spec) -> N
     assert given.options == {"growth": 16, "site_weight": 3}
 
 
+@pytest.mark.parametrize("trust", ["local", "distributed", "random-features"])
+def test_a_prior_is_refused_in_words(make_spec, trust) -> None:
+    with pytest.raises(InputError, match="estimated without a prior"):
+        draft(make_spec(trust, options={"prior": "census.tif"}))
+
+
 @pytest.mark.parametrize(
     ("epsilon", "exact"),
     [

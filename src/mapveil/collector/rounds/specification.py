@@ -355,6 +355,8 @@ def _options(options: dict[str, Any], method: Method) -> dict[str, Any]:
         raise InputError(
             f"method must be fourier-kde, got {method.name}, which sends locations or whole kernels"
         )
+    if "prior" in options:
+        raise InputError("options: a collection's map is estimated without a prior; leave prior out")
     for name, value in options.items():
         if isinstance(value, str) and not value.isprintable():
             raise InputError("options: texts must be printable")
