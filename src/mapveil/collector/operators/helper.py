@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -39,7 +37,7 @@ from mapveil.collector.operators.verification import (
 from mapveil.collector.refusals import Conflict, NotFound
 from mapveil.collector.rounds import collection as rows_of
 from mapveil.collector.rounds.collection import create_helped, find, move
-from mapveil.collector.rounds.life_cycle import ACTIVE, Happening, State
+from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.store.database import Store, lock_collection
 from mapveil.privacy.claim import check_large_epsilon
 from mapveil.privacy.sampling import sampling_delta
@@ -120,7 +118,7 @@ class Helper:
             fresh = [
                 each for each, reason in zip(ids, made.reasons, strict=True) if reason is not Reason.REPLAYED
             ]
-            with self._active(collection) as connection:
+            with records.active(self._store, collection) as connection:
                 known = _known_reply(connection, collection, number, request)  # another process was faster
                 if known is not None:
                     return known
@@ -150,7 +148,7 @@ class Helper:
             made = self._held.pop((collection, number), None) or self._rebuilt(terms, request, job)
             reply = JobReply.decode(job.reply, len(request.shares))
             accepted = _settle(made, reply, read)
-            with self._active(collection) as connection:
+            with records.active(self._store, collection) as connection:
                 if records.find_job(connection, collection, number) != job:
                     raise Conflict(f"another process has closed job {number}")
                 task = records.find_task(connection, collection)
@@ -184,7 +182,7 @@ class Helper:
                     f"the next answer is {len(given) + 1}, after every job is closed; got {number}"
                 )
             share = noisy_share(terms, self._keys, task, given, asked)
-            with self._active(collection) as connection:
+            with records.active(self._store, collection) as connection:
                 now = _before_answer(connection, collection)
                 if len(now[0]) != len(given) or now[1:] != standing[1:]:
                     raise Conflict("another process has changed the collection")
@@ -192,30 +190,23 @@ class Helper:
             return share
 
     def end(self, collection: str) -> None:
-        """Take no more requests of a collection; once more changes nothing."""
-        self._terms(collection)
-        with self._store.read() as connection:
-            if find(connection, collection).state not in ACTIVE:
-                return
+        """Take no more requests of a collection, and forget its sums; of one that is unknown there is nothing to do."""
         with self._store.write() as connection:
-            if lock_collection(connection, collection) == State.RUNNING:
+            if lock_collection(connection, collection) != State.RUNNING:
+                return
+            if records.is_helped(connection, collection):
                 move(connection, collection, Happening.SUMMED, "leader")
                 move(connection, collection, Happening.MAPPED, "leader")
                 rows_of.forget_sums(connection, collection)
+        with self._lock:
+            for held in [each for each in self._held if each[0] == collection]:
+                del self._held[held]
 
     def _terms(self, collection: str) -> CollectionTerms:
         with self._store.read() as connection:
             if not records.is_helped(connection, collection):
                 raise NotFound("there is no such collection that this service helps")
             return find(connection, collection).terms
-
-    @contextmanager
-    def _active(self, collection: str) -> Iterator[Connection]:
-        """A transaction for writing, of a collection that has not ended."""
-        with self._store.write() as connection:
-            if lock_collection(connection, collection) != State.RUNNING:
-                raise Conflict("the collection is over at the helper")
-            yield connection
 
     def _hold(self, collection: str, number: int, made: Prepared) -> None:
         self._held[collection, number] = made

@@ -36,6 +36,7 @@ from mapveil.collector.operators.verification import (
     prepare,
     scheme_for,
 )
+from mapveil.collector.refusals import Conflict
 from mapveil.collector.rounds import collection as rows_of
 from mapveil.collector.rounds.collection import Collection, move
 from mapveil.collector.rounds.life_cycle import Happening
@@ -83,7 +84,34 @@ class Leader:
     def begin(self, terms: CollectionTerms) -> None:
         """Let the helper take part in a collection, before any device is asked."""
         check_upload(terms, self._report_bytes)
+        # Before, for it may know from then on; and after, for an abort meanwhile may have told it the end too early.
+        self._tell(terms.identifier, at_helper=True)
         self._peer.begin(terms.identifier, terms.encode())
+        self._tell(terms.identifier, at_helper=True)
+
+    def end_all(self) -> None:
+        """Tell the helper of the collections that have ended here, until it confirms: it forgets its sums then.
+
+        Raises
+        ------
+        PeerUnavailable
+            It does not answer; the rest is for later.
+        """
+        with self._store.read() as connection:
+            over = records.ended_at_leader(connection)
+        for identifier in over:
+            try:
+                self._peer.end(identifier)
+            except (
+                PromiseError
+            ) as error:  # it will not say otherwise at the next attempt, nor keep the others from it
+                _LOG.warning("collection %s: the helper refuses its end: %s", identifier, error)
+                continue
+            self._tell(identifier, at_helper=False)
+
+    def _tell(self, identifier: str, *, at_helper: bool) -> None:
+        with self._store.write() as connection:
+            records.tell_helper(connection, identifier, at_helper=at_helper)
 
     def verify(self, collection: Collection, *, rest: bool) -> bool:
         """Take the next step of a job, or begin one; with ``rest`` also of fewer reports than a whole job."""
@@ -96,7 +124,7 @@ class Leader:
             self._close_job(terms, job)
         else:
             self._peer.close(terms.identifier, job.number, job.closing)
-            with self._store.write() as connection:
+            with records.active(self._store, terms.identifier) as connection:
                 records.finish_job(connection, terms.identifier, job.number)
         return True
 
@@ -117,27 +145,19 @@ class Leader:
             return True
         wanted = replay(terms, task.accepted, given)
         if not isinstance(wanted, Query):
-            self.end(collection)
             with self._store.write() as connection:
                 rows_of.forget_sums(connection, collection.id)
                 return move(connection, collection.id, Happening.SUMMED, "service") is not None
         query = asked(wanted)
         share = noisy_share(terms, self._keys, task, given, query)
-        with self._store.write() as connection:
+        with records.active(self._store, terms.identifier) as connection:
             records.keep_answer(connection, terms.identifier, len(given) + 1, query, share)
         return True
-
-    def end(self, collection: Collection) -> None:
-        """Tell the helper that no more comes; one that does not answer keeps its part for later."""
-        try:
-            self._peer.end(collection.id)
-        except MapveilError as error:
-            _LOG.warning("collection %s: the helper does not know that it is over: %s", collection.id, error)
 
     def _complete(self, terms: CollectionTerms, number: int, answer: Answered) -> None:
         other = self._peer.answer(terms.identifier, number, answer.query.encode())
         total = total_of(terms, answer.query, (answer.share, other))
-        with self._store.write() as connection:
+        with records.active(self._store, terms.identifier) as connection:
             records.keep_total(connection, terms.identifier, number, total.astype(TOTAL).tobytes())
 
     def _open_job(self, terms: CollectionTerms, *, rest: bool) -> bool:
@@ -150,7 +170,7 @@ class Leader:
         reports = [Report.decode(body) for body in bodies]
         ids = [report.metadata.report_id for report in reports]
         made, request = self._opened(terms, reports)
-        with self._store.write() as connection:
+        with records.active(self._store, terms.identifier) as connection:
             if request is None:  # the helper need not know of reports that its peer cannot read
                 records.refuse_reports(connection, terms.identifier, ids, Counter(made.reasons))
                 return True
@@ -186,7 +206,10 @@ class Leader:
             raise PromiseError(f"the helper did not follow the protocol: {error}") from None
         refused: Counter[Reason] = Counter(each for each in made.reasons if each is not Reason.NONE)
         refused += count_reasons(reply.reasons, told.accepted)
-        with self._store.write() as connection:
+        with records.active(self._store, terms.identifier) as connection:
+            now = records.find_job(connection, terms.identifier, job.number)
+            if now != job:
+                raise Conflict(f"another process has closed job {job.number}")
             task = records.find_task(connection, terms.identifier)
             standing = added(terms, self._keys, task, made.operator.standing)
             closed = job._replace(reply=answered, closing=told.encode())

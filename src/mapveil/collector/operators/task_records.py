@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
@@ -17,12 +18,12 @@ from sqlalchemy.engine import Connection
 
 from mapveil.collector.operators.peer_messages import AskedQuery, Reason
 from mapveil.collector.operators.task import Answered, Job, Task
-from mapveil.collector.refusals import NotFound
+from mapveil.collector.refusals import Conflict, NotFound
 from mapveil.collector.rounds.collection import charge
 from mapveil.collector.rounds.intake import Kept, Report, keep_reports
 from mapveil.collector.rounds.life_cycle import State
-from mapveil.collector.store.database import lock_collection
-from mapveil.collector.store.schema import answers, jobs, report_ids, reports, tasks
+from mapveil.collector.store.database import Store, lock_collection
+from mapveil.collector.store.schema import answers, collections, jobs, report_ids, reports, tasks
 from mapveil.two_operators.aggregation import HELPER, Standing
 from mapveil_client.two_operators.sealed_report import ID_BYTES
 
@@ -33,7 +34,7 @@ _UNSENT: Final = 0
 
 def begin_task(connection: Connection, identifier: str, operator: int) -> None:
     """Record which operator this service is in a collection."""
-    fresh = {"operator": operator, "sums": b"", "accepted": 0, "refused": "{}"}
+    fresh = {"operator": operator, "sums": b"", "accepted": 0, "refused": "{}", "at_helper": False}
     connection.execute(insert(tasks).values(collection=identifier, **fresh))
 
 
@@ -49,6 +50,32 @@ def is_helped(connection: Connection, identifier: str) -> bool:
     """Whether another service leads the collection."""
     found = connection.execute(select(tasks.c.operator).where(tasks.c.collection == identifier)).scalar()
     return found == HELPER
+
+
+def tell_helper(connection: Connection, identifier: str, *, at_helper: bool) -> None:
+    """Record whether the helper may hold a part of the collection. Run by: the leader."""
+    connection.execute(update(tasks).where(tasks.c.collection == identifier).values(at_helper=at_helper))
+
+
+def ended_at_leader(connection: Connection) -> list[str]:
+    """Collections whose queries have ended here, and of whose end the helper has not confirmed that it knows."""
+    over = [state.value for state in (State.FINISHING, State.DONE, State.ABORTED)]
+    query = (
+        select(tasks.c.collection)
+        .join(collections, collections.c.id == tasks.c.collection)
+        .where(tasks.c.at_helper, collections.c.state.in_(over))
+        .order_by(tasks.c.collection)
+    )
+    return list(connection.execute(query).scalars())
+
+
+@contextmanager
+def active(store: Store, identifier: str) -> Iterator[Connection]:
+    """A transaction for writing, of a collection that has not ended; raises Conflict where it has."""
+    with store.write() as connection:
+        if lock_collection(connection, identifier) not in (State.OPEN, State.RUNNING):
+            raise Conflict("the collection is over at this operator")
+        yield connection
 
 
 def find_job(connection: Connection, identifier: str, number: int) -> Job | None:

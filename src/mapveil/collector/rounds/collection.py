@@ -29,6 +29,7 @@ from mapveil.collector.store.schema import (
     charges,
     collections,
     devices,
+    jobs,
     members,
     messages,
     report_ids,
@@ -297,8 +298,13 @@ def forget_messages(
 
 
 def forget_sums(connection: Connection, identifier: str) -> None:
-    """Delete one of two operators' share of the exact sums: both shares together would be the sums without noise."""
+    """Delete one of two operators' share of the exact sums, and the jobs that it could be made from again.
+
+    Both shares together would be the sums without noise.
+    """
     connection.execute(update(tasks).where(tasks.c.collection == identifier).values(sums=b""))
+    messages_of = {"request": b"", "reply": b"", "closing": b""}
+    connection.execute(update(jobs).where(jobs.c.collection == identifier).values(**messages_of))
 
 
 def forget_inputs(

@@ -8,6 +8,7 @@ them changes nothing.
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from mapveil.collector.operators.leader import Leader
@@ -44,6 +45,7 @@ from mapveil_client.secure_sum.states import Abort, ServerState, phase_name
 _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after a step that failed for no reason of the collection's own
 _ROLE: Final = "conductor"
+_LEADING: Final = "leader"
 
 
 class Conductor:
@@ -66,38 +68,64 @@ class Conductor:
     ) -> None:
         self._store, self._deadlines, self._machines = store, deadlines, machines
         self._board, self._rng, self._leader = board, rng, leader
-        self._ticking = threading.Lock()
+        self._ticking, self._leading = threading.Lock(), threading.Lock()
         self._resting: dict[str, float] = {}
         self.on_phase: Callable[[str, float], None] | None = None
 
     def tick(self) -> bool:
         """Take every step that is due for any collection; False where another process is the conductor."""
         with self._ticking, self._store.sole(_ROLE) as mine:
-            if not mine:
-                return False
-            with self._store.read() as connection:
-                active = [collection.id for collection in listed(connection, ACTIVE)]
-            for identifier in active:
-                self._advance(identifier)
-        return True
+            if mine:
+                self._advance_all(led=False)
+        return mine
 
-    def _advance(self, identifier: str) -> None:
-        """Take the steps that are due for one collection, and let no failure of it stop the others."""
+    def lead(self) -> bool:
+        """Take every step that is due together with the helper, which may not answer for minutes; as :meth:`tick`."""
+        if self._leader is None:
+            return True
+        with self._leading, self._store.sole(_LEADING) as mine:
+            if mine:
+                self._advance_all(led=True)
+                self._guarded("ends", self._leader.end_all)
+        return mine
+
+    def _advance_all(self, *, led: bool) -> None:
+        with self._store.read() as connection:
+            active = listed(connection, ACTIVE)
+        for collection in active:
+            if self._waits_for_helper(collection) == led:
+                self._guarded(collection.id, partial(self._steps, collection.id, led=led))
+
+    def _waits_for_helper(self, collection: Collection) -> bool:
+        """Whether its steps ask the helper; the map of what both answered is made beside all others."""
+        if self._leader is None or collection.terms.trust != "operators":
+            return False
+        return collection.state is not State.FINISHING
+
+    def _steps(self, identifier: str, *, led: bool) -> None:
+        while self.step(identifier):
+            with self._store.read() as connection:
+                if self._waits_for_helper(find(connection, identifier)) != led:
+                    return
+
+    def _guarded(self, name: str, act: Callable[[], None]) -> None:
+        """Do what is due for one collection, and let no failure of it stop the others."""
         now = self._store.clock.monotonic()
-        if self._resting.get(identifier, now) > now:
+        if self._resting.get(name, now) > now:
             return
         try:
-            while self.step(identifier):
-                pass
+            act()
         except StoreUnavailable:
             raise
+        except Conflict as error:
+            _LOG.info("collection %s: %s", name, error)
         except PeerUnavailable as error:
-            _LOG.warning("collection %s waits: %s", identifier, error)
-            self._resting[identifier] = now + _REST_SECONDS
+            _LOG.warning("collection %s waits: %s", name, error)
+            self._resting[name] = now + _REST_SECONDS
         except Exception as error:
             # An internal fault: logged without its text, which could quote what was worked on, and tried again.
-            _LOG.error("collection %s: %s", identifier, where_raised(error))
-            self._resting[identifier] = now + _REST_SECONDS
+            _LOG.error("collection %s: %s", name, where_raised(error))
+            self._resting[name] = now + _REST_SECONDS
 
     def step(self, identifier: str) -> bool:
         """Take the next step of a collection, in at most one commit; False where none is due."""
@@ -245,8 +273,6 @@ class Conductor:
             ended = abort(connection, collection.id, "service", reason, only_in=collection.state)
             if ended:
                 secure_rounds.record_lines(connection, collection.id, lines)
-        if ended and self._leader is not None and collection.terms.trust == "operators":
-            self._leader.end(collection)
         return ended
 
     def forget(self, identifier: str) -> None:

@@ -5,6 +5,7 @@ dropped at any moment.
 """
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -207,8 +208,15 @@ class Engine:
     async def run(self) -> None:
         """Take whatever steps are due, until :meth:`stop`. A store that fails is asked again."""
         self._stopping = False
+        async with (
+            asyncio.TaskGroup() as loops
+        ):  # a helper that does not answer keeps no other collection waiting
+            loops.create_task(self._repeat(self._conduct))
+            loops.create_task(self._repeat(self._lead))
+
+    async def _repeat(self, act: Callable[[], None]) -> None:
         while not self._stopping:
-            await asyncio.to_thread(self.tick)
+            await asyncio.to_thread(act)
             await asyncio.sleep(_TICK_SECONDS)
 
     def stop(self) -> None:
@@ -216,12 +224,20 @@ class Engine:
         self._stopping = True
 
     def tick(self) -> None:
-        """Take every step that is due now."""
-        try:
+        """Take every step that is due now, one after another."""
+        self._conduct()
+        if self._leader is not None:
+            self._lead()
+            self._conduct()
+
+    def _conduct(self) -> None:
+        with contextlib.suppress(StoreUnavailable):
             self._conductor.tick()
-        except StoreUnavailable:
-            return
-        self._ticked = time.monotonic()
+            self._ticked = time.monotonic()
+
+    def _lead(self) -> None:
+        with contextlib.suppress(StoreUnavailable):
+            self._conductor.lead()
 
     @property
     def idle_seconds(self) -> float:

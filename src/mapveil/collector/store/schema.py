@@ -29,7 +29,7 @@ from sqlalchemy.schema import SchemaItem
 
 from mapveil_client.errors import InputError
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Version of these tables; a store of another version is refused."""
 
 METADATA: Final = MetaData(
@@ -176,6 +176,8 @@ tasks: Final = _of_collection(  # collections of sums by two operators
     ),  # this operator's share of the sites' sums; empty before the first job
     Column("accepted", Integer, nullable=False),  # reports in them
     Column("refused", Text, nullable=False),  # JSON: reports by reason
+    # At the leader: whether the helper may have been told the terms, and has not confirmed the end.
+    Column("at_helper", Boolean, nullable=False),
 )
 
 report_ids: Final = _of_collection(
