@@ -14,6 +14,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.maps.provenance import Provenance
 from mapveil.maps.signal_map import SignalMap
 from mapveil.obfuscation.privatizers.average_case import average_case
+from mapveil.obfuscation.privatizers.map_error import MapError
 from mapveil.privacy.claim import Reveals
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, ParameterError
@@ -34,6 +35,7 @@ def signal_map(
     least: int | None = None,
     reach_m: float | None = None,
     hole_dbm: float = -110.0,
+    error: MapError | None = None,
     rng: Randomness | int | None = None,
 ) -> SignalMap:
     """Map signal strength from measurements, privatized or not. Run by: the server.
@@ -60,6 +62,10 @@ def signal_map(
         For models: maximum distance of a known cell from a measurement, metres.
     hole_dbm : float
         A cell with a lower mean is a coverage hole, dBm.
+    error : MapError, optional
+        The error of a map of such reports, learnt on the pilot
+        (:func:`~mapveil.obfuscation.privatized_file.privatized_map_error`): where a ``guarantee`` says that the
+        measurements were privatized, the deviations include it.
     rng : Randomness or int, optional
         The source of bits, where the model needs any.
 
@@ -91,6 +97,7 @@ def signal_map(
                 "region (--region) is required: it must not be taken from measurements that were not privatized"
             )
         tiling = parse_tiling(tiling or _DEFAULT_CELLS, region or _around(measurements))
+    privatized = guarantee is not None
     if guarantee is None:
         guarantee = average_case(Reveals.UNDOCUMENTED())
     if chosen is None:
@@ -111,8 +118,41 @@ def signal_map(
             hole_dbm=hole_dbm,
             parameters={name: value for name, value in (options or {}).items() if value is not None},
         )
+    if privatized:
+        made = with_map_error(made, error)
     columns = dict(zip(("lat", "lon", "rss"), measurements.names, strict=False))
     return replace(made, provenance=Provenance(function="signal map", columns=columns))
+
+
+def with_map_error(made: SignalMap, error: MapError | None) -> SignalMap:
+    r"""A map of privatized rows, whose deviations are of the truth and not of the reports. Run by: the server.
+
+    .. math:: \sigma_c'^2 = \sigma_c^2 + v^2 \quad \text{(a mean of cell c)}, \qquad
+              \sigma_c'^2 = \sigma_c^2 + \max\big(0,\ r^2 - \min_{c'} \sigma_{c'}^2\big)
+              \quad \text{(one new measurement)}
+
+    where: :math:`\sigma_c` is the deviation that the reports give, v and r are ``visit_db`` and ``row_db`` of
+    ``error``. A model's least deviation, where reports are densest, is at least r, and grows from there as the model's.
+    No hole of the map is told from covered ground: reports may have moved there.
+    """
+    notes = made.notes
+    deviation = made.deviation_db
+    if error is None:
+        notes += (
+            "The reports do not say how far privatizing moved the map: the intervals are about reports, not about the "
+            "truth.",
+        )
+    else:
+        own = np.square(deviation)
+        if made.deviation_of == SignalMap.deviation_of:
+            deviation = np.sqrt(own + error.visit_db**2)
+        elif made.known.any():
+            deviation = np.sqrt(own + max(0.0, error.row_db**2 - float(np.nanmin(own))))
+        notes += (
+            "The intervals include what privatizing did, as it was measured on the pilot: "
+            f"{error.row_db:.1f} dB for a measurement.",
+        )
+    return replace(made, deviation_db=deviation, notes=notes, holes_known=False)
 
 
 def _around(measurements: Measurements) -> Region:

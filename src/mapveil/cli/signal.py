@@ -298,7 +298,11 @@ def map_(
     """
     from mapveil.analysis.signal_mapping import signal_map
     from mapveil.evaluation.signal_certificate import certified, read_certificate
-    from mapveil.obfuscation.privatized_file import privatized_provenance, read_privatized
+    from mapveil.obfuscation.privatized_file import (
+        privatized_map_error,
+        privatized_provenance,
+        read_privatized,
+    )
 
     found = None if certificate is None else read_certificate(certificate)
     provenance = privatized_provenance(source)
@@ -316,6 +320,7 @@ def map_(
             guarantee=guarantee,
             options=options,
             hole_dbm=hole_dbm,
+            error=privatized_map_error(source),
             **parameters,
         )
         error = None if true is None else coverage.rmse_dbm(true)

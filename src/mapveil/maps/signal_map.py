@@ -56,6 +56,8 @@ class SignalMap(ReleasedMap):
         Subject of the deviation: a cell's estimated mean, or one new measurement there.
     counted : str
         What ``measurements`` counts, where it is not measurements as they were reported.
+    holes_known : bool
+        Whether a hole can be told from covered ground: not where rows were privatized, which may have moved there.
     extrapolated : ndarray of bool, shape (tiling.size,), optional
         Cells whose strength is a model's estimate, as nobody is known to have measured there; those without
         ``measurements`` by default.
@@ -75,6 +77,7 @@ class SignalMap(ReleasedMap):
     hole_dbm: float = HOLE_DBM
     deviation_of: str = "a cell's mean"
     counted: str = "measurements"
+    holes_known: bool = True
     extrapolated: npt.NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
@@ -244,6 +247,8 @@ class SignalMap(ReleasedMap):
         """
         found = np.flatnonzero(self.holes)
         wrong = 1 - self.hole_chance()[found]
+        if not self.holes_known:
+            found, wrong = found[:0], wrong[:0]
         order = np.argsort(wrong, kind="stable")
         expected = np.cumsum(wrong[order]) / np.arange(1, found.size + 1)
         told = np.zeros(self.tiling.size, dtype=np.bool_)
@@ -325,7 +330,8 @@ class SignalMap(ReleasedMap):
             if sure.size
             else ""
         )
-        of_these = f", {int(told.sum())} of them told from covered ground" if count.holes else ""
+        among = f"{int(told.sum())}" if self.holes_known else "as rows were privatized, none"
+        of_these = f", {among} of them told from covered ground" if count.holes else ""
         return Scene(
             title="How strong the signal is",
             layers=(drawn, *others),

@@ -16,6 +16,7 @@ from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_measurements import read_measurements
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import FrameTable, Table, quote_name, reading
+from mapveil.obfuscation.privatizers.map_error import MapError
 from mapveil.privacy.claim import Assumes
 from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
 from mapveil.privacy.guarantee import Guarantee
@@ -56,6 +57,14 @@ def privatized_provenance(path: str | Path) -> Provenance | None:
     try:
         first, last = record["period"]
         return Provenance(str(record["fingerprint"]), date.fromisoformat(first), date.fromisoformat(last))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def privatized_map_error(path: str | Path) -> MapError | None:
+    """Read the error of a map of a file's reports, learnt on the pilot; None where the file does not say it."""
+    try:
+        return MapError.of_record(_record(path)["map_error"])
     except (KeyError, TypeError, ValueError):
         return None
 

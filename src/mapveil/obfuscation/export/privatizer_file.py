@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.obfuscation.privatizers.category import Category
+from mapveil.obfuscation.privatizers.map_error import MapError
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.null_code import NullCode
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, find_privatizer
@@ -87,6 +88,7 @@ def encode_privatizer(fitted: FittedPrivatizer) -> bytes:
     }
     record = {
         **fitted.record(),
+        "map_error": None if fitted.map_error is None else fitted.map_error._asdict(),
         "arrays": [
             {"name": name, "dtype": array.dtype.str, "shape": list(array.shape)}
             for name, array in laid.items()
@@ -142,6 +144,7 @@ def decode_privatizer(data: bytes, name: str) -> FittedPrivatizer:
         columns = [int(each["column"]) for each in record["categories"]]
         categories = read_categories(record, {at: arrays.pop(f"category/{at}") for at in columns})
         expires = read_date(record["expires"])
+        map_error = MapError.of_record(record.get("map_error"))
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{name}: its record cannot be read ({type(error).__name__})") from error
     if any(part.shape != (len(names),) for part in learnt) or not (learnt[1] > 0).all():
@@ -151,7 +154,9 @@ def decode_privatizer(data: bytes, name: str) -> FittedPrivatizer:
     except InputError as error:
         raise InputError(f"{name}: written by another version of mapveil ({error})") from error
     state = {key.removeprefix("state/"): array for key, array in arrays.items()}
-    return FittedPrivatizer(privatizer, Normalisation(names, *learnt), state, null_code, categories, expires)
+    return FittedPrivatizer(
+        privatizer, Normalisation(names, *learnt), state, null_code, categories, expires, map_error
+    )
 
 
 def fingerprint(fitted: FittedPrivatizer) -> str:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.privatizers.category import Category
+from mapveil.obfuscation.privatizers.map_error import MapError
 from mapveil.obfuscation.privatizers.normalisation import Normalisation, whole_runs
 from mapveil.obfuscation.privatizers.null_code import NULL_EPSILON, NULL_ERROR, NullCode
 from mapveil.privacy.claim import Assumes, Measured, Quantity, Share
@@ -232,6 +233,8 @@ class FittedPrivatizer:
         Features that are privatized as categories; NaN is a value that the pilot lacks.
     expires : date, optional
         The last day (UTC) on which it privatizes.
+    map_error : MapError, optional
+        The error of a map of its reports, learnt on the pilot.
     """
 
     privatizer: Privatizer
@@ -240,6 +243,7 @@ class FittedPrivatizer:
     null_code: NullCode | None = None
     categories: tuple[Category, ...] = ()
     expires: date | None = None
+    map_error: MapError | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

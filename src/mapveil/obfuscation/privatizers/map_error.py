@@ -1,0 +1,116 @@
+"""The error of a map made of reports, learnt by the pilot's rows sent through the same privatizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mapveil.geo.collection_roles import user_days
+from mapveil.geo.measurements import LAT, LON, RSS, Measurements
+from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.errors import check
+
+_NEAREST: Final = (
+    30  # reports averaged around a place: their own spread is then 1/30 of the error that is measured
+)
+_BLOCK_M: Final = 100.0  # side of a place of a visit, as that of a held-out place
+_METRES_PER_DEGREE: Final = 111_195.0  # of a meridian, mean Earth radius
+_LEAST_FREEDOM: Final = 2.0  # below, the distribution has no variance
+_LEVEL: Final = 0.95  # of the intervals that the error is for
+_NORMAL: Final = 1.959963984540054  # half the width of such an interval of a standard normal variable
+
+
+class MapError(NamedTuple):
+    r"""Deviations of the truth from a map of reports, dB.
+
+    .. math:: \frac{t_{g-1}}{1.96} \max\Big(\sqrt{\textstyle\sum_i w_i e_i^2},\ q_{0.95}(|e|) / 1.96\Big), \qquad
+              e_i = x_i - \bar y(s_i), \qquad g = \frac{(\sum_d n_d)^2}{\sum_d n_d^2}
+
+    where: :math:`x_i` is the true strength of pilot row i at place :math:`s_i`, :math:`\bar y(s)` the mean of the 30
+    reported strengths whose *reported* places are nearest to s, those of the other half of the users' days alone,
+    :math:`w_i` the weight of a row, under which every visit counts the same (of a row: or every row, where that is
+    more), q the quantile, :math:`n_d` the rows of the user's day d, and :math:`t_{g-1}` the 97.5 % quantile of
+    Student's distribution: a few days tell little of the days to come.
+    """
+
+    row_db: float  # of one measurement
+    visit_db: float  # of the mean of one user's day in one block of 100 m
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any] | None) -> MapError | None:
+        """Read a JSON-ready record; None for None, a ParameterError where it is no error."""
+        if record is None:
+            return None
+        made = cls(float(record["row_db"]), float(record["visit_db"]))
+        for name, value in made._asdict().items():
+            check(0 <= value < np.inf, name, "a finite number of at least 0", value)
+        return made
+
+
+def learn_map_error(true: Measurements, reports: FloatArray, rng: np.random.Generator) -> MapError | None:
+    """Learn the error of a map of such reports. Run by: the curator of the pilot, who sees both.
+
+    Parameters
+    ----------
+    true : Measurements
+        The pilot's rows.
+    reports : ndarray of float64, shape (rows, features)
+        The report on each; NaN where it is empty.
+    rng : numpy.random.Generator
+        The source of the two halves: no noise that a promise rests on.
+
+    Returns
+    -------
+    MapError or None
+        None where one half has fewer than 30 reports that are not empty.
+    """
+    rows, sent, day = true.rows, reports, user_days(true)
+    days = np.unique(day)
+    if len(days) < 2:
+        return None
+    half = np.isin(day, rng.permutation(days)[: len(days) // 2])
+    middle = float(np.median(rows[:, LAT]))
+    places, reported = _metres(rows, middle), _metres(sent, middle)
+    full = np.isfinite(sent[:, : RSS + 1]).all(axis=1)
+    errors = np.empty(len(rows))
+    for side in (half, ~half):
+        known = ~side & full
+        if known.sum() < _NEAREST:
+            return None
+        errors[side] = rows[side, RSS] - _nearest_mean(reported[known], sent[known, RSS], places[side])
+    blocks = np.floor(places / _BLOCK_M).astype(np.int64)
+    visit = np.unique(np.column_stack([blocks, day]), axis=0, return_inverse=True)[1].ravel()
+    size = np.bincount(visit).astype(np.float64)
+    squares = np.bincount(visit, np.square(errors)) / size  # mean over the rows of each visit
+    row = max(_deviation(errors), float(np.sqrt(squares.mean())))
+    widened = _few_days(day)
+    return MapError(widened * row, widened * _deviation(np.bincount(visit, errors) / size))
+
+
+def _nearest_mean(places: FloatArray, values: FloatArray, asked: FloatArray) -> FloatArray:
+    from scipy.spatial import cKDTree
+
+    nearest = cKDTree(places).query(asked, k=_NEAREST)[1]
+    return np.asarray(values[nearest].mean(axis=1))
+
+
+def _few_days(day: IntArray) -> float:
+    """The factor by which an interval of so many effective days is wider than that of many."""
+    from scipy.special import stdtrit
+
+    count = np.unique(day, return_counts=True)[1].astype(np.float64)
+    effective = count.sum() ** 2 / np.square(count).sum()
+    return float(stdtrit(max(effective - 1, _LEAST_FREEDOM), (1 + _LEVEL) / 2)) / _NORMAL
+
+
+def _metres(rows: FloatArray, lat: float) -> FloatArray:
+    east = _METRES_PER_DEGREE * np.cos(np.radians(lat)) * rows[:, LON]
+    return np.stack([east, _METRES_PER_DEGREE * rows[:, LAT]], axis=1)
+
+
+def _deviation(errors: npt.NDArray[np.float64]) -> float:
+    tail = float(np.quantile(np.abs(errors), _LEVEL)) / _NORMAL
+    return max(float(np.sqrt(np.square(errors).mean())), tail)
