@@ -100,6 +100,18 @@ export interface Terms {
   minimum: number;
   /** SHA-256 of the terms, hexadecimal. */
   digest: string;
+  /** The windows of a series, of which this device answers for one; null without. */
+  windows: Windows | null;
+}
+
+/** The public windows of a series. */
+export interface Windows {
+  readonly count: number;
+  readonly names: string[];
+  readonly zone: string;
+  /** Number of the window of a moment, milliseconds since 1970; -1 for none. */
+  at(moment: number, category?: string | null): number;
+  over(window: number, moment: number): boolean;
 }
 
 /** How a device answers a collection. */
@@ -145,6 +157,8 @@ export class Device {
   collections(): Promise<Listed[]>;
   /** Throws a Refusal where the terms are none, or others than announced. */
   terms(listed: Listed): Promise<Terms>;
+  /** The window of a series that this device answers for, drawn once and kept; null without a series. */
+  window(terms: Terms): Promise<number | null>;
   /** How this device answers; throws a Refusal where it does not. Looks at no place. */
   plan(terms: Terms): Promise<Plan>;
   /** Makes the report of the place that `find` finds, charges and keeps it. Null outside a map that asks for silence there. */
@@ -177,6 +191,7 @@ export function operatorsReport(
 
 /** Sentences for the owner of the device: the map; what leaves; what can be learnt; what it costs; the limit of all reports. */
 export function mapWords(tiling: unknown): string;
+export function windowWords(windows: Windows, window: number): string;
 export function leavingWords(plan: Plan): string;
 export function learningWords(terms: Terms, plan: Plan): string;
 export function costWords(terms: Terms): string;

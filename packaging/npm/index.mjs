@@ -8,5 +8,5 @@ export { hourOf, operatorsReport, readConfig } from "./lib/operators_report.mjs"
 export { RULES, spentBy } from "./lib/policy.mjs";
 export { Randomness } from "./lib/randomness.mjs";
 export { Refusal } from "./lib/refusal.mjs";
-export { costWords, learningWords, leavingWords, limitWords, mapWords } from "./lib/words.mjs";
+export { costWords, learningWords, leavingWords, limitWords, mapWords, windowWords } from "./lib/words.mjs";
 export { RecordStorage } from "./record_storage.mjs";

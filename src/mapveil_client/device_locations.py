@@ -1,7 +1,7 @@
 """The locations of a device, which never leave it, and the three ways in which its answers look at them."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from mapveil_client.local.randomizer import PlaceChoice
 from mapveil_client.randomness.random import Randomness, uniform_below
 from mapveil_client.terms import CollectionTerms
 from mapveil_client.tiles_and_sites import nearest
+from mapveil_client.windows import PublicWindows
 
 
 class Visited(NamedTuple):
@@ -34,11 +35,15 @@ class Whereabouts(Secret):
         Degrees WGS84, finite.
     weights : ndarray of float64, shape (locations,), optional
         Weight of each location within this device, from 0; equal by default.
+    times : ndarray of float64, shape (locations,), optional
+        Seconds since 1970, UTC, of each location, for series.
+    categories : tuple of str or None, optional
+        Category of each location, for series by category.
 
     Raises
     ------
     InputError
-        A location or a weight is not a finite number.
+        A location, a weight or a time is not a finite number.
 
     Examples
     --------
@@ -49,6 +54,8 @@ class Whereabouts(Secret):
     lon: FloatArray
     lat: FloatArray
     weights: FloatArray | None = None
+    times: FloatArray | None = None
+    categories: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
         lon, lat = (np.atleast_1d(np.asarray(axis, dtype=np.float64)) for axis in (self.lon, self.lat))
@@ -59,8 +66,29 @@ class Whereabouts(Secret):
             if weights.shape != lon.shape or not bool((np.isfinite(weights) & (weights >= 0)).all()):
                 raise InputError("the weights of a device's locations are not one number from 0 for each")
             object.__setattr__(self, "weights", weights)
+        if self.times is not None:
+            times = np.asarray(self.times, dtype=np.float64)
+            if times.shape != lon.shape or not bool(np.isfinite(times).all()):
+                raise InputError("the times of a device's locations are not one number of seconds for each")
+            object.__setattr__(self, "times", times)
+        if self.categories and len(self.categories) != lon.size:
+            raise InputError("the categories of a device's locations are not one for each")
         object.__setattr__(self, "lon", lon)
         object.__setattr__(self, "lat", lat)
+
+    def within(self, windows: PublicWindows, window: int) -> Self | None:
+        """Its locations in one window of a series; None without any. Run by: the client.
+
+        Raises
+        ------
+        InputError
+            The locations have no times, or no categories, and the windows need them.
+        """
+        found = np.flatnonzero(windows.numbers(self.times, self.categories) == window)
+        if not found.size:
+            return None
+        weights = None if self.weights is None else self.weights[found]
+        return type(self)(self.lon[found], self.lat[found], weights)
 
     def _units(self) -> IntArray:
         """The whole weight of each place: millionths where there are weights."""

@@ -90,6 +90,8 @@ class Part:
         Whether the server has acknowledged it.
     machine : bytes
         The state of its client of the secure sum. Secret.
+    window : int
+        The window of a series that it drew when it joined, and reports about; -1 without a series.
     """
 
     terms: str
@@ -103,6 +105,7 @@ class Part:
     answer: bytes = field(default=b"", repr=False)
     sent: bool = False
     machine: bytes = field(default=b"", repr=False)
+    window: int = -1
 
     @property
     def running(self) -> bool:

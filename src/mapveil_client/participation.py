@@ -12,13 +12,12 @@ from fractions import Fraction
 from typing import Final
 
 from mapveil_client.announcement import RoundAnnouncement
-from mapveil_client.contribution import client_report, encode_places
+from mapveil_client.contribution import client_report
 from mapveil_client.device_locations import Whereabouts
-from mapveil_client.encodings import SiteEncoding
 from mapveil_client.epsilon import readable
 from mapveil_client.errors import BudgetExceeded, InputError, MapveilError, PromiseError, check
-from mapveil_client.local import message as local_message
 from mapveil_client.local.randomizer import LocalMethod
+from mapveil_client.local.window_choice import draw_windows
 from mapveil_client.memory import DeviceMemory, Part
 from mapveil_client.method_parameters import OperatorParameters, SumParameters
 from mapveil_client.policy import DevicePolicy
@@ -27,6 +26,7 @@ from mapveil_client.random_features.feature_policy import FourierParameters
 from mapveil_client.random_features.frequencies import KeptFrequencies
 from mapveil_client.random_features.report import Device
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.reports import local_report, sealed_report
 from mapveil_client.secure_sum.certificate import Credentials
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.round_parameters import RoundParameters
@@ -103,11 +103,20 @@ class Participation:
             self.memory.save()
             raise DeviceRefusal(reason)
         self._pin()
-        self.memory.parts[self.collection] = Part(self.terms.digest.hex())
+        self.memory.parts[self.collection] = Part(self.terms.digest.hex(), window=self._draw_window())
         alone = self.terms.own_epsilon
         exposure = f", epsilon {float(alone):.3g} or more if every other device is corrupt" if alone else ""
         self.memory.log.add("joined", f"{self.terms.trust}, {self.terms.method}{exposure}", self.collection)
+        if self.terms.series is not None:
+            name = self.terms.series.names[self.memory.parts[self.collection].window]
+            detail = f"window {name} was drawn: this device reports about no other, and its report names it"
+            self.memory.log.add("joined", detail, self.collection)
         self._save(None)
+
+    def _draw_window(self) -> int:
+        """The window that the report will be about, drawn before a location is looked at; -1 without a series."""
+        series = self.terms.series
+        return -1 if series is None else int(draw_windows(series.count, 1, self._rng)[0, 0])
 
     def _refusal_of_features(self) -> str | None:
         features, policy, kept = self.terms.parameters, self.policy.random_features, self.memory.frequencies
@@ -144,36 +153,31 @@ class Participation:
         else:
             body = self._feature_report(parameters)
         if body is None:
-            self._end("left", "it has nothing to report")
+            if not self._may_come():
+                self._end("left", "it has nothing to report")
             return None
         part.state, part.answer, part.sent = "reported", body, False
         self._save(before)
         return body
 
     def _local_report(self, method: LocalMethod) -> bytes | None:
-        randomizer = self.terms.randomizer
         self._check_charge(0, self.terms.epsilon)
-        cell = self._whereabouts.cell(randomizer.domain, method.place, method.outside, self._rng)
-        if cell is None:
+        if self._may_come():
             return None
-        body = local_message.write_reports(randomizer.randomize([cell], self._rng), randomizer)[0]
-        self._charge(0, self.terms.epsilon)
+        body = local_report(self.terms, method, self._whereabouts, self._running().window, self._rng)
+        if body is not None:
+            self._charge(0, self.terms.epsilon)
         return body
 
-    def _sealed_report(self, sums: OperatorParameters) -> bytes:
-        """Shares of the whole contribution, sealed for both operators; of nobody's where it is nowhere."""
-        from mapveil_client.two_operators.sealed_report import TIME_PRECISION_S
-        from mapveil_client.two_operators.sharding import ReportRandomness, make_report
+    def _may_come(self) -> bool:
+        """Whether the window that this device drew is not over: then its report waits."""
+        series, part = self.terms.series, self.part
+        ends = None if series is None or part is None else series.ends(part.window)
+        return ends is not None and self._now() < ends
 
-        sharding = self.terms.sharding
+    def _sealed_report(self, sums: OperatorParameters) -> bytes:
         self._check_charge(0, self.terms.epsilon)
-        sites = SiteEncoding(self.terms.depth)
-        devices = self._whereabouts.devices(self.terms)
-        vector = encode_places(devices, sites, sums.units, "largest-remainder", self._rng).dense(0)
-        drawn = ReportRandomness.draw(sharding, self._rng)
-        leader, helper = self.terms.configs
-        hour = int(self._now()) // TIME_PRECISION_S
-        body = make_report(sharding, vector, (leader, helper), hour, drawn).encode()
+        body = sealed_report(self.terms, sums, self._whereabouts, self._now(), self._rng)
         self._charge(0, self.terms.epsilon)
         return body
 

@@ -29,6 +29,7 @@ from mapveil_client.random_features.report import read_query
 from mapveil_client.randomness.noise_shares import own_epsilon
 from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.tiles_and_sites import cells_from_dict
+from mapveil_client.windows import PublicWindows
 
 if TYPE_CHECKING:
     from mapveil_client.two_operators.sealed_report import HpkeConfig
@@ -189,6 +190,9 @@ class CollectionTerms(Document):
     operators : tuple of str
         HPKE configurations of the leader and of the helper, hexadecimal, for sums by two operators; given exactly
         there.
+    windows : mapping, optional
+        The windows of a series of local reports, as :meth:`mapveil_client.windows.PublicWindows.to_dict` writes them:
+        each device reports about the one that it draws.
 
     Raises
     ------
@@ -213,6 +217,7 @@ class CollectionTerms(Document):
     authority: Authority | None = None
     authority_apart: bool = False
     operators: tuple[str, ...] = ()
+    windows: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         kind = self.tiling.get("kind") if isinstance(self.tiling, Mapping) else None
@@ -238,6 +243,11 @@ class CollectionTerms(Document):
         )
         keys = {each.public_key for each in self.configs}
         self._check(len(keys) == wanted, "operators", "of two different keys")
+        self._check(self.windows is None or self.trust == "local", "windows", "those of local reports only")
+        series = self.series
+        stated = series is None or series.to_dict() == dict(self.windows or {})
+        self._check(stated, "windows", "a record of windows with all its values, and no other")
+        self._check(series is None or series.count > 1, "windows", "two or more")
 
     def _check(self, held: bool, name: str, needed: str) -> None:
         check(held, f"{name} of a collection's terms", needed, getattr(self, name))
@@ -248,10 +258,16 @@ class CollectionTerms(Document):
         return read_parameters(self.trust, self.method, self.epsilon, self.options)
 
     def to_record(self) -> dict[str, Any]:
-        """See :class:`Document`; terms of other trusts do not mention operators."""
+        """See :class:`Document`; terms without operators or windows do not mention them."""
         record = super().to_record()
-        operators = record.pop("operators")
-        return record | ({"operators": operators} if operators else {})
+        return {
+            name: value for name, value in record.items() if value or name not in ("operators", "windows")
+        }
+
+    @cached_property
+    def series(self) -> PublicWindows | None:
+        """The windows, where each device reports about one of them."""
+        return None if self.windows is None else PublicWindows.from_dict(dict(self.windows))
 
     @cached_property
     def configs(self) -> "tuple[HpkeConfig, ...]":

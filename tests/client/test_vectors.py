@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from mapveil_client.errors import InputError
+from mapveil_client.local.message import read_reports
+from mapveil_client.terms import CollectionTerms, canonical_json
+
 HERE = Path(__file__).resolve().parent
 spec = importlib.util.spec_from_file_location("make_device_vectors", HERE / "make_vectors.py")
 GENERATOR: Any = importlib.util.module_from_spec(spec)
@@ -31,7 +35,7 @@ def close(one: Any, other: Any) -> bool:
     return one == other
 
 
-@pytest.mark.parametrize("name", ["locate", "local", "odds", "signatures", "projection", "budget"])
+@pytest.mark.parametrize("name", ["locate", "local", "odds", "signatures", "projection", "budget", "series"])
 def test_the_python_client_makes_the_vectors(name: str, made: dict[str, Any]) -> None:
     path = GENERATOR.FOLDER / f"{name}.json"
     kept = json.loads(path.read_text("utf-8"))
@@ -42,6 +46,24 @@ def test_the_python_client_makes_the_vectors(name: str, made: dict[str, Any]) ->
         assert close(made[name], kept)
     else:
         assert made[name] == kept
+
+
+def test_windows_and_reports_that_no_series_has_are_refused() -> None:
+    kept = json.loads((GENERATOR.FOLDER / "series.json").read_text("utf-8"))
+    record = json.loads(kept["terms"])
+    for windows in kept["refused_windows"]:
+        with pytest.raises(InputError):
+            CollectionTerms.decode(canonical_json(record | {"windows": windows}))
+    terms = CollectionTerms.decode(kept["terms"].encode())
+    for message in kept["refused_reports"].values():
+        with pytest.raises(InputError):
+            read_reports([bytes.fromhex(message)], terms.randomizer, 3)
+    sent = [bytes.fromhex(each["message"]) for each in kept["reports"]]
+    drawn = read_reports(sent, terms.randomizer, 3).windows
+    assert drawn is not None
+    assert drawn.tolist() == [each["window"] for each in kept["reports"]]
+    with pytest.raises(InputError):
+        read_reports(sent, terms.randomizer)
 
 
 def numbers(message: str) -> list[Any]:

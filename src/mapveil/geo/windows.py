@@ -1,187 +1,36 @@
-"""Windows: the public periods of a calendar, hours of the week and categories that a series has one map for each of.
-
-A window of time is bounded by readings of one clock, that of a time zone: a calendar week has 167 or 169 hours where
-the clocks change, and an hour that a clock repeats is one window of two hours. Windows are public. None is taken from
-the table, which would tell when somebody was there.
-"""
+"""Windows of a series in a table: the public windows, and the SQL of the number of each row's."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
-from functools import cached_property
-from typing import Any, Final, Self
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-import numpy as np
+from datetime import timedelta
+from typing import Final
 
 from mapveil.geo.tables import quote_text
-from mapveil_client.arrays import IntArray
-from mapveil_client.errors import InputError, ParameterError, check
+from mapveil_client.errors import InputError
+from mapveil_client.windows import LENGTHS, PROFILES, PublicWindows
 
-_STEP: Final = re.compile(r"([1-9][0-9]{0,3})(h|d|w|mo)$")
-_LENGTHS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
-_DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MOST: Final = 1 << 14
-_WEEK: Final = timedelta(weeks=1)
-
-PROFILES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "hour": ("hour({wall})", tuple(f"{hour:02d}:00" for hour in range(24))),
-    "weekday": ("isodow({wall}) - 1", _DAYS),
-    "weekend": ("CASE WHEN isodow({wall}) > 5 THEN 1 ELSE 0 END", ("working day", "weekend")),
-    "hour-of-week": (
-        "24 * (isodow({wall}) - 1) + hour({wall})",
-        tuple(f"{day} {hour:02d}:00" for day in _DAYS for hour in range(24)),
-    ),
+_PROFILES: Final = {
+    "hour": "hour({wall})",
+    "weekday": "isodow({wall}) - 1",
+    "weekend": "CASE WHEN isodow({wall}) > 5 THEN 1 ELSE 0 END",
+    "hour-of-week": "24 * (isodow({wall}) - 1) + hour({wall})",
 }
-"""Recurring times by name: SQL of the number of each from a clock's reading, and their names."""
+"""SQL of the number of each recurring time from a clock's reading."""
 
 
-@dataclass(frozen=True)
-class Windows:
-    """The windows of a series: calendar periods, recurring times or categories, or every pair of both.
+class Windows(PublicWindows):
+    """The windows of a series, with the SQL that finds those of a table's rows.
 
     Parameters
     ----------
-    every : str, optional
-        Length of a period: a number and ``h``, ``d``, ``w`` or ``mo``, such as ``"1w"``; a calendar month is ``"1mo"``.
-    start, until : str, optional
-        First day or hour, and the one after the last, such as ``"2026-01-05"``; both needed with ``every``.
-    zone : str, optional
-        Time zone of the windows, such as ``"Europe/Paris"``; UTC by default. A table whose times state no zone needs
-        one.
-    by : str, optional
-        ``"hour"``, ``"weekday"``, ``"weekend"`` or ``"hour-of-week"``, or the name of a column of categories.
-    values : tuple of str
-        The public list of a column's categories; rows with another value count in no window.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is outside its range, or periods do not fit between ``start`` and ``until``.
+    every, start, until, zone, by, values
+        See :class:`mapveil_client.windows.PublicWindows`.
 
     Examples
     --------
     >>> Windows(every="1w", start="2026-01-05", until="2026-02-02").names
     ('2026-W02', '2026-W03', '2026-W04', '2026-W05')
-    >>> Windows(every="1mo", start="2026-01-01", until="2026-03-01", by="weekend").names[:2]
-    ('2026-01 working day', '2026-01 weekend')
     """
-
-    every: str | None = None
-    start: str | None = None
-    until: str | None = None
-    zone: str | None = None
-    by: str | None = None
-    values: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.every is None and self.by is None:
-            raise ParameterError("every (--every) or by (--by) is required: a series needs windows")
-        if self.zone is not None:
-            try:
-                ZoneInfo(self.zone)
-            except (ZoneInfoNotFoundError, ValueError, OSError):
-                raise ParameterError(
-                    f"zone (--time-zone) must be a name such as Europe/Paris or UTC, got {self.zone!r}"
-                ) from None
-        self._check_categories()
-        if self.every is None:
-            named = self.start is not None or self.until is not None
-            check(not named, "every", "given with start and until (--every with --from and --until)", None)
-        else:
-            check(
-                _STEP.match(self.every) is not None, "every", "a length such as 1h, 1d, 1w or 1mo", self.every
-            )
-            if self.start is None or self.until is None:
-                raise ParameterError(
-                    "start and until (--from and --until) are required with every: taken from the table, the windows "
-                    "would tell when somebody was there"
-                )
-            check(len(self._edges) > 1, "windows", "at least one", self.every)
-        check(self.count <= _MOST, "windows", f"at most {_MOST}", self.count)
-
-    def _check_categories(self) -> None:
-        if self.by in PROFILES or self.by is None:
-            check(not self.values, "values", "left out without a column of categories", self.values)
-            return
-        if not self.values:
-            raise ParameterError(
-                f"values (--values) are required with by={self.by!r}: a public list, since taken from the table they "
-                f"would tell which are there; recurring times are {', '.join(PROFILES)}"
-            )
-        distinct = len(set(self.values)) == len(self.values)
-        check(distinct and all(map(str.isprintable, self.values)), "values", "different texts", self.values)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Name of each window."""
-        groups = self._groups or ("",)
-        return tuple(f"{period} {group}".strip() for period in self._periods or ("",) for group in groups)
-
-    @property
-    def count(self) -> int:
-        """Number of windows."""
-        return max(len(self._periods), 1) * max(len(self._groups), 1)
-
-    @property
-    def starts(self) -> tuple[datetime | None, ...]:
-        """The clock's reading at the start of each window; None for a recurring time or a category."""
-        groups = max(len(self._groups), 1)
-        return tuple(edge for edge in (self._edges[:-1] or (None,)) for _ in range(groups))
-
-    @property
-    def reads_time(self) -> bool:
-        """Whether a row's window depends on its time."""
-        return self.every is not None or self.by in PROFILES
-
-    @property
-    def reads_hours(self) -> bool:
-        """Whether a day alone does not tell a row's window."""
-        return self.by in ("hour", "hour-of-week") or (self.every is not None and self._step[1] == "h")
-
-    @property
-    def category(self) -> str | None:
-        """The column of categories, where there is one."""
-        return None if self.by in PROFILES else self.by
-
-    @property
-    def period_of(self) -> IntArray:
-        """Number of the period of each window, shape (windows,)."""
-        return np.arange(self.count, dtype=np.int64) // max(len(self._groups), 1)
-
-    @property
-    def week_of(self) -> IntArray:
-        """The week of each window, counted from ``start``, shape (windows,).
-
-        Raises
-        ------
-        ParameterError
-            The windows do not lie within weeks.
-        """
-        number, unit = self._step if self.every is not None else (0, "mo")
-        length = _LENGTHS.get(unit, timedelta()) * number
-        if not length or _WEEK % length:
-            raise ParameterError(
-                f"per must be user: windows of {self.every or self.by} do not divide a week, so no row of theirs is of "
-                "one user-week"
-            )
-        return np.asarray(self.period_of // (_WEEK // length))
-
-    def index(self, name: str) -> int:
-        """Number of the window of a name.
-
-        Raises
-        ------
-        ParameterError
-            There is none of this name.
-        """
-        names = self.names
-        if name not in names:
-            shown = ", ".join(names[:3]) + (f", ..., {names[-1]}" if len(names) > 3 else "")
-            raise ParameterError(f"window must be one of {shown}; got {name!r}")
-        return names.index(name)
 
     def sql(self, wall: str | None, category: str | None) -> str:
         """SQL of the number of a row's window, NULL for none.
@@ -197,7 +46,7 @@ class Windows:
         if self.every is not None:
             parts.append((self._period_sql(str(wall)), len(self._periods)))
         if self.by in PROFILES:
-            parts.append((f"({PROFILES[self.by][0].format(wall=wall)})", len(self._groups)))
+            parts.append((f"({_PROFILES[self.by].format(wall=wall)})", len(self._groups)))
         elif self.by is not None:
             cases = " ".join(f"WHEN {quote_text(value)} THEN {at}" for at, value in enumerate(self.values))
             parts.append((f"(CASE {category} {cases} END)", len(self._groups)))
@@ -211,94 +60,9 @@ class Windows:
         if unit == "mo":
             passed = f"datediff('month', {first}, {wall}) // {number}"
         else:
-            length = _LENGTHS[unit] * number // timedelta(microseconds=1)
+            length = LENGTHS[unit] * number // timedelta(microseconds=1)
             passed = f"(epoch_us({wall}) - epoch_us({first})) // {length}"
         return f"(CASE WHEN {wall} >= {first} AND {wall} < {end} THEN {passed} END)"
-
-    @property
-    def _step(self) -> tuple[int, str]:
-        found = _STEP.match(str(self.every))
-        assert found is not None
-        return int(found[1]), found[2]
-
-    @cached_property
-    def _edges(self) -> tuple[datetime, ...]:
-        """The clock's reading at every edge of the periods."""
-        if self.every is None:
-            return ()
-        start, until = (_reading(str(text)) for text in (self.start, self.until))
-        number, unit = self._step
-        if unit == "mo":
-            if start != start.replace(day=1, hour=0):
-                raise ParameterError(
-                    f"start (--from) must be the first of a month with every {self.every}, got {self.start}"
-                )
-        elif unit != "h" and (start.hour or until.hour):
-            raise ParameterError(f"start and until (--from, --until) must be days with every {self.every}")
-        check(until > start, "until", f"after {self.start} (--from)", self.until)
-        edges = [start]
-        while edges[-1] < until and len(edges) <= _MOST + 1:
-            passed = len(edges) * number
-            edges.append(_months_after(start, passed) if unit == "mo" else start + passed * _LENGTHS[unit])
-        if edges[-1] > until:
-            near = " or ".join(_text(edge, unit) for edge in edges[-2:])
-            raise ParameterError(
-                f"until (--until) must end a window of {self.every} from {self.start}, such as {near}; got {self.until}"
-            )
-        return tuple(edges)
-
-    @property
-    def _periods(self) -> tuple[str, ...]:
-        if self.every is None:
-            return ()
-        number, unit = self._step
-        edges = self._edges[:-1]
-        if (number, unit) == (1, "mo"):
-            return tuple(f"{edge:%Y-%m}" for edge in edges)
-        if (number, unit) == (1, "w") and edges[0].weekday() == 0:
-            return tuple("{}-W{:02d}".format(*edge.isocalendar()[:2]) for edge in edges)
-        return tuple(_text(edge, unit) for edge in edges)
-
-    @property
-    def _groups(self) -> tuple[str, ...]:
-        return PROFILES[self.by][1] if self.by in PROFILES else self.values
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready record."""
-        return {**asdict(self), "values": list(self.values)}
-
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> Self:
-        """Read back what :meth:`to_dict` wrote."""
-        return cls(**{**record, "values": tuple(map(str, record["values"]))})
-
-    def __str__(self) -> str:
-        parts = [f"every {self.every} from {self.start} until {self.until}"] if self.every else []
-        parts += [f"by {self.by}"] if self.by else []
-        parts += [f"clock of {self.zone or 'UTC'}"] if self.reads_time else []
-        return ", ".join(parts)
-
-
-def _reading(text: str) -> datetime:
-    """A day, or a whole hour, of a clock."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise ParameterError(f"start and until must be dates such as 2026-01-05, got {text!r}") from None
-    if found.tzinfo is not None or found != found.replace(minute=0, second=0, microsecond=0):
-        raise ParameterError(
-            f"start and until must be days or whole hours of the windows' own clock, got {text!r}"
-        )
-    return found
-
-
-def _months_after(start: datetime, months: int) -> datetime:
-    year, month = divmod(start.month - 1 + months, 12)
-    return start.replace(year=start.year + year, month=month + 1)
-
-
-def _text(edge: datetime, unit: str) -> str:
-    return f"{edge:%Y-%m-%dT%H:%M}" if unit == "h" else f"{edge:%Y-%m-%d}"
 
 
 def no_time_column(source: str) -> InputError:

@@ -3,6 +3,8 @@
     [version, kind, domain, setting, symbol]     a symbol, an unsigned integer
     [version, kind, domain, setting, set]        a set of sites, a byte string of one bit for each
 
+In a series a sixth field is the number of the window that the client drew, from 0.
+
 ``domain`` is the fingerprint of the tiling, ``setting`` that of the randomizer on it: its kind and its integer weights.
 They tell a report on another domain, or of another randomizer, from one that is garbled.
 """
@@ -36,11 +38,14 @@ def write_reports(reports: Reports, randomizer: Randomizer) -> list[bytes]:
         if isinstance(randomizer, SetRandomizer)
         else [int(symbol) for symbol in reports.values]
     )
-    return [canonical_cbor.encode([*head, value]) for value in values]
+    if reports.windows is None:
+        return [canonical_cbor.encode([*head, value]) for value in values]
+    drawn = [int(window) for window in reports.windows]
+    return [canonical_cbor.encode([*head, *each]) for each in zip(values, drawn, strict=True)]
 
 
-def read_reports(messages: Sequence[bytes], randomizer: Randomizer) -> Reports:
-    """Decode reports, all of them or none. Run by: the server.
+def read_reports(messages: Sequence[bytes], randomizer: Randomizer, windows: int | None = None) -> Reports:
+    """Decode reports, all of them or none, of a series of so many ``windows``. Run by: the server.
 
     Raises
     ------
@@ -50,26 +55,36 @@ def read_reports(messages: Sequence[bytes], randomizer: Randomizer) -> Reports:
     """
     known = (randomizer.domain.fingerprint, setting_fingerprint(randomizer))
     found: list[int | bytes] = []
+    drawn: list[int] = []
     for number, data in enumerate(messages):
         try:
-            found.append(_value(data, randomizer, known))
+            value, window = _value(data, randomizer, known, windows)
         except InputError as error:
             raise InputError(f"report {number}: {error}") from None
+        found.append(value)
+        drawn.append(window)
+    about = None if windows is None else np.array(drawn, dtype=np.int64)
     if isinstance(randomizer, SetRandomizer):
         rows = b"".join(value for value in found if isinstance(value, bytes))
-        return Reports(np.frombuffer(rows, dtype=np.uint8).reshape(len(found), randomizer.bytes))
-    return Reports(np.array(found, dtype=np.int64))
+        return Reports(np.frombuffer(rows, dtype=np.uint8).reshape(len(found), randomizer.bytes), about)
+    return Reports(np.array(found, dtype=np.int64), about)
 
 
-def _value(data: bytes, randomizer: Randomizer, known: tuple[bytes, bytes]) -> int | bytes:
-    """The value of a report of this randomizer."""
+def _value(
+    data: bytes, randomizer: Randomizer, known: tuple[bytes, bytes], windows: int | None
+) -> tuple[int | bytes, int]:
+    """The value of a report of this randomizer, and its window, 0 without a series."""
     try:
         fields = canonical_cbor.decode(bytes(data))
     except canonical_cbor.NotCanonical as error:
         raise InputError(f"is no report ({error})") from None
-    if len(fields) != _FIELDS or fields[0] != VERSION:
-        raise InputError(f"must have {_FIELDS} fields, the first the version {VERSION}")
-    _, kind, domain, setting, value = fields
+    wanted = _FIELDS + (windows is not None)
+    if len(fields) != wanted or fields[0] != VERSION:
+        raise InputError(f"must have {wanted} fields, the first the version {VERSION}")
+    _, kind, domain, setting, value, *rest = fields
+    window = rest[0] if rest else 0
+    if not isinstance(window, int) or window >= (windows or 1):
+        raise InputError(f"is about no window of this series; expected 0 to {(windows or 1) - 1}")
     if domain != known[0]:
         raise InputError(
             f"is about another domain than {randomizer.domain.tiling.spec}, or another version of it"
@@ -82,4 +97,4 @@ def _value(data: bytes, randomizer: Randomizer, known: tuple[bytes, bytes]) -> i
         randomizer.check_sets(np.frombuffer(value, dtype=np.uint8)[None])
     elif not isinstance(value, int) or value >= randomizer.symbols:
         raise InputError(f"holds no symbol of this randomizer; expected 0 to {randomizer.symbols - 1}")
-    return value
+    return value, window

@@ -43,9 +43,16 @@ class Reports:
     values : ndarray
         One symbol each (int64, shape (reports,)); or one set of sites each, a bit per site, the first site in the
         highest bit of the first byte (uint8, shape (reports, bytes)).
+    windows : ndarray of int64, shape (reports,), optional
+        The window that each client drew, in a series.
     """
 
     values: npt.NDArray[Any]
+    windows: IntArray | None = None
+
+    def about(self, window: int) -> "Reports":
+        """The reports about one window of a series. Run by: the server."""
+        return Reports(self.values[self.windows == window])
 
     @property
     def count(self) -> int:

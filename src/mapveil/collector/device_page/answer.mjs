@@ -9,9 +9,10 @@ import { featureReport } from "./random_features.mjs";
 /** The report of a place, null where the place is outside and the collection asks for silence there. To two operators a
  * device outside reports no site, so that nobody learns by its silence that it is there.
  *
- * `plan` is what planOf returned, `kept` the frequency and offset that this device keeps.
+ * `plan` is what planOf returned, `kept` the frequency and offset that this device keeps, `window` the window of a
+ * series that it drew.
  */
-export async function answerOf(terms, plan, kept, { lon, lat }, rng = new Randomness()) {
+export async function answerOf(terms, plan, kept, { lon, lat }, rng = new Randomness(), window = null) {
   const good = Number.isFinite(lon) && Number.isFinite(lat) && Math.abs(lon) <= 180 && Math.abs(lat) <= 90;
   insist(good, "That is not a location: latitude must be -90 to 90 and longitude -180 to 180.");
   const randomizer = await plan.ready();
@@ -23,5 +24,5 @@ export async function answerOf(terms, plan, kept, { lon, lat }, rng = new Random
   }
   if (cell < 0 && plan.outside !== "nearest") return null;
   if (cell < 0) cell = plan.tiling.nearest(lon, lat);
-  return writeReport(await randomizer.draw(cell, rng), randomizer, plan.domain);
+  return writeReport(await randomizer.draw(cell, rng), randomizer, plan.domain, window);
 }

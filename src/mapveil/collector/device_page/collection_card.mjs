@@ -4,7 +4,7 @@ import { element, facts, say } from "./elements.mjs";
 import { decimal } from "./policy.mjs";
 import { positionNow, typedPlace } from "./position.mjs";
 import { Refusal } from "./refusal.mjs";
-import { OPERATORS_WORDS, costWords, leavingWords, learningWords, mapWords, progressWords } from "./words.mjs";
+import { OPERATORS_WORDS, costWords, leavingWords, learningWords, mapWords, progressWords, windowWords } from "./words.mjs";
 
 /** The card of an open collection, for a Device with `onAnswer`. */
 export async function collectionCard(listed, device) {
@@ -19,6 +19,7 @@ export async function collectionCard(listed, device) {
     const list = facts([
       ["The map", mapWords(plan.tiling)],
       ["What leaves your phone", leavingWords(plan)],
+      ...(terms.windows === null ? [] : [["When", windowWords(terms.windows, await device.window(terms))]]),
       ...(plan.kind === "operators" ? OPERATORS_WORDS : []),
       ["What can be learnt from it", learningWords(terms, plan)],
       ["What it costs", costWords(terms)],

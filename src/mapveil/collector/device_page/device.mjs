@@ -7,9 +7,20 @@ import { Memory } from "./memory.mjs";
 import { RULES, planOf } from "./policy.mjs";
 import { drawFrequency } from "./random_features.mjs";
 import { Randomness } from "./randomness.mjs";
+import { insist } from "./refusal.mjs";
 
 // What the collector says for good, and the state that an answer is left in.
 const FINAL = { 404: "late", 409: "refused", 410: "late", 413: "refused", 422: "refused" };
+
+/** A Refusal outside the window that was drawn; of a category only its owner knows whether they are in it. */
+function insistNow(windows, window, moment) {
+  const category = windows.category === null ? null : windows.groups[window % windows.groups.length];
+  insist(!windows.over(window, moment), "The window that this phone drew is over. No report was made, and nothing is sent.");
+  insist(
+    windows.at(moment, category) === window,
+    `This phone answers for ${windows.names[window]} only, and it is not that now. No report was made.`,
+  );
+}
 
 export class Device {
   constructor(collector, memory, identity, frequency) {
@@ -56,11 +67,20 @@ export class Device {
     return planOf(terms, { answers: await this.memory.answers(), pin, helper }, this.memory.rules);
   }
 
+  /** The window of a series that this device answers for, drawn once and kept; null without a series. */
+  async window({ identifier, windows }) {
+    if (windows === null) return null;
+    const name = `window ${identifier}`;
+    return (await this.memory.get(name)) ?? await this.memory.keepFirst(name, windows.draw(new Randomness()));
+  }
+
   /** Make the report of the place that `find` finds, charge and keep it; null where there is none. Nothing is sent. */
   async answer(terms, plan, find) {
     await plan.ready(); // whether it is answered at all does not depend on the place
     if (plan.kind === "random-features") await this.memory.pin(plan.pin, terms.identifier);
-    const body = await answerOf(terms, plan, this.frequency, await find());
+    const window = await this.window(terms);
+    if (window !== null) insistNow(terms.windows, window, Date.now());
+    const body = await answerOf(terms, plan, this.frequency, await find(), new Randomness(), window);
     if (body === null) return null;
     const { identifier: collection, title, trust, digest, epsilon } = terms;
     const cost = epsilon === null ? null : epsilon.toString();

@@ -80,14 +80,14 @@ export async function settingFingerprint(randomizer) {
   return (await sha256(utf8(record))).slice(0, 16);
 }
 
-/** Encode a report: a symbol (BigInt), or a set of sites (bytes). */
-export async function writeReport(value, randomizer, domain) {
+/** Encode a report: a symbol (BigInt), or a set of sites (bytes); in a series with the window that was drawn. */
+export async function writeReport(value, randomizer, domain, window = null) {
   const { kind } = randomizer.constructor;
-  return encode([VERSION, kind, domain.fingerprint, await settingFingerprint(randomizer), value]);
+  return encode([VERSION, kind, domain.fingerprint, await settingFingerprint(randomizer), value, ...(window === null ? [] : [window])]);
 }
 
 /** What a report holds, for showing it. */
 export function readReport(message) {
-  const [version, kind, domain, setting, value] = decode(message);
-  return { version, kind, domain, setting, value };
+  const [version, kind, domain, setting, value, window = null] = decode(message);
+  return { version, kind, domain, setting, value, window };
 }

@@ -5,6 +5,7 @@ import { parse, plain, write } from "./exact_json.mjs";
 import { Fraction } from "./fraction.mjs";
 import { readConfig } from "./operators_report.mjs";
 import { insist } from "./refusal.mjs";
+import { Windows } from "./windows.mjs";
 
 const VERSION = 1;
 const MOST_BYTES = 2 ** 24;
@@ -29,7 +30,8 @@ export async function readTerms(bytes) {
   }
   insist(exact instanceof Map && same(utf8(write(exact)), bytes), BROKEN);
   const terms = plain(exact);
-  const fields = terms.trust === "operators" ? [...FIELDS, "operators"].sort() : FIELDS;
+  const own = { operators: ["operators"], local: Object.hasOwn(terms, "windows") ? ["windows"] : [] }[terms.trust] ?? [];
+  const fields = [...FIELDS, ...own].sort();
   insist(Object.keys(terms).sort().join() === fields.join() && terms.version === VERSION, BROKEN);
   insist(/^[0-9a-f]{32}$/.test(terms.identifier) && TRUSTS.includes(terms.trust), BROKEN);
   insist(typeof terms.title === "string" && [...terms.title].length <= 200 && typeof terms.method === "string", BROKEN);
@@ -44,7 +46,8 @@ export async function readTerms(bytes) {
     insist(false, BROKEN);
   }
   insist((query.length > 0) === (terms.trust === "random-features") && (epsilon === null) === (terms.trust === "random-features"), BROKEN);
-  return { ...terms, query, epsilon, operators, tilingRecord: exact.get("tiling"), digest: hex(await sha256(bytes)) };
+  const windows = own.includes("windows") ? new Windows(terms.windows) : null;
+  return { ...terms, windows, query, epsilon, operators, tilingRecord: exact.get("tiling"), digest: hex(await sha256(bytes)) };
 }
 
 /** Both operators' keys, the leader's first. */

@@ -34,6 +34,16 @@ export function mapWords(tiling) {
 export const leavingWords = (plan) => `One report: ${plan.words}. With it go the number that the collector gave this phone, `
   + "and a signature, so that each device answers once.";
 
+/** The window of a series that this phone drew: its one answer is for it. */
+export function windowWords(windows, window) {
+  const own = windows.category === null
+    ? `It can be made in that time only, by the clock of ${windows.zone}.`
+    : `Make it only where "${windows.category}" is that for you now.`;
+  return `This map has ${count(windows.count)} windows, and this phone drew one of them by chance, wherever you are: `
+    + `${windows.names[window]}. It answers for that one and no other. ${own} Whoever reads the report learns which window was `
+    + "drawn, and that you sent a report in it; a phone that was in no place of the map then sends none.";
+}
+
 /** What each of two operators sees of a report. */
 export const OPERATORS_WORDS = [
   ["The first operator, which serves this page", "One share, sealed with its key, and that this phone takes part. Alone the share "
@@ -142,13 +152,13 @@ export function reportParts(body, trust) {
       ["Its phase at your place", `${turn.toFixed(3)}°`],
     ];
   }
-  const { kind, domain, setting, value } = readReport(body);
+  const { kind, domain, setting, value, window } = readReport(body);
   const held = value instanceof Uint8Array
     ? `yes for ${count(value.reduce((sum, byte) => sum + ones(byte), 0))} cells, no for all others`
     : count(Number(value));
   return [
     ["Method", METHOD_KINDS[Number(kind)] ?? String(kind)], ["Which map", hex(domain)], ["Which setting", hex(setting)],
-    ["The random answer", held],
+    ["The random answer", held], ...(window === null ? [] : [["Window, counted from 0", count(Number(window))]]),
   ];
 }
 

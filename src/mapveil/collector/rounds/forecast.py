@@ -16,6 +16,7 @@ from mapveil.synthetic import city
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import write_reports
+from mapveil_client.local.randomizer import Reports
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.terms import CollectionTerms
 
@@ -64,6 +65,9 @@ def forecast(terms: CollectionTerms) -> Forecast:
         _, meaning = offer(terms).features.predicted_signal(tiling, terms.devices)
         return Forecast(None, mean, None, None, None, 1, meaning)
     up = _report_bytes(terms)
+    if terms.series is not None:
+        note = f"The error is not predicted for a series; each window has about 1 in {terms.series.count} devices."
+        return Forecast(None, mean, None, up, 0, 1, note)
     for what, found, most in (
         ("devices", terms.devices, _MOST_DRAWN),
         ("cells", tiling.size, _MOST_CELLS),
@@ -101,7 +105,9 @@ def _report_bytes(terms: CollectionTerms) -> int | None:
     rng = Randomness(_SEED)
     if terms.trust == "local":
         randomizer = terms.randomizer
-        return len(write_reports(randomizer.randomize([0], rng), randomizer)[0])
+        made = randomizer.randomize([0], rng)
+        about = None if terms.series is None else np.array([terms.series.count - 1])
+        return len(write_reports(Reports(made.values, about), randomizer)[0])
     if terms.trust == "operators":
         from mapveil_client.two_operators.sharding import ReportRandomness, make_report
 

@@ -8,11 +8,13 @@ from mapveil.collector.recent import Recent
 from mapveil.collector.refusals import Invalid
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.geo.tiling import Tiling
+from mapveil.geo.windows import Windows
 from mapveil.local.estimators.estimators import check_reports
 from mapveil.local.local_mechanism import LocalMechanism
+from mapveil.local.local_series import LocalSeries
 from mapveil.local.randomizers.randomizer import Randomizer
 from mapveil.mechanisms.mechanism import AnyMechanism
-from mapveil.mechanisms.methods import find_method
+from mapveil.mechanisms.methods import SERIES, find_method
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.trust.secure_aggregation.model import SecureAggregation
@@ -45,6 +47,9 @@ class Offer:
     def mechanism(self) -> AnyMechanism:
         """The mechanism with the terms' parameters."""
         terms = self._terms
+        if terms.windows is not None:
+            given = {**terms.options, "windows": Windows.from_dict(dict(terms.windows))}
+            return SERIES[terms.trust].make(terms.epsilon, given)
         return find_method(terms.method, terms.trust).make(terms.epsilon, terms.options)
 
     @cached_property
@@ -83,16 +88,20 @@ class Offer:
     @cached_property
     def randomizer(self) -> Randomizer:
         """Both halves of the randomizer of a local collection."""
-        randomizer = self.local.on(Domain(self.tiling))
+        randomizer = self._of_report.on(Domain(self.tiling))
         check_reports(self.local.estimator, randomizer)
         return randomizer
+
+    @property
+    def _of_report(self) -> LocalMechanism:
+        return self.local.of_report if isinstance(self.local, LocalSeries) else self.local
 
     def report_check(self) -> Callable[[bytes], None]:
         """Make the check that refuses a body that is not a report, and never says what the report says. CPU-heavy."""
         if self._terms.trust == "operators":
             return check_sealed(self._terms)
         read: Callable[[list[bytes]], object] = (
-            partial(read_reports, randomizer=self.randomizer)
+            partial(read_reports, randomizer=self.randomizer, windows=windows_of(self._terms))
             if self._terms.trust == "local"
             else partial(feature_report.read_reports, query=self._terms.features_query)
         )
@@ -110,6 +119,11 @@ class Offer:
         return ParameterError(
             f"method must be one of {wanted}, got {terms.method} of trust model {terms.trust}"
         )
+
+
+def windows_of(terms: CollectionTerms) -> int | None:
+    """Number of windows of a series; None without one."""
+    return None if terms.series is None else terms.series.count
 
 
 def check_sealed(terms: CollectionTerms) -> Callable[[bytes], None]:

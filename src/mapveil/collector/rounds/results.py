@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 from sqlalchemy import Column, exists, insert, select, update
 from sqlalchemy.engine import Connection, Row
 
@@ -17,11 +18,13 @@ from mapveil.collector.refusals import NotFound
 from mapveil.collector.rounds import plan_replay
 from mapveil.collector.rounds.collection import Collection, counted, move
 from mapveil.collector.rounds.life_cycle import Happening
-from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.offer import offer, windows_of
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import devices, members, reports, results
 from mapveil.formats.measurement_record import read_measurements, write_measurements
 from mapveil.formats.read_map import read_map
+from mapveil.local.local_series import LocalSeries
+from mapveil.local.randomizers.randomizer import Tally
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.provenance import Provenance
 from mapveil.privacy.claim import AccountReference, Assumes
@@ -103,13 +106,21 @@ def _map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
         read = (feature_report.read_reports(part, terms.features_query) for part in parts)
         made = found.features.of_reports(read, found.tiling, terms.devices)
         return found.features.map_of(made, found.tiling)
-    randomizer = found.randomizer
-    tally = randomizer.tally(read_reports([], randomizer))
+    randomizer, windows = found.randomizer, windows_of(terms)
+    counts = np.zeros((windows or 1, randomizer.symbols), dtype=np.int64)
+    number = 0
     for part in parts:
-        tally += randomizer.tally(read_reports(part, randomizer))
-    if not tally.reports:
+        read_part = read_reports(part, randomizer, windows)
+        for window in range(windows or 1):
+            of_window = read_part if read_part.windows is None else read_part.about(window)
+            tally = randomizer.tally(of_window)
+            counts[window] += tally.counts
+            number += tally.reports
+    if not number:
         raise InputError("no device reported, so there is no map")
-    return found.local.estimate(tally, randomizer)
+    if isinstance(found.local, LocalSeries):
+        return found.local.series(Tally(counts, number), randomizer)
+    return found.local.estimate(Tally(counts[0], number), randomizer)
 
 
 def guarantee_of(terms: CollectionTerms) -> Guarantee:

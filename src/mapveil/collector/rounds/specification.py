@@ -16,12 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from mapveil.collector.operators.plan_answers import check_answerable
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.plan_replay import check_feasible
+from mapveil.collector.rounds.windows_record import WindowsRecord
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.local.local_mechanism import LocalMechanism
+from mapveil.local.local_series import LocalSeries
 from mapveil.mechanisms.mechanism import AnyMechanism, check_tiling
-from mapveil.mechanisms.methods import Method, find_method
+from mapveil.mechanisms.methods import SERIES, Method, find_method
 from mapveil.privacy.claim import check_large_epsilon
 from mapveil.privacy.sampling import sampling_delta
 from mapveil.random_features.fourier_kde import FourierKde
@@ -129,6 +131,10 @@ class CollectionSpec(StrictModel):
     tiling: _TilingText | PlacesRecord = Field(
         description="quadtree:8, grid:ROWSxCOLUMNS, tiles:15, or a public list of places"
     )
+    windows: WindowsRecord | None = Field(
+        default=None,
+        description="Windows of a series of local reports; each device reports about one it draws",
+    )
     devices: Annotated[int, Field(ge=3, le=1 << 24)] = Field(
         description="Number of devices at which the collection begins (rounds) or ends (reports)"
     )
@@ -220,9 +226,13 @@ def read_specification(
                 "and --peer-key FILE"
             )
         options = {"scale": 1, "minimum_batch": minimum} | options
-    mechanism = method.make(epsilon, options)
+    windows = None if spec.windows is None else spec.windows.for_method(method)
+    mechanism = (SERIES[method.trust].make if windows else method.make)(
+        epsilon, options | ({"windows": windows} if windows else {})
+    )
     if isinstance(mechanism, LocalMechanism):
-        options |= mechanism.designed_options(Domain(tiling), spec.devices)
+        designing = mechanism.of_report if isinstance(mechanism, LocalSeries) else mechanism
+        options |= designing.designed_options(Domain(tiling), spec.devices)
     own = isinstance(authority, EnrolmentAuthority)
     named = authority.named if isinstance(authority, EnrolmentAuthority) else authority
     certified = spec.trust == "distributed" and spec.active
@@ -246,6 +256,7 @@ def read_specification(
         authority=named if certified else None,
         authority_apart=certified and not own,
         operators=tuple(each.encode().hex() for each in configs()) if by_operators and configs else (),
+        windows=None if windows is None else windows.to_dict(),
     )
     # Both halves of the mechanism are made, as every device and the service will make them.
     if terms.trust == "local":

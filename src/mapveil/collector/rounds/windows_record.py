@@ -1,0 +1,56 @@
+"""The windows of a series in an operator's specification."""
+
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mapveil.geo.windows import Windows
+from mapveil.mechanisms.methods import Method
+from mapveil_client.errors import InputError
+
+_MOST_WINDOWS: Final = 1024
+"""Maximum number of windows of a series: each has a part of the devices, and a map in the result."""
+
+
+class WindowsRecord(BaseModel):
+    """The public windows of a series: periods of a calendar, recurring times or categories, or every pair of both."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    every: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}(h|d|w|mo)$")] | None = Field(
+        default=None, description="Length of a period, such as 1d, 1w or 1mo"
+    )
+    start: Annotated[str, Field(max_length=20)] | None = Field(
+        default=None, description="First day, or hour, of the first period"
+    )
+    until: Annotated[str, Field(max_length=20)] | None = Field(
+        default=None, description="The day, or hour, after the last period"
+    )
+    zone: Annotated[str, Field(max_length=60)] | None = Field(
+        default=None, description="Time zone of the windows, UTC by default"
+    )
+    by: Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[^\x00-\x1f\x7f]+$")] | None = Field(
+        default=None, description="hour, weekday, weekend or hour-of-week, or the name of a category"
+    )
+    values: Annotated[
+        list[Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]],
+        Field(max_length=_MOST_WINDOWS),
+    ] = Field(default=[], description="The categories, which are public")
+
+    def for_method(self, method: Method) -> Windows:
+        """The windows, for reports by hierarchical hashing: only these have an estimator of a series.
+
+        Raises
+        ------
+        InputError
+            They are no windows, too few or too many, or the method is another.
+        """
+        if (method.trust, method.name) != ("local", "olh-h"):
+            raise InputError(
+                f"windows: a series is made of local reports by olh-h, got {method.trust} and {method.name}; "
+                "leave windows out"
+            )
+        found = Windows.from_dict(self.model_dump())
+        if not 2 <= found.count <= _MOST_WINDOWS:
+            raise InputError(f"windows must be 2 to {_MOST_WINDOWS}, got {found.count}")
+        return found

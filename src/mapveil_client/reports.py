@@ -1,0 +1,48 @@
+"""The bytes of a device's one report, local or to two operators. Run by: the client, once its account allows it."""
+
+import numpy as np
+
+from mapveil_client.contribution import encode_places
+from mapveil_client.device_locations import Whereabouts
+from mapveil_client.encodings import SiteEncoding
+from mapveil_client.local import message
+from mapveil_client.local.randomizer import LocalMethod, Reports
+from mapveil_client.method_parameters import OperatorParameters
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.terms import CollectionTerms
+
+
+def local_report(
+    terms: CollectionTerms, method: LocalMethod, whereabouts: Whereabouts, window: int, rng: Randomness
+) -> bytes | None:
+    """The report of local differential privacy, in a series about ``window``; None where the device abstains."""
+    randomizer, here = terms.randomizer, whereabouts
+    if terms.series is not None:
+        within = whereabouts.within(terms.series, window)
+        if within is None:
+            return None
+        here = within
+    cell = here.cell(randomizer.domain, method.place, method.outside, rng)
+    if cell is None:
+        return None
+    made = randomizer.randomize([cell], rng)
+    about = None if terms.series is None else np.array([window])
+    return message.write_reports(Reports(made.values, about), randomizer)[0]
+
+
+def sealed_report(
+    terms: CollectionTerms, sums: OperatorParameters, whereabouts: Whereabouts, now: float, rng: Randomness
+) -> bytes:
+    """Shares of the whole contribution, sealed for both operators; of nobody's where the device is nowhere.
+
+    ``now`` is in seconds since 1970.
+    """
+    from mapveil_client.two_operators.sealed_report import TIME_PRECISION_S
+    from mapveil_client.two_operators.sharding import ReportRandomness, make_report
+
+    sharding, sites = terms.sharding, SiteEncoding(terms.depth)
+    devices = whereabouts.devices(terms)
+    vector = encode_places(devices, sites, sums.units, "largest-remainder", rng).dense(0)
+    drawn = ReportRandomness.draw(sharding, rng)
+    leader, helper = terms.configs
+    return make_report(sharding, vector, (leader, helper), int(now) // TIME_PRECISION_S, drawn).encode()

@@ -1,0 +1,89 @@
+// The windows of a series: the browser device against the vectors of the Python client.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { load, read, seeded } from "./vectors.mjs";
+
+const { Windows } = await load("windows");
+const { Refusal } = await load("refusal");
+const { readTerms } = await load("terms");
+const { planOf } = await load("policy");
+const { answerOf } = await load("answer");
+const { readReport } = await load("local_report");
+const { fromHex, hex, utf8 } = await load("bytes");
+const { Device } = await load("device");
+const { Memory } = await load("memory");
+
+const vector = read("device/series");
+
+for (const { windows: record, names, ends, categories, numbers } of vector.calendars) {
+  test(`${names[0]} to ${names.at(-1)}: the names, and the window of every moment`, () => {
+    const windows = new Windows(record);
+    assert.deepEqual(windows.names, names);
+    assert.deepEqual(vector.moments.map((at, k) => windows.at(1000 * at, categories[k] ?? null)), numbers);
+    ends.forEach((end, window) => {
+      if (end === null) assert(!windows.over(window, Date.now()));
+      else assert.deepEqual([windows.over(window, 1000 * end - 1000), windows.over(window, 1000 * end)], [false, true]);
+    });
+  });
+}
+
+test("windows that are none are refused", () => {
+  for (const record of vector.refused_windows) assert.throws(() => new Windows(record), Refusal, JSON.stringify(record));
+});
+
+test("a report names the window that was drawn, byte for byte", async () => {
+  const terms = await readTerms(utf8(vector.terms));
+  assert.equal(terms.digest, vector.digest);
+  const plan = await planOf(terms, { answers: [], pin: null });
+  for (const { lon, lat, seed, window, message } of vector.reports) {
+    const made = await answerOf(terms, plan, null, { lon, lat }, await seeded(seed), window);
+    assert.equal(hex(made), message);
+    assert.equal(Number(readReport(fromHex(message)).window), window);
+  }
+});
+
+/** A storage in this process, whose content a second device opens as a reloaded page does. */
+function storage() {
+  const [kept, answers] = [new Map(), new Map()];
+  const store = (map, key) => ({
+    get: async (name) => map.get(name),
+    all: async () => [...map.values()],
+    put: (value, name = value[key]) => map.set(name, value),
+  });
+  return { keepsKeys: false, run: async (work) => work({ kept: store(kept, null), answers: store(answers, "collection") }) };
+}
+
+test("a device draws once, whatever is loaded again, and answers in that window alone", async () => {
+  const where = storage();
+  const terms = await readTerms(utf8(vector.terms));
+  const drawn = await new Device(null, new Memory(where), null, null).window(terms);
+  const device = new Device(null, new Memory(where), null, null);
+  for (let again = 0; again < 20; again += 1) assert.equal(await device.window(terms), drawn);
+  const plan = await device.plan(terms);
+  const now = Date.now;
+  const sought = () => assert.fail("the place was looked at outside the window");
+  try {
+    for (let window = 0; window < terms.windows.count; window += 1) {
+      const end = vector.calendars[0].ends[window];
+      Date.now = () => 1000 * (end - 3600);
+      if (window !== drawn) await assert.rejects(device.answer(terms, plan, sought), Refusal);
+    }
+    Date.now = () => 1000 * (vector.calendars[0].ends[drawn] - 3600);
+    const { lon, lat } = vector.reports[0];
+    const answer = await device.answer(terms, plan, () => ({ lon, lat }));
+    assert.equal(Number(readReport(answer.body).window), drawn);
+    assert.equal(answer.epsilon, "2");
+  } finally {
+    Date.now = now;
+  }
+});
+
+test("every window is drawn equally likely", async () => {
+  const windows = new Windows(vector.calendars[0].windows);
+  const [rng, seen] = [await seeded(5), [0, 0, 0]];
+  for (let k = 0; k < 3000; k += 1) seen[windows.draw(rng)] += 1;
+  const squares = seen.reduce((sum, each) => sum + (each - 1000) ** 2 / 1000, 0);
+  assert(squares < 30, `${seen}`); // chi-squared, 2 degrees of freedom: p below 1e-6
+});
