@@ -1,7 +1,7 @@
 """The locations of a device, which never leave it, and the three ways in which its answers look at them."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from mapveil_client.local.randomizer import PlaceChoice
 from mapveil_client.randomness.random import Randomness, uniform_below
 from mapveil_client.terms import CollectionTerms
 from mapveil_client.tiles_and_sites import nearest
-from mapveil_client.windows import PublicWindows
+
+if TYPE_CHECKING:
+    from mapveil_client.public_windows import PublicWindows
 
 
 class Visited(NamedTuple):
@@ -76,7 +78,7 @@ class Whereabouts(Secret):
         object.__setattr__(self, "lon", lon)
         object.__setattr__(self, "lat", lat)
 
-    def within(self, windows: PublicWindows, window: int) -> Self | None:
+    def within(self, windows: "PublicWindows", window: int) -> Self | None:
         """Its locations in one window of a series; None without any. Run by: the client.
 
         Raises

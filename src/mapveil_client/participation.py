@@ -17,7 +17,6 @@ from mapveil_client.device_locations import Whereabouts
 from mapveil_client.epsilon import readable
 from mapveil_client.errors import BudgetExceeded, InputError, MapveilError, PromiseError, check
 from mapveil_client.local.randomizer import LocalMethod
-from mapveil_client.local.window_choice import draw_windows
 from mapveil_client.memory import DeviceMemory, Part
 from mapveil_client.method_parameters import OperatorParameters, SumParameters
 from mapveil_client.policy import DevicePolicy
@@ -116,7 +115,11 @@ class Participation:
     def _draw_window(self) -> int:
         """The window that the report will be about, drawn before a location is looked at; -1 without a series."""
         series = self.terms.series
-        return -1 if series is None else int(draw_windows(series.count, 1, self._rng)[0, 0])
+        if series is None:
+            return -1
+        from mapveil_client.local.window_choice import draw_windows
+
+        return int(draw_windows(series.count, 1, self._rng)[0, 0])
 
     def _refusal_of_features(self) -> str | None:
         features, policy, kept = self.terms.parameters, self.policy.random_features, self.memory.frequencies

@@ -29,9 +29,9 @@ from mapveil_client.random_features.report import read_query
 from mapveil_client.randomness.noise_shares import own_epsilon
 from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.tiles_and_sites import cells_from_dict
-from mapveil_client.windows import PublicWindows
 
 if TYPE_CHECKING:
+    from mapveil_client.public_windows import PublicWindows
     from mapveil_client.two_operators.sealed_report import HpkeConfig
     from mapveil_client.two_operators.sharding import Sharding
 
@@ -191,8 +191,8 @@ class CollectionTerms(Document):
         HPKE configurations of the leader and of the helper, hexadecimal, for sums by two operators; given exactly
         there.
     windows : mapping, optional
-        The windows of a series of local reports, as :meth:`mapveil_client.windows.PublicWindows.to_dict` writes them:
-        each device reports about the one that it draws.
+        The windows of a series of local reports (:class:`mapveil_client.public_windows.PublicWindows`): each device
+        reports about the one that it draws.
 
     Raises
     ------
@@ -265,9 +265,13 @@ class CollectionTerms(Document):
         }
 
     @cached_property
-    def series(self) -> PublicWindows | None:
+    def series(self) -> "PublicWindows | None":
         """The windows, where each device reports about one of them."""
-        return None if self.windows is None else PublicWindows.from_dict(dict(self.windows))
+        if self.windows is None:
+            return None
+        from mapveil_client.public_windows import PublicWindows
+
+        return PublicWindows.from_dict(dict(self.windows))
 
     @cached_property
     def configs(self) -> "tuple[HpkeConfig, ...]":

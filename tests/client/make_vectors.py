@@ -26,6 +26,7 @@ from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import setting_fingerprint, write_reports
 from mapveil_client.local.randomizer import Reports
 from mapveil_client.policy import DevicePolicy
+from mapveil_client.public_windows import PublicWindows
 from mapveil_client.random_features.feature_policy import Policy
 from mapveil_client.random_features.frequencies import KeptFrequencies, Pin, unit_frequencies
 from mapveil_client.random_features.kernels import kernel_named
@@ -35,7 +36,6 @@ from mapveil_client.random_features.report import write_reports as write_feature
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement, request_statement
 from mapveil_client.terms import CollectionTerms
-from mapveil_client.windows import PublicWindows
 
 FOLDER = Path(__file__).resolve().parent.parent / "vectors" / "device"
 CITY = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

@@ -7,7 +7,7 @@ from typing import Final
 
 from mapveil.geo.tables import quote_text
 from mapveil_client.errors import InputError
-from mapveil_client.windows import LENGTHS, PROFILES, PublicWindows
+from mapveil_client.public_windows import LENGTHS, PROFILES, PublicWindows
 
 _PROFILES: Final = {
     "hour": "hour({wall})",
@@ -24,7 +24,7 @@ class Windows(PublicWindows):
     Parameters
     ----------
     every, start, until, zone, by, values
-        See :class:`mapveil_client.windows.PublicWindows`.
+        See :class:`mapveil_client.public_windows.PublicWindows`.
 
     Examples
     --------

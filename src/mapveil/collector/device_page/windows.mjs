@@ -1,4 +1,4 @@
-// The windows of a series: which one a moment lies in, by a clock's reading (mapveil_client/windows.py).
+// The windows of a series: which one a moment lies in, by a clock's reading (mapveil_client/public_windows.py).
 
 import { uniformsBelow } from "./randomness.mjs";
 import { insist } from "./refusal.mjs";

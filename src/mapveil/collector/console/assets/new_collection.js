@@ -8,6 +8,7 @@ import { peoplePicker } from "./people_picker.js";
 import { regionPicker } from "./region_picker.js";
 import { tilingPicker } from "./tiling_picker.js";
 import { costPicker, trustPicker } from "./trust_picker.js";
+import { windowsPicker } from "./windows_picker.js";
 
 const REGION = [-74.03, 40.69, -73.9, 40.83];
 const HEAD = "New collection";
@@ -31,11 +32,13 @@ export async function showPage(main, { signal, who, heading }) {
     people = peoplePicker(),
     tiling = tilingPicker(),
     method = methodPicker(),
+    windows = windowsPicker(),
     predicted = forecastCard(signal);
   const region = regionPicker(REGION, renew, signal);
   function renew() {
     for (const each of [cost, people, method]) each.renew(trust.value());
     tiling.renew(region.value(), trust.value());
+    windows.renew(trust.value(), method.value().method);
     if ([...form.elements].every((each) => each === title || each.validity.valid)) predicted.renew(specification);
   }
   const specification = () => {
@@ -50,6 +53,7 @@ export async function showPage(main, { signal, who, heading }) {
       region: region.value(),
       tiling: tiling.value(),
       ...people.value(trust.value()),
+      ...windows.value(),
     };
   };
   const trouble = el("div", {}),
@@ -78,7 +82,7 @@ export async function showPage(main, { signal, who, heading }) {
         boxed(field("Title, which every device shows", title), trust.element),
         boxed(cost.elements, people.elements),
       ),
-      el("div", { class: "stack" }, boxed(region.element), boxed(tiling.element), predicted.element, method.element),
+      el("div", { class: "stack" }, boxed(region.element), boxed(tiling.element), boxed(windows.element), predicted.element, method.element),
     ),
     trouble,
     el(

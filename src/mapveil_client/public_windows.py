@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Final, Self
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError, check
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 _STEP: Final = re.compile(r"([1-9][0-9]{0,3})(h|d|w|mo)$")
 LENGTHS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
@@ -77,12 +79,7 @@ class PublicWindows:
         if self.every is None and self.by is None:
             raise ParameterError("every (--every) or by (--by) is required: a series needs windows")
         if self.zone is not None:
-            try:
-                ZoneInfo(self.zone)
-            except (ZoneInfoNotFoundError, ValueError, OSError):
-                raise ParameterError(
-                    f"zone (--time-zone) must be a name such as Europe/Paris or UTC, got {self.zone!r}"
-                ) from None
+            zone_named(self.zone)
         self._check_categories()
         if self.every is None:
             named = self.start is not None or self.until is not None
@@ -203,7 +200,7 @@ class PublicWindows:
             )
         rows = len(categories) if times is None else times.size
         found = np.zeros(rows, dtype=np.int64)
-        zone = ZoneInfo(self.zone or "UTC")
+        zone = zone_named(self.zone or "UTC")
         for row in range(rows):
             reading = (
                 None
@@ -220,7 +217,7 @@ class PublicWindows:
         if self.every is None:
             return None
         edge = self._edges[int(self.period_of[window]) + 1]
-        return edge.replace(tzinfo=ZoneInfo(self.zone or "UTC")).timestamp()
+        return edge.replace(tzinfo=zone_named(self.zone or "UTC")).timestamp()
 
     def _period(self, reading: datetime) -> int:
         """Number of the period of a clock's reading, -1 for none."""
@@ -302,6 +299,24 @@ class PublicWindows:
         parts += [f"by {self.by}"] if self.by else []
         parts += [f"clock of {self.zone or 'UTC'}"] if self.reads_time else []
         return ", ".join(parts)
+
+
+def zone_named(name: str) -> ZoneInfo:
+    """The time zone of a name.
+
+    Raises
+    ------
+    ParameterError
+        There is none, or the machine has no time zones.
+    """
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ParameterError(
+            f"zone (--time-zone) must be a name such as Europe/Paris or UTC, got {name!r}"
+        ) from None
 
 
 def _reading(text: str) -> datetime:
