@@ -105,7 +105,7 @@ class LevelEncoding(Encoding):
         edges = self.runs.reshape(-1)
         length, sites = np.diff(edges), 1 << (2 * self.depth)
         good = self.runs.shape == (edges.size // 2, 2) and edges.size > 0
-        good = good and edges[0] >= 0 and edges[-1] <= sites
+        good = good and edges.min() >= 0 and edges.max() <= sites  # all of them, or a difference could wrap
         good = good and bool((length[::2] > 0).all() and (length >= 0).all())
         check(good, "runs", f"ascending and disjoint, from 0 to {sites}", self.runs)
 

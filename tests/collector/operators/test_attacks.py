@@ -385,9 +385,9 @@ def test_reports_that_the_leader_cannot_read_take_no_number_of_the_helpers_jobs(
     pair_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixteen clients fill a whole job with nonsense: the collection goes on with the reports of the others."""
-    from mapveil.collector.operators import leader
+    from mapveil.collector.operators import verification
 
-    monkeypatch.setattr(leader, "_MOST_JOB", 16)
+    monkeypatch.setattr(verification, "_MOST_JOB", 16)
     pair = pair_of(devices=36)
     id = pair.open(devices=200)
     bodies = [

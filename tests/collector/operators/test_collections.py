@@ -126,9 +126,9 @@ def test_a_lost_helper_pauses_and_never_spoils(pair_of) -> None:
 
 
 def test_whole_jobs_are_verified_while_reports_come_in(pair_of, monkeypatch) -> None:
-    from mapveil.collector.operators import leader
+    from mapveil.collector.operators import verification
 
-    monkeypatch.setattr(leader, "_MOST_JOB", 5)
+    monkeypatch.setattr(verification, "_MOST_JOB", 5)
     pair = pair_of()
     id = pair.open()
     bodies = pair.reports(SITES)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from mapveil.collector.operators import leader as steps
+from mapveil.collector.operators import verification as steps
 from mapveil.collector.operators.helper import Helper
 from mapveil.collector.operators.peer import PeerUnavailable
 from mapveil.collector.operators.task_records import ended_at_leader, find_task

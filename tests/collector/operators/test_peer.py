@@ -16,9 +16,10 @@ from mapveil.collector.operators.plan_answers import check_upload
 from mapveil.collector.refusals import Invalid
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.two_operators.sealed_report import Report
+from tests.collector.engine.conftest import ACTOR
 
-from .pair import SHARED, reports_of
-from .test_attacks import task_of
+from .pair import SHARED, reports_of, spec
+from .test_attacks import request_of, task_of
 
 REFUSAL = b'{"error": {"message": "no budget"}}'
 
@@ -94,3 +95,51 @@ def test_edges_beyond_the_raster_are_refused() -> None:
     blocks = {"kind": "blocks", "depth": 2, "rows": edges, "columns": [0, 4], "parts": [[1], [1], [1]]}
     with pytest.raises(InputError, match="rows"):
         AskedQuery.decode(json.dumps({"purpose": "x", "encoding": blocks, "epsilon": "1"}).encode())
+
+
+@pytest.mark.parametrize("runs", [[[0, 1 << 62], [-(1 << 62), 16]], [[-1, 4]], [[0, 17]]])
+def test_runs_beyond_the_raster_are_refused_where_differences_would_wrap(runs: list[Any]) -> None:
+    levels = {"kind": "levels", "depth": 2, "levels": [1], "runs": runs}
+    with pytest.raises(InputError, match="runs"):
+        AskedQuery.decode(json.dumps({"purpose": "x", "encoding": levels, "epsilon": "1"}).encode())
+
+
+@pytest.mark.parametrize(
+    ("encoding", "why"),
+    [
+        ({"kind": "levels", "levels": [1] * 65, "runs": [[0, 16]]}, "a site at most 64 times, got 65"),
+        ({"kind": "sketch", "levels": [1], "width": 1 << 19, "rows": 1, "key": "k"}, "groups of sites, got"),
+        ({"kind": "levels", "levels": [1] * (1 << 19), "runs": [[0, 16]]}, "bytes; expected at most 1048576"),
+    ],
+)
+def test_a_query_that_would_take_too_much_memory_is_refused(encoding: dict[str, Any], why: str) -> None:
+    query = {"purpose": "x", "encoding": {"depth": 2, **encoding}, "epsilon": "1"}
+    with pytest.raises(InputError, match=why):
+        AskedQuery.decode(json.dumps(query).encode())
+
+
+def test_the_helper_bounds_the_reports_of_a_job(pair_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = pair_of()
+    id = task_of(pair)
+    _, request = request_of(pair.terms, pair.reports([1] * 17))
+    monkeypatch.setattr("mapveil.collector.operators.verification._NUMBERS", 0)
+    with pytest.raises(InputError, match="at most 16 reports, got 17"):
+        pair.helper.job(id, 1, request)
+
+
+def test_terms_whose_reports_cannot_be_sent_are_refused_at_creation(pair_of: Any) -> None:
+    pair = pair_of()
+    pair.leader._report_bytes = 100
+    with pytest.raises(InputError, match="bytes and the service accepts 100"):
+        pair.engine.create(spec(), ACTOR)
+    assert pair.engine.collections() == []
+
+
+@pytest.mark.parametrize(("method", "path"), [("PUT", "/v1/peer/a"), ("GET", "/v1/peer/b")])
+def test_a_request_is_authenticated_before_its_body_is_read(method: str, path: str) -> None:
+    digest = bytes(range(32))
+    told = SHARED.authorization("PUT", "/v1/peer/a", digest)
+    good = (method, path) == ("PUT", "/v1/peer/a")
+    assert SHARED.body_digest(told, method, path) == (digest if good else None)
+    assert SHARED.body_digest(told.replace("00", "01", 1), method, path) is None
+    assert SHARED.body_digest(told[:-1], method, path) is None

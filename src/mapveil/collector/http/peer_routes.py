@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +15,7 @@ from mapveil.collector.http.exchange import JSON, Exchange, header, read_body
 from mapveil.collector.http.gate import refusal_of, send_body
 from mapveil.collector.http.service import Service
 from mapveil.collector.operators.helper import Helper
-from mapveil.collector.operators.operator_keys import ANSWERED, SCHEME, PeerKey, same
+from mapveil.collector.operators.operator_keys import ANSWERED, SCHEME, PeerKey
 from mapveil.collector.operators.peer import PEER_ROUTES
 from mapveil.collector.refusals import NotFound, Refusal, Unauthorized
 from mapveil_client.errors import MapveilError
@@ -60,10 +61,13 @@ class PeerRoutes:
         if not given.startswith(SCHEME):
             self._access.count_failure(scope)
             raise Unauthorized("no key of two operators", f"the header 'Authorization: {SCHEME} <mac>'")
-        body = await read_body(scope, receive, self._most, self._bodies)
-        if not same(given, key.authorization(scope["method"], address_of(scope), body)):
+        digest = key.body_digest(given, scope["method"], address_of(scope))
+        if digest is None:  # a stranger's body is not read
             self._access.count_failure(scope)
             raise Unauthorized("the request is not authenticated by the key that the operators share")
+        body = await read_body(scope, receive, self._most, self._bodies)
+        if hashlib.sha256(body).digest() != digest:
+            raise Unauthorized("the request's body is not the one that its header authenticates")
         Exchange.of(scope).who = "leader"
         status, media = 200, _BYTES
         try:

@@ -31,8 +31,10 @@ from mapveil.collector.operators.verification import (
     Secrets,
     added,
     count_reasons,
+    most_reports,
     noisy_share,
     prepare,
+    scheme_for,
 )
 from mapveil.collector.refusals import Conflict, NotFound
 from mapveil.collector.rounds import collection as rows_of
@@ -109,7 +111,11 @@ class Helper:
                 known = _known_reply(connection, collection, number, request)
             if known is not None:
                 return known
-            read = JobRequest.decode(request)
+            read, most = JobRequest.decode(request), most_reports(scheme_for(terms))
+            if len(read.shares) > most:
+                raise InputError(
+                    f"a job of these terms must have at most {most} reports, got {len(read.shares)}"
+                )
             ids = [share.metadata.report_id for share in read.shares]
             with self._store.read() as connection:
                 replayed = records.known_reports(connection, collection, ids)
@@ -191,10 +197,14 @@ class Helper:
 
     def end(self, collection: str) -> None:
         """Take no more requests of a collection, and forget its sums; of one that is unknown there is nothing to do."""
-        with self._store.write() as connection:
-            if lock_collection(connection, collection) != State.RUNNING:
+        with self._store.read() as connection:
+            if (
+                not records.is_helped(connection, collection)
+                or find(connection, collection).state is not State.RUNNING
+            ):
                 return
-            if records.is_helped(connection, collection):
+        with self._store.write() as connection:
+            if lock_collection(connection, collection) == State.RUNNING:
                 move(connection, collection, Happening.SUMMED, "leader")
                 move(connection, collection, Happening.MAPPED, "leader")
                 rows_of.forget_sums(connection, collection)

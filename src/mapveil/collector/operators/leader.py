@@ -17,7 +17,6 @@ from mapveil.collector.operators import task_records as records
 from mapveil.collector.operators.operator_keys import OperatorKeys, PeerKey
 from mapveil.collector.operators.peer import Peer
 from mapveil.collector.operators.peer_messages import (
-    MOST_REPORTS,
     JobClosing,
     JobReply,
     JobRequest,
@@ -32,6 +31,7 @@ from mapveil.collector.operators.verification import (
     added,
     count_reasons,
     least_batch,
+    most_reports,
     noisy_share,
     prepare,
     scheme_for,
@@ -48,11 +48,6 @@ from mapveil_client.terms import CollectionTerms
 from mapveil_client.two_operators.sealed_report import HelperShare, HpkeConfig, Report
 
 _LOG: Final = logging.getLogger(__name__)
-_NUMBERS: Final = 1 << 19
-"""Sites of a job's reports together: some tens of megabytes, and 512 reports of 1,024 sites."""
-
-_LEAST_JOB: Final = 16
-_MOST_JOB: Final = 512
 
 
 class Leader:
@@ -81,9 +76,13 @@ class Leader:
         """Both operators' HPKE configurations; asks the helper for its own."""
         return self._keys.own.config, HpkeConfig.decode(self._peer.config())
 
+    def check(self, terms: CollectionTerms) -> None:
+        """Refuse terms whose reports are larger than the service accepts; raises InputError."""
+        check_upload(terms, self._report_bytes)
+
     def begin(self, terms: CollectionTerms) -> None:
         """Let the helper take part in a collection, before any device is asked."""
-        check_upload(terms, self._report_bytes)
+        self.check(terms)
         # Before, for it may know from then on; and after, for an abort meanwhile may have told it the end too early.
         self._tell(terms.identifier, at_helper=True)
         self._peer.begin(terms.identifier, terms.encode())
@@ -161,7 +160,7 @@ class Leader:
             records.keep_total(connection, terms.identifier, number, total.astype(TOTAL).tobytes())
 
     def _open_job(self, terms: CollectionTerms, *, rest: bool) -> bool:
-        most = min(MOST_REPORTS, _MOST_JOB, max(_LEAST_JOB, _NUMBERS // scheme_for(terms).sites))
+        most = most_reports(scheme_for(terms))
         with self._store.read() as connection:
             bodies = records.waiting_reports(connection, terms.identifier, most)
             number = records.next_number(connection, terms.identifier)

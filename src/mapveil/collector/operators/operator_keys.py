@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Final
@@ -17,13 +18,14 @@ from typing import Final
 from mapveil_client.errors import InputError, Secret
 from mapveil_client.private_file import new_private_file
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.keys import request_statement
 from mapveil_client.two_operators.hpke import Cipher, public_of
 from mapveil_client.two_operators.sealed_report import HpkeConfig
 from mapveil_client.vault import KEY_BYTES, read_key
 
 SCHEME: Final = "Mapveil-Peer"
 """Scheme of the header ``Authorization`` between operators."""
+
+_AUTHORIZATION: Final = re.compile(f"{SCHEME} ([0-9a-f]{{64}}) [0-9a-f]{{64}}")
 
 ANSWERED: Final = "mapveil-peer"
 """Header of an authenticated answer."""
@@ -69,10 +71,19 @@ class PeerKey(Secret):
         """The VDAF's verify key of a task, 32 bytes: no client knows it."""
         return hmac.digest(self._secret, b"mapveil verify key 1 " + task, hashlib.sha256)
 
-    def authorization(self, method: str, path: str, body: bytes) -> str:
-        """The header of a request."""
-        statement = b"mapveil peer request 1 " + request_statement(method, path, body)
-        return f"{SCHEME} {hmac.digest(self._secret, statement, hashlib.sha256).hex()}"
+    def authorization(self, method: str, path: str, digest: bytes) -> str:
+        """The header of a request whose body has this SHA-256: it can be judged before the body is read."""
+        request = f"{method} {path} {digest.hex()}".encode()
+        statement = b"mapveil peer request 2 " + request
+        return f"{SCHEME} {digest.hex()} {hmac.digest(self._secret, statement, hashlib.sha256).hex()}"
+
+    def body_digest(self, authorization: str, method: str, path: str) -> bytes | None:
+        """The SHA-256 of the body that a request's header authenticates; None where it authenticates none."""
+        named = _AUTHORIZATION.fullmatch(authorization)
+        if named is None:
+            return None
+        digest = bytes.fromhex(named[1])
+        return digest if same(authorization, self.authorization(method, path, digest)) else None
 
     def answered(self, authorization: str, status: int, body: bytes) -> str:
         """The header of an answer, also of a refusal, to a request with that header."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from typing import Final, Protocol
@@ -96,7 +97,7 @@ class HttpPeer:
 
     def _ask(self, method: str, path: str, body: bytes = b"") -> bytes:
         target = f"{PEER_ROUTES}{path}"
-        told = self._key.authorization(method, target, body)
+        told = self._key.authorization(method, target, hashlib.sha256(body).digest())
         headers = {"authorization": told, "content-type": "application/octet-stream"}
         headers["accept-encoding"] = "identity"
         try:

@@ -28,6 +28,9 @@ MOST_REPORTS: Final = 4096
 """Largest job."""
 
 _MOST_PURPOSE: Final = 200
+_MOST_QUERY: Final = 1 << 20  # bytes; every node of a raster of 128 x 128 sites is 0.4 MB
+_MOST_COPIES: Final = 64  # of a site: with the most sites of a task, 8 MB of coordinates
+_MOST_SUMS: Final = 1 << 18  # of an answer: 4 MB in the wider field
 
 
 class Reason(IntEnum):
@@ -163,7 +166,9 @@ class AskedQuery(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what :meth:`encode` wrote; raises InputError where it is none."""
+        """Read what :meth:`encode` wrote; raises InputError where it is none, or too large to answer."""
+        if len(data) > _MOST_QUERY:
+            raise InputError(f"a query has {len(data)} bytes; expected at most {_MOST_QUERY}")
         try:
             record = json.loads(data)
             purpose, encoding, epsilon = (record[name] for name in ("purpose", "encoding", "epsilon"))
@@ -174,6 +179,8 @@ class AskedQuery(NamedTuple):
                 f"a query's purpose must be a printable text of at most {_MOST_PURPOSE} characters"
             )
         groups = read_encoding(encoding)
-        if groups.length < 1:
-            raise InputError("a query must have at least one group of sites, got none")
+        if groups.copies > _MOST_COPIES:
+            raise InputError(f"a query must count a site at most {_MOST_COPIES} times, got {groups.copies}")
+        if not 1 <= groups.length <= _MOST_SUMS:
+            raise InputError(f"a query must have 1 to {_MOST_SUMS} groups of sites, got {groups.length}")
         return cls(purpose, groups, read_fraction(epsilon, "a query's epsilon"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mapveil.collector.operators.operator_keys import OperatorKeys, PeerKey
-from mapveil.collector.operators.peer_messages import AskedQuery, Reason
+from mapveil.collector.operators.peer_messages import MOST_REPORTS, AskedQuery, Reason
 from mapveil.collector.operators.task import Answered, Task
 from mapveil.privacy.claim import Share
 from mapveil.two_operators.aggregation import Operator, Standing
@@ -18,6 +18,12 @@ from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.method_parameters import OperatorParameters
 from mapveil_client.terms import CollectionTerms
 from mapveil_client.two_operators.sealed_report import HelperShare, open_share
+
+_NUMBERS: Final = 1 << 19
+"""Sites of a job's reports together: 512 reports of 1,024 sites."""
+
+_LEAST_JOB: Final = 16
+_MOST_JOB: Final = 512
 
 
 class Secrets(NamedTuple):
@@ -38,6 +44,11 @@ def scheme_for(terms: CollectionTerms) -> Scheme:
     """The scheme of a task's reports."""
     parameters = parameters_of(terms)
     return scheme_of(terms.depth, parameters.units, terms.digest)
+
+
+def most_reports(scheme: Scheme) -> int:
+    """Most reports of a job, so that their sites together fit into some tens of megabytes at either operator."""
+    return min(MOST_REPORTS, _MOST_JOB, max(_LEAST_JOB, _NUMBERS // scheme.sites))
 
 
 def parameters_of(terms: CollectionTerms) -> OperatorParameters:

@@ -126,7 +126,10 @@ class Engine:
 
     def _terms_of(self, spec: CollectionSpec | Mapping[str, Any]) -> PendingCollection:
         configs = None if self._leader is None else self._leader.configs
-        return read_specification(spec, secrets.token_hex(16), self.authority, configs)
+        made = read_specification(spec, secrets.token_hex(16), self.authority, configs)
+        if self._leader is not None and made.terms.trust == "operators":
+            self._leader.check(made.terms)
+        return made
 
     def open(self, id: str, actor: str) -> dict[str, Any]:
         """Offer a pending collection to devices."""
