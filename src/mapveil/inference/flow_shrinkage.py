@@ -29,6 +29,7 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from mapveil.geo.zone_order import ZoneOrder
 from mapveil.inference.gravity import fit_gravity, spacing_m
@@ -127,7 +128,8 @@ def gravity_parent(
     made = np.repeat(np.repeat(whole, 1 << down, axis=0), 1 << down, axis=1)
     made *= (1 - _EVEN) * total * inside[0][:, None]
     made *= inside[1]
-    made[np.ix_(held, held)] += _EVEN * total / max(int(held.sum()), 1) ** 2
+    made += (_EVEN * total / max(int(held.sum()), 1) ** 2) * held
+    made[~held] = 0.0
     return made
 
 
@@ -196,7 +198,7 @@ class _Nodes(NamedTuple):
     blocks: MeasuredBlocks
     around: FloatArray  # expected trips of each site
     owner: IntArray  # node of each site
-    code: IntArray  # of each site of the square
+    code: npt.NDArray[np.int32]  # of each site of the square, of which there are 2**24 at most
     expected: FloatArray  # trips of each node
 
     @classmethod
@@ -205,7 +207,7 @@ class _Nodes(NamedTuple):
         down = tree.depth - int(tree.level.max())
         coarse = pool(parent, down)
         line = np.arange(coarse.shape[0])
-        code = interleave(line, 0 * line)[:, None] + interleave(0 * line, line)
+        code = interleave(line, 0 * line).astype(np.int32)[:, None] + interleave(0 * line, line).astype(np.int32)
         around = np.empty(coarse.size)
         around[code] = coarse
         owner = tree.owner(np.arange(coarse.size) << (2 * down))

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from mapveil.inference.box_sums import measured_half
 from mapveil.inference.split_prior import SplitPrior
@@ -138,36 +139,44 @@ def _divide(
     """Users of each run at every site, shape (runs, sites)."""
     sites = around.shape[1]
     held = sums.block >= 0
-    levels = [np.where(held, around, 0.0)]
+    levels = [around if held.all() else np.where(held, around, 0.0)]
     while levels[-1].shape[1] > 1:
         levels.append(levels[-1].reshape(length.size, -1, 2).sum(axis=2))
     # A block's own sums count once, at its first site, and its boxes are sums of whole blocks: below them nothing is
     # measured, and users lie as in the run around.
-    block, firsts = np.unique(sums.block, return_index=True)
-    block, firsts = block[block >= 0], firsts[block >= 0]
+    block, firsts = _first_sites(sums.block)
     leaf = np.zeros((length.size, sites))
     leaf[:, firsts] = noisy[:, block]
-    count = np.zeros(sites)
-    count[firsts] = 1.0
+    count = np.zeros(sites, dtype=np.int32)
+    count[firsts] = 1
     values, blocks = [leaf], [count]
     while values[-1].shape[1] > 1:
         values.append(values[-1].reshape(length.size, -1, 2).sum(axis=2))
-        blocks.append(blocks[-1].reshape(-1, 2).sum(axis=1))
+        blocks.append(blocks[-1].reshape(-1, 2).sum(axis=1, dtype=np.int32))
     prior = SplitPrior(int(max(sums.terms, 1)), may_be_flat=True, uneven=True)
     noise = sums.variance * length[:, None].astype(np.float64)
     estimate = totals[:, None]
     longest = int(length.max())
-    for at in range(len(levels) - 2, -1, -1):
-        members, y, counts = levels[at], values[at], blocks[at]
-        estimate = _halve(estimate, members, y, counts, noise, prior, longest)
+    for pyramid in (levels, values, blocks):
+        pyramid.pop()
+    # Each level is let go when it was used: the finest are as large as all above them together.
+    while levels:
+        estimate = _halve(estimate, levels.pop(), values.pop(), blocks.pop(), noise, prior, longest)
     return estimate
+
+
+def _first_sites(block: IntArray) -> tuple[IntArray, IntArray]:
+    """The blocks of all sites, and the first site of each; without sorting all sites."""
+    starts = np.append(0, 1 + np.flatnonzero(block[1:] != block[:-1]))
+    found, first = np.unique(block[starts], return_index=True)
+    return found[found >= 0], starts[first[found >= 0]]
 
 
 def _halve(
     whole: FloatArray,
     members: FloatArray,
     y: FloatArray,
-    counts: FloatArray,
+    counts: npt.NDArray[np.int32],
     noise: FloatArray,
     prior: SplitPrior,
     longest: int,

@@ -186,9 +186,9 @@ class FlowBlocks(Checked):
             total = yield Query("number of users", NodeEncoding(tree), part)
             root = (MeasuredNodes(tree, total),)
             users = max(float(total.values[0]), 1.0)
-        pairs = cells_at(setting, setting.depth)
-        wide = users < self.pair_signal * pairs.size * self.scale(setting, budget)
-        if wide or (not setting.curator and pairs.size > self.longest):
+        pairs = cells_at(setting, setting.depth).size
+        wide = users < self.pair_signal * pairs * self.scale(setting, budget)
+        if wide or (not setting.curator and pairs > self.longest):
             return (yield from self._by_blocks(setting, order, budget, users, root))
         tree = tree_at(setting, setting.depth)
         sums = yield Query("every pair of zones", NodeEncoding(tree), budget)
@@ -305,6 +305,7 @@ class FlowBlocks(Checked):
                 reveal = charges.at_first(self.budget) if curator else charges.each
                 execution = Execution(stream, tell, reveal, charges.keep, secure_sum, dropout)
                 answerer = self.trust.answerer(held, zones, raster, execution)
+                del raster  # as large as all pairs
                 made = run(self.plan(answerer.setting, order), answerer.answer)
         claim = self.guarantee(tuple(answerer.revealed), seeded=stream.seeded)
         if not curator:
