@@ -129,8 +129,8 @@ def test_k_windows_of_a_user_take_k_times_the_noise(trips: mv.Points) -> None:
         (*one.blocks[-1:], *one.margins), (*three.blocks[-1:], *three.margins), strict=True
     ):
         assert triple.deviation() == pytest.approx(3 * single.deviation(), rel=1e-6)
-    # A margin counts both ends of a trip: sensitivity 2 k over its epsilon, 2 * 0.5 * 0.4.
-    assert three.margins[0].deviation() == pytest.approx(2 * 3 * np.sqrt(2) / 0.4, rel=1e-6)
+    # A margin counts both ends of a trip: sensitivity 2 k over its epsilon, 2 * 0.5 * 0.25.
+    assert three.margins[0].deviation() == pytest.approx(2 * 3 * np.sqrt(2) / 0.25, rel=1e-6)
 
 
 def test_what_a_series_of_flows_cannot_be_is_refused(trips: mv.Points) -> None:

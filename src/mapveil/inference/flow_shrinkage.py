@@ -207,7 +207,9 @@ class _Nodes(NamedTuple):
         down = tree.depth - int(tree.level.max())
         coarse = pool(parent, down)
         line = np.arange(coarse.shape[0])
-        code = interleave(line, 0 * line).astype(np.int32)[:, None] + interleave(0 * line, line).astype(np.int32)
+        code = interleave(line, 0 * line).astype(np.int32)[:, None] + interleave(0 * line, line).astype(
+            np.int32
+        )
         around = np.empty(coarse.size)
         around[code] = coarse
         owner = tree.owner(np.arange(coarse.size) << (2 * down))
