@@ -113,6 +113,24 @@ def test_a_block_s_noise_does_not_choose_its_weight() -> None:
     assert abs(np.mean(apart)) < 0.12 < np.mean(naive)
 
 
+@pytest.mark.parametrize(("spots", "epsilon"), [(12, 1), (200, 0.25)])
+def test_a_few_crowded_cells_do_not_widen_intervals(spots: int, epsilon: float) -> None:
+    """Deviations are within 1.3 of the least-squares optimum where crowded blocks have empty neighbours."""
+    rng = np.random.default_rng(3)
+    users = np.zeros(TILING.size, dtype=np.int64)
+    users[rng.choice(TILING.size, spots, replace=False)] = 2_000 // spots
+    zones, ratios = Zones.read(boxes(40, 5)), []
+    for seed in range(4):
+        made = mv.mechanisms.Multiscale(epsilon=epsilon).release(
+            UserSums(users * UNIT, TILING), TILING, account=None, rng=seed
+        )
+        asked = ZoneOverlay.of(made, zones)
+        least = NestedSums(made.measurements, np.ones(TILING.size, dtype=bool))
+        pairs = zip(asked.sums.errors(asked.weights), least.errors(asked.weights), strict=True)
+        ratios += [math.sqrt(error.variance / optimum.variance) for error, optimum in pairs]
+    assert 1 < np.mean(ratios) < 1.3
+
+
 def test_secure_sums_cover_too() -> None:
     source = people()
     counts = source.sums // UNIT

@@ -109,12 +109,12 @@ def test_groups_that_leave_out_cells_are_refused() -> None:
     assert NestedSums(given, inside).leaf[7] == -1
 
 
-def test_weights_from_neighbours_stay_unbiased() -> None:
+def test_weights_of_adaptive_groups_stay_unbiased() -> None:
     """Any weights keep A'a = w; the variance is that of the coefficients, and little above the optimum."""
     rng = np.random.default_rng(4)
     given = [measured(*each) for each in TREES["all"]]
-    inside, places = rng.random(CELLS) < 0.85, rng.random((CELLS, 2))
-    best, sums = NestedSums(given, inside), NestedSums(given, inside, places)
+    inside = rng.random(CELLS) < 0.85
+    best, sums = NestedSums(given, inside), NestedSums(given, inside, adaptive=True)
     a, y, variance = dense(sums, given, np.flatnonzero(inside))
     zones = np.where(rng.random((9, sums.cells.size)) < 0.4, rng.random((9, sums.cells.size)), 0.0)
     weights = csr_array(zones)

@@ -240,11 +240,9 @@ def _number(flows: FlowMap, zone: int | str) -> int:
 
 def _block_sums(sums: FlowSums) -> NestedSums:
     if sums not in _blocks:
-        row, col = deinterleave(sums.leaves.code)
-        half = 0.5 * (1 << (sums.leaves.depth - sums.leaves.level))
-        middles = np.column_stack([each * 2 * half + half for each in (row, col)])
-        places = middles if len(sums.blocks) > 1 and sums.margins else None
-        _blocks[sums] = NestedSums(sums.blocks, np.ones(sums.leaves.size, dtype=np.bool_), places)
+        adaptive = len(sums.blocks) > 1 and bool(sums.margins)
+        every = np.ones(sums.leaves.size, dtype=np.bool_)
+        _blocks[sums] = NestedSums(sums.blocks, every, adaptive=adaptive)
     return _blocks[sums]
 
 

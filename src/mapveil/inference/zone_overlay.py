@@ -62,14 +62,10 @@ def _sums_of(heat: DensityMap) -> NestedSums:
     inside = heat.tiling.lattice().inside
     if inside is None:
         inside = np.ones(heat.tiling.size, dtype=np.bool_)
-    places = None
     # Which nodes reports are about is public: no noise chose them.
-    if not reports and sum(each.noisy.size > 1 for each in heat.measurements) > 1:
-        lon, lat = heat.tiling.centres()
-        stretch = np.cos(np.radians(lat.mean())) if heat.tiling.region.georeferenced else 1.0
-        places = np.column_stack((lon * stretch, lat))
+    adaptive = not reports and sum(each.noisy.size > 1 for each in heat.measurements) > 1
     try:
-        return NestedSums(heat.measurements, inside, places, heat.values)
+        return NestedSums(heat.measurements, inside, heat.values, adaptive=adaptive)
     except InputError as error:
         raise refuse(str(error)) from None
 
