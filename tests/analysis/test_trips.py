@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import pytest
 import mapveil as mv
 from mapveil.analysis.trips import Trips, cells_of_trips, has_destinations, read_trajectories, read_trips
 from mapveil.geo.read_points import open_table
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
@@ -185,3 +186,15 @@ def test_one_trip_of_each_user_any_with_the_same_odds() -> None:
     counts = np.bincount(origins, minlength=3)
     # Six deviations of a third each; the first trip of everybody would be 4000 of one.
     assert np.abs(counts - 4000 / 3).max() < 6 * np.sqrt(4000 * 2 / 9)
+
+
+@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
+def test_a_map_of_single_locations_refuses_trips_before_any_charge(trust: str, tmp_path: Path) -> None:
+    trips: Any = trips_of([0, 1], [INSIDE[0], INSIDE[1]], [INSIDE[2], INSIDE[3]])
+    cells = mv.Quadtree(mv.Region.from_bbox(0.0, 48.0, 2.0, 50.0), depth=2)
+    account = mv.Account.open("trips", budget=3, ledger=tmp_path / "ledger.sqlite")
+    with pytest.raises(InputError, match=r"rows are trips.* by lon=NAME and lat=NAME.* mv\.flows"):
+        mv.release(trips.as_points(), cells, epsilon=1, trust=trust, account=account)
+    with pytest.raises(ParameterError, match=r"got a Trips; flows are made of trips: mv\.flows"):
+        mv.release(trips, cells, epsilon=1, trust=trust, account=account)
+    assert not account.entries

@@ -58,12 +58,22 @@ def tiling_of(source: Points | Counts | Any, tiling: Tiling | None) -> Tiling:
     InputError
         A table or devices without a tiling, or a tiling that no dense map can be made of.
     """
+    check_locations(source)
     if tiling is None:
         if isinstance(source, (Points, Devices)):
             raise InputError("a table of points or devices needs a tiling, such as Quadtree(region, depth=8)")
         tiling = source.tiling
     check_tiling(tiling)
     return tiling
+
+
+def check_locations(source: Any) -> None:
+    """Refuse trips, whose rows are two locations, where a map of single ones is made."""
+    if isinstance(source, Points) and source.columns.to_lon is not None:
+        raise InputError(
+            f"{source.source}: rows are trips, with an origin and a destination; expected one location a row: read one "
+            "end by lon=NAME and lat=NAME (--lon NAME and --lat NAME), or release the trips by mv.flows (mapveil flows)"
+        )
 
 
 def check_outputs(account: Account | None, cells: Tiling | str) -> None:

@@ -19,7 +19,7 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.maps.prior import Prior
 from mapveil.maps.provenance import Provenance
 from mapveil.mechanisms.default_tiling import default_tiling
-from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, check_tiling
+from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, check_locations, check_tiling
 from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil.mechanisms.release_after_search import after_search, buys_users
 from mapveil.mechanisms.sum_mechanism import SumMechanism
@@ -198,9 +198,13 @@ def _check_kinds(points: object, tiling: object) -> None:
         kind, named = type(points).__name__, "..."
         if isinstance(points, str | os.PathLike):
             kind, named = "path", repr(os.fspath(points))
-        raise ParameterError(
-            f"points must be Points or Counts, got a {kind}; read it: mv.read_points({named})"
+        hint = (
+            "flows are made of trips: mv.flows(...)"
+            if kind == "Trips"
+            else f"read it: mv.read_points({named})"
         )
+        raise ParameterError(f"points must be Points or Counts, got a {kind}; {hint}")
+    check_locations(points)
     if isinstance(tiling, Region):
         raise ParameterError(
             'tiling must be a Tiling, or a specification such as "quadtree:8" with region=..., got a Region'
