@@ -74,6 +74,7 @@ def command(
     """
     from mapveil.analysis.zone_changes import changes
     from mapveil.formats.zone_table import write_zones
+    from mapveil.inference.zone_results import CHANGE_INTERVAL
     from mapveil.maps.flow_map import FlowMap
     from mapveil.maps.series_map import counting_note
     from mapveil.pictures.zone_pictures import write_changes_page, write_changes_png
@@ -114,8 +115,9 @@ def command(
     for note in (*dict.fromkeys(warnings), *found.zones.notes):
         console.warn(note)
     lines = [
-        f"{int(found.changed.sum())} of {counted(len(found.zones), 'zone')} changed; no change means {_NULLS[null]}; "
-        f"at most {100 * fdr:g} % of such calls are expected to be false; asking costs no privacy",
+        f"{int(found.changed.sum())} of {counted(len(found.zones), 'zone')} changed, tested against {found.tested} "
+        f"(--null {null}); at most {100 * fdr:g} % of such calls are expected to be false; asking costs no privacy",
+        f"before and after are unbiased estimates, which may be below 0; {CHANGE_INTERVAL}",
         *([] if window is None else [f"windows {against} and {window}: {counting_note(one.parameters)}"]),
         *_table(found),
     ]
@@ -142,8 +144,9 @@ def _table(found: ZoneChanges) -> list[str]:
     wide = max(len(found.zones.names[zone]) for zone in first)
     lines = [f"{'zone':<{wide}} {head} {'q':>9}  changed"]
     for zone in first:
-        ends = max(found.before[zone], 0.0), max(found.after[zone], 0.0)
-        numbers = (*ends, found.difference[zone], found.low[zone], found.high[zone])
+        numbers = (
+            each[zone] for each in (found.before, found.after, found.difference, found.low, found.high)
+        )
         text = " ".join(f"{value:>10,.1f}" for value in numbers)
         said = "yes" if found.changed[zone] else "not surely"
         lines.append(f"{found.zones.names[zone]:<{wide}} {text} {found.q[zone]:>9.2g}  {said}")

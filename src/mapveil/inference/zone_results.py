@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,6 +14,14 @@ from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 
 Null = Literal["rate", "people"]
 """Meaning of no change: one expected number, or the same users."""
+
+TESTED: Final[Mapping[Null, str]] = {
+    "rate": "the noise and the chance of who was there",
+    "people": "the noise alone",
+}
+"""What a difference is tested against, by the meaning of no change."""
+
+CHANGE_INTERVAL: Final = "low to high is the change's 95 % interval of the noise alone"
 
 
 class ZoneTotals(NamedTuple):
@@ -62,7 +71,7 @@ class ZoneChanges(NamedTuple):
     zones: Zones
     null: Null
     fdr: float
-    before: FloatArray  # estimates of the first map
+    before: FloatArray  # least squares of the first map, unbiased: it may be negative
     after: FloatArray  # and of the second
     difference: FloatArray
     low: FloatArray  # of its 95 % interval, over the noise alone
@@ -70,6 +79,11 @@ class ZoneChanges(NamedTuple):
     p: FloatArray
     q: FloatArray  # the least rate at which the zone would be called changed
     changed: BoolArray
+
+    @property
+    def tested(self) -> str:
+        """What the differences are tested against, in words."""
+        return TESTED[self.null]
 
     def columns(self) -> dict[str, Any]:
         """The results as columns."""

@@ -12,16 +12,8 @@ import numpy as np
 from mapveil.formats.atomic import atomic_path
 from mapveil.maps.series_map import SeriesMap, check_drawn
 from mapveil.pictures.colours import layer_scale
-from mapveil.pictures.picture import coloured, draw_cells
-from mapveil.pictures.picture_frame import (
-    draw_bar,
-    draw_doubt,
-    draw_outline,
-    new_axes,
-    png_bytes,
-    style_frame,
-    write_words,
-)
+from mapveil.pictures.picture import draw_picture, picture_ground
+from mapveil.pictures.picture_frame import new_axes, png_bytes
 from mapveil.pictures.picture_plane import map_plane
 from mapveil_client.errors import require
 
@@ -70,15 +62,10 @@ def _pictures(series: SeriesMap) -> list[bytes]:
     windows = [series.window(at) for at in range(len(series))]
     layers = [each.scene().layers[0] for each in windows]
     scale = layer_scale(layers[0]._replace(values=np.concatenate([each.values for each in layers])))
-    plane, made = map_plane(series.tiling), []
-    for window, layer in zip(windows, layers, strict=True):
-        scene, axes = window.scene(), new_axes(plane)
-        mappable = draw_cells(plane, axes, *coloured(layer, scale))
-        if scene.doubt:
-            draw_doubt(window, plane, axes, scene.doubt)
-        draw_outline(window, plane, axes)
-        draw_bar(window, axes, mappable, scale, layer.unit)
-        style_frame(window, plane, axes)
-        write_words(window, axes, window.title)
+    plane = map_plane(series.tiling)
+    ground, made = picture_ground(series, plane), []
+    for window in windows:
+        axes = new_axes(plane)
+        draw_picture(window, window.scene(), plane, axes, scale, ground)
         made.append(png_bytes(window, axes, _DPI))
     return made

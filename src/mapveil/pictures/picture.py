@@ -19,6 +19,7 @@ from mapveil.pictures.picture_frame import (
     DPI,
     INK,
     PAPER,
+    corners_taken,
     draw_bar,
     draw_doubt,
     draw_nothing,
@@ -31,7 +32,7 @@ from mapveil.pictures.picture_frame import (
     write_words,
 )
 from mapveil.pictures.picture_plane import POINTS, Courses, MapPlane, map_plane, planar
-from mapveil.pictures.plane_ground import draw_ground, draw_names, plane_ground
+from mapveil.pictures.plane_ground import PlaneGround, draw_ground, draw_names, plane_ground
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import MissingExtra, require
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.released import ReleasedMap
-    from mapveil.maps.scene import Layer, Lines
+    from mapveil.maps.scene import Layer, Lines, Scene
 
 HOLE_COLOUR: Final = "#e2552b"
 """Colour of a coverage hole: none of the ramp."""
@@ -87,11 +88,75 @@ def plot(released: ReleasedMap, ax: Axes | None = None, **shown: Any) -> Axes:
         matplotlib is not installed.
     """
     scene, plane = released.scene(**shown), map_plane(released.tiling)
-    layer = scene.layers[0]
-    scale = layer_scale(layer)
+    scale = layer_scale(scene.layers[0])
     axes = new_axes(plane) if ax is None else ax
+    draw_picture(released, scene, plane, axes, scale, picture_ground(released, plane))
+    return axes
+
+
+def picture_ground(released: ReleasedMap, plane: MapPlane) -> PlaneGround | None:
+    """The ground around a map's plane, with its own layers; None without georeference."""
+    return plane_ground(plane, released.tiling.region, released.context, margin=_AROUND)
+
+
+def draw_picture(
+    released: ReleasedMap,
+    scene: Scene,
+    plane: MapPlane,
+    axes: Axes,
+    scale: DensityScale,
+    ground: PlaneGround | None,
+) -> None:
+    """Draw the whole picture of a scene: the map, its frame, names, scale and words. Arguments as :func:`draw_map`."""
+    layer = scene.layers[0]
+    mappable = draw_map(released, scene, plane, axes, scale, ground)
+    if scene.doubt and not np.isfinite(layer.values).any():
+        draw_nothing(axes, scene.reading)
+    else:
+        draw_bar(released, axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
+    style_frame(released, plane, axes)
+    if ground is not None:
+        draw_names(ground, axes, reserved=corners_taken(released, doubt=bool(scene.doubt)))
+    lead = scene.reading
+    if scene.bounds is not None and layer.derived and scene.blocks is None:
+        half = half_widths(layer, scene.bounds, cell_areas(released.tiling, scene.layers))
+        if np.isfinite(half).any():
+            lead += f" Uncertainty of the median cell: ± {number_text(np.nanmedian(half))} {layer.unit}."
+    credit = f"{ground.attribution}." if ground is not None else ""
+    write_words(released, axes, released.title or scene.title, lead=lead.lstrip(), credit=credit)
+
+
+def draw_map(
+    released: ReleasedMap,
+    scene: Scene,
+    plane: MapPlane,
+    axes: Axes,
+    scale: DensityScale,
+    ground: PlaneGround | None,
+    *,
+    legend: bool = True,
+) -> ScalarMappable:
+    """Draw ground, cells or lines of a scene, their doubt, and the region's outline.
+
+    Parameters
+    ----------
+    released : ReleasedMap
+        The map.
+    scene : Scene
+        Its scene.
+    plane : MapPlane
+        The plane of its tiling.
+    axes : matplotlib Axes
+        Axes to draw on.
+    scale : DensityScale
+        Scale of the first layer, which several pictures may share.
+    ground : PlaneGround or None
+        As :func:`picture_ground` makes it.
+    legend : bool
+        Whether the axes say what hatched ground means.
+    """
+    layer = scene.layers[0]
     axes.set_facecolor(_UNKNOWN if layer.shading.blank else PAPER)
-    ground = plane_ground(plane, released.tiling.region, released.context, margin=_AROUND)
     if ground is not None:
         draw_ground(ground, axes)
     if scene.lines is None:
@@ -100,7 +165,7 @@ def plot(released: ReleasedMap, ax: Axes | None = None, **shown: Any) -> Axes:
             values = np.where(scene.unsure, np.maximum(values, scale.low), values)
         mappable = draw_cells(plane, axes, values, style)
         if scene.doubt:
-            draw_doubt(released, plane, axes, scene.doubt, scene.hatched)
+            draw_doubt(released, plane, axes, scene.doubt, scene.hatched, legend=legend)
     else:
         cm = require("matplotlib.cm", "viz")
         mappable = cm.ScalarMappable(norm=scale.norm(), cmap=colormap(FAINTEST))
@@ -110,24 +175,7 @@ def plot(released: ReleasedMap, ax: Axes | None = None, **shown: Any) -> Axes:
         if scene.dots is not None:
             _draw_dots(released, plane, axes, scene.dots, mappable, scale)
     draw_outline(released, plane, axes)
-    if scene.doubt and not np.isfinite(layer.values).any():
-        draw_nothing(axes, scene.reading)
-    else:
-        draw_bar(released, axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
-    style_frame(released, plane, axes)
-    if ground is not None:
-        stamps = len(released.guarantee.promise.stamps)
-        legend = (0.5, 0, 1, 0.07 * bool(scene.doubt))
-        corners = [(0, 0, 0.3, 0.1), (0, 1 - 0.06 * stamps, 0.6 * bool(stamps), 1), legend]
-        draw_names(ground, axes, reserved=corners)
-    lead = scene.reading
-    if scene.bounds is not None and layer.derived and scene.blocks is None:
-        half = half_widths(layer, scene.bounds, cell_areas(released.tiling, scene.layers))
-        if np.isfinite(half).any():
-            lead += f" Uncertainty of the median cell: ± {number_text(np.nanmedian(half))} {layer.unit}."
-    credit = f"{ground.attribution}." if ground is not None else ""
-    write_words(released, axes, released.title or scene.title, lead=lead.lstrip(), credit=credit)
-    return axes
+    return mappable
 
 
 def cell_areas(tiling: Tiling, layers: Sequence[Layer]) -> FloatArray:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 INK: Final = "#22222a"
 QUIET: Final = "#6a6a74"
 PAPER: Final = "#ffffff"
+EDGE: Final = "#b9b9c2"
 DPI: Final = 150
 _HATCH_OVER: Final = "#5d5d6b"  # over colours
 _HATCH: Final = "#cdcdd6"
@@ -34,6 +35,7 @@ _SEEDED: Final = "SEEDED: NOT FOR RELEASE"
 _MAP_INCHES: Final = 6.4
 _HIGHEST_INCHES: Final = 8.5
 _LINE: Final = 112  # characters below the map
+_SCALE_BAR: Final = (0.03, 0.035)  # its left end, fractions of the axes
 _HEAD: Final = 72  # characters of a title's line
 
 
@@ -88,7 +90,13 @@ def draw_outline(drawn: ReleasedMap, plane: MapPlane, axes: Axes) -> None:
 
 
 def draw_doubt(
-    drawn: ReleasedMap, plane: MapPlane, axes: Axes, meaning: str, hatched: BoolArray | None = None
+    drawn: ReleasedMap,
+    plane: MapPlane,
+    axes: Axes,
+    meaning: str,
+    hatched: BoolArray | None = None,
+    *,
+    legend: bool = True,
 ) -> None:
     """Hatch ground, and say what that means: the region under cells without a value, or the given cells."""
     patches = require("matplotlib.patches", "viz")
@@ -100,9 +108,25 @@ def draw_doubt(
     else:
         style["edgecolor"] = _HATCH_OVER
         _hatch_cells(plane, axes, hatched, style)
-    sample = patches.Patch(label=meaning, **style)
-    legend = axes.legend(handles=[sample], loc="lower right", fontsize=8, framealpha=0.9, edgecolor="#b9b9c2")
-    legend.set_zorder(6)
+    if legend:
+        draw_legend(axes, patches.Patch(label=meaning, **style))
+
+
+def draw_legend(axes: Axes, *samples: Any) -> None:
+    """Explain samples in the lower right corner, or in the upper right one where the scale bar would be hidden."""
+    style: dict[str, Any] = {"fontsize": 8, "framealpha": 0.9, "edgecolor": EDGE}
+    box = axes.legend(handles=samples, loc="lower right", **style)
+    box.set_zorder(6.5)
+    # A narrow map's legend reaches over the scale bar, whose width is at most a quarter of the map.
+    if axes.transAxes.inverted().transform(box.get_window_extent())[0, 0] < _SCALE_BAR[0] + 0.25:
+        axes.legend(handles=samples, loc="upper right", **style).set_zorder(6.5)
+
+
+def corners_taken(drawn: ReleasedMap, *, doubt: bool) -> list[tuple[float, float, float, float]]:
+    """Boxes that names must leave free, fractions of the axes: scale bar, stamps, and the legend of doubt."""
+    stamps = len(drawn.guarantee.promise.stamps)
+    free = [(0, 0, 0.3, 0.1), (0, 1 - 0.06 * stamps, 0.6 * bool(stamps), 1)]
+    return [*free, (0.5, 0, 1, 0.07 * doubt)]
 
 
 def _hatch_cells(plane: MapPlane, axes: Axes, hatched: BoolArray, style: dict[str, Any]) -> None:
@@ -169,7 +193,7 @@ def draw_bar(
     kind = "" if colours.low else f", {'logarithmic' if colours.kind == 'log' else 'linear'} scale"
     stamps = "; ".join(drawn.guarantee.promise.stamps)
     bar.set_label(f"{unit}{kind}\n{stamps}".strip(), color=INK, size=9)
-    bar.outline.set_edgecolor("#b9b9c2")
+    bar.outline.set_edgecolor(EDGE)
 
 
 def number_text(value: float) -> str:
@@ -187,12 +211,12 @@ def style_frame(drawn: ReleasedMap, plane: MapPlane, axes: Axes) -> None:
     """Degrees and scale bar (or the word for their absence), and quiet edges."""
     if drawn.tiling.region.georeferenced:
         _draw_degrees(plane, axes)
-        _draw_scale_bar(plane, axes)
+        draw_scale_bar(plane, axes)
     else:
         axes.set_xlabel("cells", color=QUIET)
     axes.tick_params(colors=QUIET, labelsize=8, length=3)
     for spine in axes.spines.values():
-        spine.set_edgecolor("#b9b9c2")
+        spine.set_edgecolor(EDGE)
 
 
 def _draw_degrees(plane: MapPlane, axes: Axes) -> None:
@@ -212,19 +236,19 @@ def _draw_degrees(plane: MapPlane, axes: Axes) -> None:
     axes.set_yticks(y.tolist(), [f"{abs(tick):.6g}° {'S' if tick < 0 else 'N'}" for tick in lat])
 
 
-def _draw_scale_bar(plane: MapPlane, axes: Axes) -> None:
-    """A round length in metres, in the corner."""
+def draw_scale_bar(plane: MapPlane, axes: Axes, size: float = 8.5) -> None:
+    """Draw a round length in metres in the corner, with its name in letters of ``size`` points."""
     effects = require("matplotlib.patheffects", "viz")
     halo = [effects.withStroke(linewidth=3, foreground=PAPER)]
     style: dict[str, Any] = {"transform": axes.transAxes, "color": INK, "path_effects": halo}
     left, right = axes.get_xlim()
     metres = round_down((right - left) * plane.metres_per_x / 4)
     part = metres / plane.metres_per_x / (right - left)
-    x, y = 0.03, 0.035
+    x, y = _SCALE_BAR
     corners = [x, x, x + part, x + part], [y + 0.012, y, y, y + 0.012]
     axes.plot(*corners, linewidth=1.4, zorder=6, scalex=False, scaley=False, **style)
     name = f"{metres / 1000:g} km" if metres >= 1000 else f"{metres:g} m"
-    axes.text(x + part / 2, y + 0.018, name, ha="center", va="bottom", size=8.5, **style)
+    axes.text(x + part / 2, y + 0.018, name, ha="center", va="bottom", size=size, zorder=6, **style)
 
 
 def write_words(drawn: ReleasedMap, axes: Axes, title: str, *, lead: str = "", credit: str = "") -> None:

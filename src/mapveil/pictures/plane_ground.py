@@ -75,8 +75,13 @@ def plane_ground(
         return None
     found = ground_of(box)
     own, named = _within(context, box)
+    known = set(named.name)  # one name once: the user's own district wins over the gazetteer's
+    others = [at for at, name in enumerate(found.places.name) if name not in known]
     x, y = plane.projection.project(
-        *(np.concatenate(both) for both in zip(named[:2], found.places[:2], strict=True))
+        *(
+            np.concatenate(both)
+            for both in zip(named[:2], (part[others] for part in found.places[:2]), strict=True)
+        )
     )
     land, lakes, borders = (_projected(plane, part) for part in (found.land, found.lakes, found.borders))
     return PlaneGround(
@@ -87,7 +92,7 @@ def plane_ground(
         borders,
         _projected(plane, own),
         np.stack([x, y], axis=1),
-        (*named.name, *found.places.name),
+        (*named.name, *(found.places.name[at] for at in others)),
         ATTRIBUTION,
     )
 
@@ -114,7 +119,14 @@ def draw_ground(ground: PlaneGround, axes: Axes) -> None:
         axes.add_collection(drawn, autolim=False)
 
 
-def draw_names(ground: PlaneGround, axes: Axes, *, reserved: Sequence[Box] = ()) -> None:
+def draw_names(
+    ground: PlaneGround,
+    axes: Axes,
+    *,
+    reserved: Sequence[Box] = (),
+    most: int = _MOST_NAMES,
+    size: float = _NAME_SIZE,
+) -> None:
     """Write the names of the largest places within the axes, each clear of those before.
 
     Parameters
@@ -125,6 +137,10 @@ def draw_names(ground: PlaneGround, axes: Axes, *, reserved: Sequence[Box] = ())
         The map, with its limits set.
     reserved : sequence of tuple
         Boxes that must stay free, fractions of the axes: left, bottom, right, top.
+    most : int
+        Number of names.
+    size : float
+        Height of the letters, points.
     """
     effects, paths = require("matplotlib.patheffects", "viz"), require("matplotlib.textpath", "viz")
     halo = [effects.withStroke(linewidth=2.2, foreground="#ffffffd0")]
@@ -132,14 +148,14 @@ def draw_names(ground: PlaneGround, axes: Axes, *, reserved: Sequence[Box] = ())
     frame = axes.get_window_extent()
     corner, sides = (frame.x0, frame.y0) * 2, (frame.width, frame.height) * 2
     taken: list[Box] = [tuple(np.add(corner, np.multiply(part, sides)).tolist()) for part in reserved]
-    most = len(taken) + _MOST_NAMES
-    style: dict[str, Any] = {"size": _NAME_SIZE, "color": _NAME, "path_effects": halo, "parse_math": False}
+    most += len(taken)
+    style: dict[str, Any] = {"size": size, "color": _NAME, "path_effects": halo, "parse_math": False}
     for (x, y), name in zip(ground.places.tolist(), ground.names, strict=True):
         px, py = axes.transData.transform((x, y))
         if not (frame.x0 < px < frame.x1 and frame.y0 < py < frame.y1):
             continue
-        half = (paths.TextPath((0, 0), name, size=_NAME_SIZE).get_extents().width / 2 + 2) / points
-        label = (px - half, py - 3 / points, px + half, py + (_RISE + 1.4 * _NAME_SIZE) / points)
+        half = (paths.TextPath((0, 0), name, size=size).get_extents().width / 2 + 2) / points
+        label = (px - half, py - 3 / points, px + half, py + (_RISE + 1.4 * size) / points)
         within = label[0] > frame.x0 and label[2] < frame.x1 and label[1] > frame.y0 and label[3] < frame.y1
         if not within or any(_meet(label, other) for other in taken):
             continue

@@ -12,9 +12,10 @@ import numpy as np
 from mapveil.formats.atomic import atomic_path
 from mapveil.maps.series_map import MOST_PANELS, SeriesMap, counting_note
 from mapveil.pictures.colours import layer_scale
-from mapveil.pictures.picture import coloured, draw_cells
-from mapveil.pictures.picture_frame import draw_bar, draw_outline, png_bytes
+from mapveil.pictures.picture import draw_map, picture_ground
+from mapveil.pictures.picture_frame import EDGE, corners_taken, draw_bar, draw_scale_bar, png_bytes
 from mapveil.pictures.picture_plane import map_plane
+from mapveil.pictures.plane_ground import draw_names
 from mapveil_client.errors import InputError, check_whole, require
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _PANEL: Final = 1.7  # inches
 _DPI: Final = 110
 _PER_INCH: Final = 13  # characters of a line above the panels, 9 points high
 _LINE: Final = 0.16  # inches, height of a line above the panels
+_SIZE: Final = 5.5  # points, of names and of the scale bar's length
+_NAMES: Final = 3  # names of places in a panel
 _FEWEST: Final = 40  # characters of a line over a single panel
 
 
@@ -57,29 +60,44 @@ def plot_windows(series: SeriesMap, *, columns: int = 6) -> Axes:
     x0, y0, x1, y1 = plane.bounds
     across = min(columns, len(series))
     down = math.ceil(len(series) / across)
-    layers = [series.window(at).scene().layers[0] for at in range(len(series))]
+    scenes = [series.window(at).scene() for at in range(len(series))]
+    layers = [scene.layers[0] for scene in scenes]
+    supported = any(np.isfinite(layer.values).any() for layer in layers)
+    ground = picture_ground(series, plane)
     width = _PANEL * across + 1.2
     promise = series.guarantee.promise
     unit = f"{layers[0].unit}; {counting_note(series.parameters)}"
     words = [series.title or "Where people are, by window", series.subtitle]
     words += [f"{series.method}, {promise.label}", f"{promise.title}, all windows together"]
-    words += [f"{unit}. Blank: not told from zero.", ", ".join(promise.stamps)]
+    said = scenes[0].doubt if supported else "No block of any window can be told from zero"
+    words += [f"{unit}. {said}." if said else f"{unit}.", ", ".join(promise.stamps)]
     words += [f"{series.tiling.spec}, {series.windows}. Mapveil {series.version}, {series.provenance.date}."]
+    words += [] if ground is None else [f"{ground.attribution}."]
     characters = max(int(width * _PER_INCH), _FEWEST)
     lines = [line for text in words for line in textwrap.wrap(text, characters)]
     height = _PANEL * down * min((y1 - y0) / (x1 - x0), 2.0) + _LINE * len(lines) + 0.4
     figure = figure_module.Figure(figsize=(width, height), layout="constrained")
     panels = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()
     scale = layer_scale(layers[0]._replace(values=np.concatenate([each.values for each in layers])))
-    for axes, layer, name in zip(panels, layers, series.windows.names, strict=False):
-        mappable = draw_cells(plane, axes, *coloured(layer, scale))
-        draw_outline(series, plane, axes)
+    for axes, scene, name in zip(panels, scenes, series.windows.names, strict=False):
+        mappable = draw_map(series, scene, plane, axes, scale, ground, legend=False)
         axes.set_title(name, size=8)
-    for axes in panels:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        for spine in axes.spines.values():
+            spine.set_edgecolor(EDGE)
+    for axes in panels[len(scenes) :]:
         axes.set_axis_off()
-    if np.isfinite(np.concatenate([each.values for each in layers])).any():
+    if series.tiling.region.georeferenced:
+        draw_scale_bar(plane, panels[0], _SIZE)
+    if supported:
         draw_bar(series, panels[across - 1], mappable, scale, layers[0].unit)
     figure.suptitle("\n".join(lines), size=9, parse_math=False)
+    if ground is not None:
+        figure.draw_without_rendering()  # the layout places the panels; names are cleared of one another there
+        taken = corners_taken(series, doubt=False)[:1]
+        for axes in panels[: len(scenes)]:
+            draw_names(ground, axes, reserved=taken, most=_NAMES, size=_SIZE)
     first: Axes = panels[0]
     return first
 

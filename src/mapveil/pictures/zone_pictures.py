@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
+from mapveil.geo.basemap import joined
+from mapveil.geo.context import Context
+from mapveil.inference.zone_results import CHANGE_INTERVAL
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.series_map import counting_note
 from mapveil.pictures.picture_frame import (
@@ -17,6 +20,9 @@ from mapveil.pictures.picture_frame import (
     INK,
     PAPER,
     QUIET,
+    corners_taken,
+    draw_legend,
+    draw_nothing,
     draw_outline,
     new_axes,
     png_bytes,
@@ -25,7 +31,7 @@ from mapveil.pictures.picture_frame import (
     write_words,
 )
 from mapveil.pictures.picture_plane import map_plane, polygon_rings
-from mapveil.pictures.plane_ground import draw_ground, plane_ground
+from mapveil.pictures.plane_ground import draw_ground, draw_names, plane_ground
 from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -121,7 +127,9 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
     axes.set_xlim(x0, x1)
     axes.set_ylim(y0, y1)
     axes.set_aspect(plane.aspect)
-    ground = plane_ground(plane, after.tiling.region, after.context)
+    named = Context.of_zones(found.zones)
+    context = named if after.context is None else joined(named, after.context)
+    ground = plane_ground(plane, after.tiling.region, context)
     if ground is not None:
         draw_ground(ground, axes)
     largest = float(np.abs(found.difference[found.changed]).max(initial=0.0)) or 1.0
@@ -136,15 +144,20 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
             axes.add_patch(patches.PathPatch(path, **hatched))
     draw_outline(after, plane, axes)
     sample = patches.Patch(label="not told from no change", **hatched)
-    axes.legend(handles=[sample], loc="lower right", fontsize=8, framealpha=0.9, edgecolor="#b9b9c2")
-    bar = axes.figure.colorbar(mappable, cax=axes.inset_axes((1.03, 0.0, 0.035, 1.0)))
-    bar.set_label("change of users in a zone", color=INK, size=9)
-    bar.ax.tick_params(colors=QUIET, labelsize=8, length=3)
-    style_frame(after, plane, axes)
+    draw_legend(axes, sample)
     count = int(found.changed.sum())
+    if count:
+        bar = axes.figure.colorbar(mappable, cax=axes.inset_axes((1.03, 0.0, 0.035, 1.0)))
+        bar.set_label("change of users in a zone", color=INK, size=9)
+        bar.ax.tick_params(colors=QUIET, labelsize=8, length=3)
+    else:
+        draw_nothing(axes, "No zone changed significantly.")
+    style_frame(after, plane, axes)
+    if ground is not None:
+        draw_names(ground, axes, reserved=corners_taken(after, doubt=True))
     lead = (
-        f"{count} of {len(found.zones)} zones changed; at most {100 * found.fdr:g} % of such calls are expected to be "
-        "false."
+        f"{count} of {len(found.zones)} zones changed, tested against {found.tested}; at most {100 * found.fdr:g} % of "
+        "such calls are expected to be false."
     )
     names = [each.title or "the map" for each in (before, after)]
     credit = "" if ground is None else f"{ground.attribution}."
@@ -179,7 +192,12 @@ def write_changes_page(
     ]
     promise = after.guarantee.promise
     title = f"Change from {before.title or 'one map'} to {after.title or 'another'}"
-    body = html_picture(picture, f"{title}: zones that changed significantly") + html_table(head, rows)
+    said = (
+        f"Tested against {found.tested}. Before and after are unbiased estimates, which may be below 0; "
+        f"{CHANGE_INTERVAL}."
+    )
+    body = html_picture(picture, f"{title}: zones that changed significantly")
+    body += f"<p>{said}</p>\n" + html_table(head, rows)
     body += html_table(("promise", "both maps"), promise.rows)
     warnings = dict.fromkeys((*before.guarantee.promise.warnings, *promise.warnings))
     _write(html_page(title, body, " ".join(warnings)), path)

@@ -67,9 +67,9 @@ export function groundOf(record) {
       pen.beginPath();
       pen.arc(px, py, 1.8, 0, 2 * Math.PI);
       pen.fill();
-      pen.lineWidth = 3;
+      pen.lineWidth = 4;
       pen.strokeStyle = css("--card");
-      pen.globalAlpha = 0.75;
+      pen.globalAlpha = 0.9;
       pen.strokeText(name[k], px, py - 5);
       pen.globalAlpha = 1;
       pen.fillText(name[k], px, py - 5);

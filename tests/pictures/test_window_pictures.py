@@ -1,0 +1,76 @@
+"""Pictures of series show what the picture of one map shows: the ground, its names, and doubt that is hatched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import mapveil as mv
+
+pytest.importorskip("matplotlib")
+
+from mapveil.analysis.zone_changes import changes
+from mapveil.geo.zones import Zones
+from mapveil.pictures.window_pictures import plot_windows
+from mapveil.pictures.zone_pictures import plot_changes
+
+REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+
+
+@pytest.fixture(scope="module")
+def series() -> mv.SeriesMap:
+    """Two weeks: everybody is in one corner of the second, and nobody in the first."""
+    west, south, _, _ = REGION.bbox
+    users, day = np.arange(900), np.full(900, np.datetime64("2026-01-13"))
+    points = mv.Points.from_arrays(users, np.full(900, west + 0.02), np.full(900, south + 0.02), time=day)
+    weeks = mv.Windows(every="1w", start="2026-01-05", until="2026-01-19")
+    return mv.release_series(points, weeks, mv.Quadtree(REGION, depth=3), epsilon=2, account=None, rng=1)
+
+
+def words_of(axes) -> set[str]:
+    return {text.get_text() for text in axes.texts}
+
+
+def test_every_window_has_the_ground_a_frame_and_hatching(series: mv.SeriesMap) -> None:
+    panels = plot_windows(series).figure.axes[:2]
+    for panel in panels:
+        assert "Manhattan" in words_of(panel)
+        assert panel.collections, "coast"
+        assert any(patch.get_hatch() for patch in panel.patches)
+        assert panel.axison
+    empty, full = (panel.images[0].get_array() for panel in panels)
+    assert np.ma.count(np.ma.masked_invalid(empty)) == 0 < np.ma.count(np.ma.masked_invalid(full))
+
+
+def test_windows_without_a_supported_block_say_so(series: mv.SeriesMap) -> None:
+    noisy = [replace(each, noisy=np.zeros_like(each.noisy)) for each in series.measured]
+    nobody = replace(series, by_window=np.zeros_like(series.by_window), measured=tuple(noisy))
+    heading = " ".join(plot_windows(nobody).figure.get_suptitle().split())
+    assert "No block of any window can be told from zero" in heading
+
+
+def test_a_change_names_its_zones_once_and_says_its_null(series: mv.SeriesMap) -> None:
+    west, south, _, north = REGION.bbox
+    import shapely
+
+    corners = np.array([shapely.box(west, south, -73.98, 40.76), shapely.box(-73.97, 40.76, -73.92, north)])
+    zones = Zones(corners, ("Manhattan", "North"))
+    before, after = (series.window(at) for at in (0, 1))
+    for null, said in (("rate", "the noise and the chance of who was there"), ("people", "the noise alone")):
+        axes = plot_changes(changes(before, after, zones, null=null), before, after)
+        named = [text.get_text() for text in axes.texts]
+        assert [named.count(each) for each in zones.names] == [1, 1]
+        assert f"tested against {said}" in " ".join(" ".join(named).split())
+
+
+def test_a_change_of_nothing_has_no_colours(series: mv.SeriesMap) -> None:
+    west, _, _, north = REGION.bbox
+    import shapely
+
+    zones = Zones(np.array([shapely.box(west, 40.77, -73.95, north)]), ("North",))
+    before, after = (series.window(at) for at in (0, 1))
+    axes = plot_changes(changes(before, after, zones), before, after)
+    assert "No zone changed significantly." in words_of(axes)
+    assert not axes.child_axes
