@@ -324,10 +324,12 @@ def _reading(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ParameterError(f"start and until must be dates such as 2026-01-05, got {text!r}") from None
+        raise ParameterError(
+            f"start and until (--from, --until) must be dates such as 2026-01-05, got {text!r}"
+        ) from None
     if found.tzinfo is not None or found != found.replace(minute=0, second=0, microsecond=0):
         raise ParameterError(
-            f"start and until must be days or whole hours of the windows' own clock, got {text!r}"
+            f"start and until (--from, --until) must be days or whole hours of the windows' own clock, got {text!r}"
         )
     return found
 

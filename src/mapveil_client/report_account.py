@@ -88,6 +88,11 @@ class ReportTotal(NamedTuple):
     delta: float
     reports: int
 
+    @property
+    def bounded(self) -> bool:
+        """Whether it promises anything: a finite epsilon, at a delta below 1."""
+        return math.isfinite(self.epsilon) and self.delta < 1
+
 
 class ReportBudget(NamedTuple):
     """The total that a device's reports may reach.

@@ -112,7 +112,7 @@ def test_changes_between_maps(mapveil: Callable, folder: Path, tmp_path: Path) -
     assert done.code == 0, done.err
     assert "0 of 3 zones changed" in done.out
     assert done.out.count("not surely") == 3
-    assert "one expected number in both maps" in done.out
+    assert "tested against the noise and the chance of who was there (--null rate)" in done.out
     people = mapveil("change", *maps, "--zones", folder / "zones.geojson", "--null", "people", "--json")
     record = json.loads(people.out)
     assert record["null"] == "people"

@@ -61,8 +61,10 @@ def test_a_series_is_released_asked_and_compared(mapveil: Callable, folder: Path
     first = json.loads(rates.out)["answers"][0]
     assert first["estimate_per_1000"] == pytest.approx(1000 * first["estimate"] / first["denominator"])
     assert sum(row["estimate"] for row in whole) == pytest.approx(1000, rel=0.1)
-    written = [tmp_path / name for name in ("change.png", "change.html", "totals.png", "totals.csv")]
-    over = mapveil("ask", out, "--over-time", *zones, "-o", written[2], "-o", written[3])
+    written = [
+        tmp_path / name for name in ("change.png", "change.html", "totals.png", "totals.csv", "t.html")
+    ]
+    over = mapveil("ask", out, "--over-time", *zones, "-o", written[2], "-o", written[3], "-o", written[4])
     assert over.code == 0, over.err
     assert "2 zones in 3 windows" in over.out
     assert written[3].read_text().startswith('"zone","estimate 2026-W02","low 2026-W02"')

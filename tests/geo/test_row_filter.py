@@ -97,10 +97,27 @@ def test_a_filter_works_on_files_and_sql(tmp_path: Path) -> None:
     path.write_text(CSV)
     assert users(mv.read_points(path, where="hour(time::TIMESTAMP) < 12")) == 1
     assert users(mv.read_points(f"SELECT * FROM '{path}'", where="visits > 3")) == 1
-    with pytest.raises(
-        InputError, match=r"'visits' is text in .*: write visits::TIMESTAMP or visits::DOUBLE"
-    ):
+    with pytest.raises(InputError, match=r"column 'visits' is text.*: write visits::DOUBLE"):
         mv.read_points(path, where="visits > 3")
+
+
+@pytest.mark.parametrize(
+    ("where", "hint"),
+    [
+        ("age < '9'", "write age::DOUBLE"),
+        ("'9' >= age", "write age::DOUBLE"),
+        ("day > '2026-01-09'", "write day::TIMESTAMP"),
+        ("lat::DOUBLE > 0 AND day BETWEEN '2026-01-01' AND '2026-02-01'", "write day::TIMESTAMP"),
+    ],
+)
+def test_text_is_not_ordered_by_its_letters(where: str, hint: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(
+        "user_id,lon,lat,age,day\nann,-73.9,40.7,10 years,5.1.2026\nbob,-74,40.8,9 years,10.1.2026\n"
+    )
+    with pytest.raises(InputError, match=hint):
+        mv.read_points(path, where=where)
+    assert users(mv.read_points(path, where="age = '9 years' AND day < 'x'")) == 1
 
 
 def test_bad_rows_do_not_depend_on_the_filter() -> None:

@@ -58,6 +58,22 @@ def test_other_crs_are_transformed(crs: str, tmp_path: Path) -> None:
     assert (apart < 1e-5 * shapely.area([ONE, TWO])).all()
 
 
+def test_a_given_crs_is_that_of_a_geojson_without_one_and_no_other_ones(tmp_path: Path) -> None:
+    path = tmp_path / "zones.geojson"
+    there = shapely.geometry.mapping(shapely.box(500000, 4000000, 510000, 4010000))
+    content = {
+        "type": "FeatureCollection",
+        "features": [{"type": "Feature", "properties": {}, "geometry": there}],
+    }
+    path.write_text(json.dumps(content))
+    west, south, *_ = Zones.read(path, crs="EPSG:32634").polygons[0].bounds
+    assert (west, south) == pytest.approx((21.0, 36.14), abs=0.01)
+    named = {"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::32635"}}
+    path.write_text(json.dumps({**content, "crs": named}))
+    with pytest.raises(InputError, match="states its own CRS"):
+        Zones.read(path, crs="EPSG:32634")
+
+
 def test_no_crs_is_refused_and_can_be_given() -> None:
     with pytest.raises(InputError, match="no CRS is stated"):
         Zones.read(frame(None))

@@ -51,7 +51,7 @@ def coverage_contributions(
         Two rows for each cell of each unit, with weights and labels.
     """
     check(clip_db > 0, "clip_db", "above 0 dB", clip_db)
-    check(unit in (Unit.USER, Unit.DAY, Unit.TRACE), "unit", "user, user's day or trace", unit)
+    check(unit in (Unit.USER, Unit.DAY, Unit.TRACE), "unit (--unit)", "user, user's day or trace", unit)
     codes = user_days(measurements) if unit is Unit.DAY else measurements.users
     cell = tiling.locate(measurements.rows[:, LON], measurements.rows[:, LAT])
     inside = np.flatnonzero(cell >= 0)

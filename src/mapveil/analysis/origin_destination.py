@@ -118,7 +118,7 @@ class OriginDestination:
 
     def __post_init__(self) -> None:
         check(self.estimator in FLOW_ESTIMATORS, "estimator", ", ".join(FLOW_ESTIMATORS), self.estimator)
-        check(self.unit in ("user", "trip"), "unit", "user or trip", self.unit)
+        check(self.unit in ("user", "trip"), "unit (--unit)", "user or trip", self.unit)
         check(self.steps is None or self.steps >= 0, "steps", "a number of at least 0", self.steps)
         check(0 < self.penalty < 1, "penalty", "a number between 0 and 1", self.penalty)
         check(self.most >= 1, "most", "a number of flows of at least 1", self.most)

@@ -120,6 +120,10 @@ def signal_map(
         )
     if privatized:
         made = with_map_error(made, error)
+    if not made.measurements.any():
+        raise InputError(
+            f"no measurement lies in the region ({tiling.region}): give another region (--region W,S,E,N)"
+        )
     columns = dict(zip(("lat", "lon", "rss"), measurements.names, strict=False))
     return replace(made, provenance=Provenance(function="signal map", columns=columns))
 

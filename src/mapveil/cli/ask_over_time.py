@@ -30,19 +30,16 @@ def answer_over_time(
     from mapveil.formats.zone_table import write_zones
     from mapveil.geo.zones import Zones
     from mapveil.maps.series_map import SeriesMap, counting_note
-    from mapveil.pictures.zone_pictures import check_panels, write_totals_png
+    from mapveil.pictures.zone_pictures import check_panels, write_totals_page, write_totals_png
 
     for name, value in others.items():
         if value is not None:
             raise ParameterError(f"{name} must be left out with --over-time, which asks every window")
-    for path in outputs:
-        if path.suffix.lower() == ".html":
-            raise ParameterError(f"-o {path}: --over-time is drawn as a .png; a page answers about one map")
     series = windowed_map(source, None)
     if not isinstance(series, SeriesMap):
         raise ParameterError(f"--over-time: {source} is one map, not a series; leave it out")
     asked = Zones.read(zones, **read)
-    if any(path.suffix.lower() == ".png" for path in outputs):
+    if any(path.suffix.lower() in (".png", ".html") for path in outputs):
         check_panels(len(asked))
     with console.progress() as progress:
         progress("totals", 0.0)
@@ -54,6 +51,8 @@ def answer_over_time(
         def save(path: Path) -> None:
             if path.suffix.lower() == ".png":
                 write_totals_png(found, series, path)
+            elif path.suffix.lower() == ".html":
+                write_totals_page(found, series, path)
             else:
                 write_zones(found.zones, found.columns(), about, path)
 

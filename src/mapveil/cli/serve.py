@@ -80,6 +80,7 @@ def run_service(settings: Settings, console: Console, *, authority_only: bool = 
     configure_logs(settings.log_format, settings.log_level)
     store = open_store(settings)
     authority = authority_of(settings, store)
+    config = operator_part(settings, store).config  # refuses settings before anything is printed
     if authority is None:
         console.note("No enrolment authority: give --authority or --authority-key for active secure sums.")
     else:
@@ -90,10 +91,9 @@ def run_service(settings: Settings, console: Console, *, authority_only: bool = 
             console.note(
                 "No revocation list of that authority: devices take part in no active sum without one."
             )
-    config = operator_part(settings, store).config
     if config is not None:
         console.note(f"The {settings.operator} of two operators; its key: {config.public_key.hex()}")
-    if not authority_only and not Accounts(store).operators():
+    if not authority_only and settings.operator != "helper" and not Accounts(store).operators():
         console.note(
             "There is no operator yet. Make one with: mapveil serve --new-operator admin:NAME"
             + _same(settings)

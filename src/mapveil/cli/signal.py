@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -219,7 +218,7 @@ def privatize(
         together = f"epsilon {total.epsilon:.4g} at delta {total.delta:.3g}"
         lines.append(
             f"all reports of one user (at most {total.reports}) together: "
-            f"{'no epsilon bounds them' if math.isinf(total.epsilon) else together}"
+            f"{together if total.bounded else 'no epsilon bounds them at a delta below 1'}"
         )
     record = {
         "per_user": total_record(total),
@@ -247,9 +246,7 @@ def privatize(
     help="The mean of each cell's measurements, or a model of the whole region.",
 )
 @method_options(of="model")
-@click.option(
-    "--hole", "hole_dbm", default=-110.0, show_default=True, help="Below this mean a cell is a hole, dBm."
-)
+@signal_sums.hole_option
 @click.option(
     "--least", type=int, help="Minimum number of measurements of a known cell (cells). [default: 1]"
 )

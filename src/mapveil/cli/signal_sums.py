@@ -37,6 +37,16 @@ def cells_in_words(coverage: SignalMap) -> str:
     )
 
 
+hole_option = click.option(
+    "--hole",
+    "hole_dbm",
+    type=click.FloatRange(-200, 0),
+    default=-110.0,
+    show_default=True,
+    help="Below this mean a cell is a hole, dBm, which are negative.",
+)
+"""Add ``--hole``."""
+
 _COLUMNS = ("user", "lat", "lon", "rss", "time")
 
 
@@ -65,9 +75,7 @@ _COLUMNS = ("user", "lat", "lon", "rss", "time")
 @click.option(
     "--clip-db", type=click.FloatRange(min=0, min_open=True), help="Largest residual that counts, dB."
 )
-@click.option(
-    "--hole", "hole_dbm", default=-110.0, show_default=True, help="Below this mean a cell is a hole, dBm."
-)
+@hole_option
 @drawing_options
 @release_options(SUFFIXES, ".tif .parquet .geojson .gpkg .pmtiles .csv .png .html")
 @gathered(lambda **named: {"columns": named}, *(column_option(name) for name in _COLUMNS))

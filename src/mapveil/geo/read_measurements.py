@@ -148,7 +148,7 @@ def _signal(source: str, types: Mapping[str, str], given: str | None) -> str:
     if name is None:
         raise InputError(
             f"{source}: no column of signal strength among {listed(types)}; expected a usual name "
-            "(rss_dbm, rsrp_dbm, rssi) or rss=NAME"
+            "(rss_dbm, rsrp_dbm, rssi) or rss=NAME (--rss NAME)"
         )
     if not _numeric(name, types) or types[name] == "BOOLEAN":
         raise InputError(

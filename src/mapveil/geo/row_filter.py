@@ -7,6 +7,7 @@ subqueries and random functions, by which one user's rows could decide about ano
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,12 @@ _PARTS: Final = {
     *("COMPARISON", "CONJUNCTION", "CONSTANT", "COLUMN_REF", "FUNCTION", "OPERATOR"),
     *("CAST", "TYPE", "CASE", "BETWEEN", "COLLATE"),
 }
+_ORDERS: Final = {
+    *("COMPARE_LESSTHAN", "COMPARE_GREATERTHAN", "COMPARE_BETWEEN"),
+    *("COMPARE_LESSTHANOREQUALTO", "COMPARE_GREATERTHANOREQUALTO"),
+}
+_DATE: Final = re.compile(r"\s*\d{4}-\d{2}")
+_NUMBER_OR_DATE: Final = re.compile(r"\s*[-+.]?\d")
 _ACCEPTED: Final = 'expected one SQL condition on the table\'s columns, such as "hour(time) < 12"'
 
 
@@ -130,7 +137,39 @@ def _check_parts(
                     f"filter {text!r}: no column {part['column_names'][0]!r}; its columns are {', '.join(types)}"
                 )
             used[name] = None
+        _check_order(text, part, names, types)
     return list(used)
+
+
+def _check_order(
+    text: str, part: Mapping[str, Any], names: Mapping[str, str], types: Mapping[str, str]
+) -> None:
+    """Refuse to order a column of text by a number or a date: letters would be compared, so that '10' < '9'."""
+    if part["type"] not in _ORDERS:
+        return
+    beside = [
+        part[side]
+        for side in ("left", "right", "input", "lower", "upper")
+        if isinstance(part.get(side), dict)
+    ]
+    columns = [
+        names.get(each["column_names"][0].lower(), "") for each in beside if each["class"] == "COLUMN_REF"
+    ]
+    constants = [_constant(each) for each in beside if each["class"] == "CONSTANT"]
+    texts = [name for name in columns if types.get(name) == "VARCHAR"]
+    given = [each for each in constants if _NUMBER_OR_DATE.match(each)]
+    if texts and given:
+        kind = "TIMESTAMP" if _DATE.match(given[0]) else "DOUBLE"
+        raise InputError(
+            f"filter {text!r}: column {texts[0]!r} is text, which is ordered by its letters: write {texts[0]}::{kind}"
+        )
+
+
+def _constant(part: Mapping[str, Any]) -> str:
+    """The text of a constant; empty for another kind. DuckDB changed the name of its place in the tree."""
+    held = part.get("literal") or part.get("value") or {}
+    text = held.get("text", held.get("value"))
+    return text if isinstance(text, str) else ""
 
 
 def _parts(tree: Any) -> Iterator[dict[str, Any]]:

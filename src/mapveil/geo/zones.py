@@ -82,9 +82,9 @@ class Zones:
         """
         if isinstance(source, Zones):
             return source
-        where, shapes, columns, stated = _opened(source)
-        if stated is None:
-            stated = crs
+        where, shapes, columns, stated = _opened(source, crs)
+        _check_stated(where, stated, crs)
+        stated = crs if stated is None else stated
         if stated is None:
             raise InputError(
                 f"{where}: no CRS is stated, so nobody knows where it lies; give crs (--zones-crs), such as EPSG:25832"
@@ -113,7 +113,9 @@ class Zones:
             raise InputError(f"the zones' column {name!r} must hold numbers") from None
 
 
-def _opened(source: Any) -> tuple[str, npt.NDArray[np.object_], dict[str, list[Any]], object | None]:
+def _opened(
+    source: Any, crs: str | None
+) -> tuple[str, npt.NDArray[np.object_], dict[str, list[Any]], object | None]:
     """Name, geometries, columns and CRS of a source."""
     from shapely.geometry.base import BaseGeometry
 
@@ -124,7 +126,7 @@ def _opened(source: Any) -> tuple[str, npt.NDArray[np.object_], dict[str, list[A
     if hasattr(source, "geometry") and hasattr(source, "crs"):
         return "zones", *_of_frame(source), source.crs
     if isinstance(source, str | PathLike):
-        return _of_file(Path(source))
+        return _of_file(Path(source), crs)
     if isinstance(source, Iterable):
         shapes = list(source)
         if all(isinstance(each, BaseGeometry) for each in shapes):
@@ -134,7 +136,9 @@ def _opened(source: Any) -> tuple[str, npt.NDArray[np.object_], dict[str, list[A
     )
 
 
-def _of_file(file: Path) -> tuple[str, npt.NDArray[np.object_], dict[str, list[Any]], object | None]:
+def _of_file(
+    file: Path, crs: str | None
+) -> tuple[str, npt.NDArray[np.object_], dict[str, list[Any]], object | None]:
     if not file.is_file():
         raise InputError(f"{file}: no such file; expected polygons, such as GeoJSON or GeoPackage")
     where = str(file)
@@ -144,7 +148,7 @@ def _of_file(file: Path) -> tuple[str, npt.NDArray[np.object_], dict[str, list[A
         except (ValueError, OSError) as error:
             raise InputError(f"{where}: not readable as GeoJSON ({error})") from error
         named = content.get("crs") if isinstance(content, Mapping) else None
-        return where, *_of_geojson(content, where), _geojson_crs(named)
+        return where, *_of_geojson(content, where), _geojson_crs(named, crs)
     geopandas = require("geopandas", "geo")
     read = (
         geopandas.read_parquet if file.suffix.lower() in {".parquet", ".geoparquet"} else geopandas.read_file
@@ -158,12 +162,30 @@ def _of_file(file: Path) -> tuple[str, npt.NDArray[np.object_], dict[str, list[A
     return where, *_of_frame(frame), frame.crs
 
 
-def _geojson_crs(named: Any) -> str:
-    """WGS84 degrees (RFC 7946), or the CRS that a file of the format's 2008 edition names."""
+def _check_stated(where: str, stated: object | None, crs: str | None) -> None:
+    """Refuse a CRS beside another one that the source states."""
+    from pyproj import CRS
+    from pyproj.exceptions import CRSError
+
+    if crs is None or stated is None or str(stated) == crs:
+        return
+    try:
+        same = CRS.from_user_input(stated).equals(CRS.from_user_input(crs), ignore_axis_order=True)
+    except CRSError:
+        raise InputError(f"{where}: CRS {crs!r} is not known; expected such as EPSG:25832") from None
+    if not same:
+        raise InputError(
+            f"{where}: states its own CRS, {stated}, and crs (--zones-crs) is {crs!r}: "
+            "leave it out, or correct the file"
+        )
+
+
+def _geojson_crs(named: Any, crs: str | None) -> str:
+    """The CRS that a file of the format's 2008 edition names; else ``crs``, or WGS84 degrees (RFC 7946)."""
     try:
         text = str(named["properties"]["name"])
     except (TypeError, KeyError):
-        return DEGREES_CRS
+        return crs or DEGREES_CRS
     return DEGREES_CRS if "CRS84" in text else text
 
 

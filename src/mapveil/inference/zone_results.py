@@ -19,7 +19,7 @@ TESTED: Final[Mapping[Null, str]] = {
     "rate": "the noise and the chance of who was there",
     "people": "the noise alone",
 }
-"""What a difference is tested against, by the meaning of no change."""
+"""Causes of a difference that a change must exceed, by the meaning of no change."""
 
 CHANGE_INTERVAL: Final = "low to high is the change's 95 % interval of the noise alone"
 
@@ -82,7 +82,7 @@ class ZoneChanges(NamedTuple):
 
     @property
     def tested(self) -> str:
-        """What the differences are tested against, in words."""
+        """Causes that the differences are tested against, in words."""
         return TESTED[self.null]
 
     def columns(self) -> dict[str, Any]:

@@ -314,6 +314,7 @@ class SignalMap(ReleasedMap):
     def scene(self, *, page: bool = False) -> Scene:
         """The strength, and on a page every other number of a cell."""
         count, size = self.coverage(), max(self.tiling.size, 1)
+        total = int(self.measurements.sum())
         told, unmeasured = self.holes_told(), self.unmeasured
         unsure = self.holes & ~told
         strength, *others = self.columns()
@@ -324,6 +325,7 @@ class SignalMap(ReleasedMap):
         )
         doubt = "; or ".join(words for words, cells in doubts if cells.any())
         orange, grey = "orange, " if told.any() else "", " (left blank)" if count.unknown else ""
+        beyond = f"; {int(unmeasured.sum())} extrapolated" if unmeasured.any() else ""
         sure = self.deviation_db[self.known]
         error = (
             f" Median standard deviation of {self.deviation_of}: {np.median(sure):.1f} dB."
@@ -338,13 +340,13 @@ class SignalMap(ReleasedMap):
             reading=""
             if page
             else f"{count.covered} cells covered ({100 * count.covered / size:.0f} %), {count.holes} holes "
-            f"({orange}below {self.hole_dbm:g} dBm){of_these}, {count.unknown} unknown{grey}.{error}",
+            f"({orange}below {self.hole_dbm:g} dBm){of_these}, {count.unknown} unknown{grey}{beyond}.{error}",
             made=(
                 ("Covered", f"{count.covered} cells"),
                 ("Holes", f"{count.holes} cells below {self.hole_dbm:g} dBm{of_these}"),
                 ("Unknown", f"{count.unknown} cells without a strength"),
                 ("Extrapolated", f"{int(unmeasured.sum())} cells where no measurement is known"),
-                ("Measurements", f"{int(self.measurements.sum())} in the region"),
+                *((("Measurements", f"{total} in the region"),) if total else ()),
             ),
             notes=(
                 f"The deviation is that of {self.deviation_of}.",

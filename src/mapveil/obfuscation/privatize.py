@@ -243,10 +243,10 @@ def privatize(
 
 
 def total_record(total: ReportTotal | None) -> dict[str, Any] | None:
-    """The total as a JSON-ready record; an infinite epsilon is null."""
+    """The total as a JSON-ready record; epsilon is null where nothing bounds it."""
     if total is None:
         return None
-    return {**total._asdict(), "epsilon": total.epsilon if np.isfinite(total.epsilon) else None}
+    return {**total._asdict(), "epsilon": total.epsilon if total.bounded else None}
 
 
 def _today(given: date | None) -> date:

@@ -208,6 +208,25 @@ def write_totals_png(found: WindowTotals, series: DensityMap, path: str | PathLi
     _write(png_bytes(series, plot_totals(found, series), DPI), path)
 
 
+def write_totals_page(found: WindowTotals, series: DensityMap, path: str | PathLike[str]) -> None:
+    """Write a page of the picture, the promise and a table of zones and windows, which needs no other file."""
+    from mapveil.pictures.report_page import html_page, html_picture, html_table
+
+    promise = series.guarantee.promise
+    rows = [
+        (zone, window, *(f"{value:,.1f}" for value in numbers))
+        for zone, *of_zone in zip(
+            found.zones.names, found.estimate.tolist(), found.low.tolist(), found.high.tolist(), strict=True
+        )
+        for window, *numbers in zip(found.windows.names, *of_zone, strict=True)
+    ]
+    title = f"{series.title or 'Users in zones'}, by window"
+    body = html_picture(png_bytes(series, plot_totals(found, series), DPI), title)
+    body += html_table(("zone", "window", "users", "low", "high"), rows)
+    body += html_table(("promise", "all windows together"), promise.rows)
+    _write(html_page(title, body, " ".join(promise.warnings)), path)
+
+
 def _write(made: bytes, path: str | PathLike[str]) -> None:
     with atomic_path(path) as place:
         place.write_bytes(made)

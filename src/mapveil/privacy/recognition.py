@@ -279,7 +279,8 @@ def _people_in_common(
     """The refusal of data about people whom other accounts know, with both ways out."""
     names = {account: shlex.quote(called(connection, account)) for account in shares}
     common = " and ".join(
-        f"account {names[account]} (about {share:.0%})" for account, share in shares.items()
+        f"account {names[account]} (about {share:.0%} of the smaller of the two)"
+        for account, share in shares.items()
     )
     first = names[next(iter(shares))] if named is None else shlex.quote(str(asked.dataset))
     more = [name for name in names.values() if name != first]
@@ -287,8 +288,8 @@ def _people_in_common(
     own = asked.dataset or proposed_name(connection, asked.source)
     quoted = shlex.quote(own)
     return InputError(
-        f"{asked.source}: has people in common with {common} of the smaller of both, so nothing is charged or "
-        f"released; if they are the same people: {joins}dataset={first} (--dataset {first}); if they are others whose "
+        f"{asked.source}: has people in common with {common}, so nothing is charged or released. If they are "
+        f"the same people: {joins}dataset={first} (--dataset {first}). If they are others whose "
         f"ids coincide, as ids such as 1 to n do by chance: dataset={quoted} (--dataset {quoted}) with "
         "other_people=REASON (--other-people REASON), and say why"
     )

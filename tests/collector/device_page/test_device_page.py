@@ -130,10 +130,13 @@ def test_a_report_to_two_operators_counts_where_the_phone_is(phone: Phones, coll
         make_report(page)
         page.get_by_role("button", name="Send it").click()
         page.wait_for_selector("button.send", state="detached")
-    # The cards are drawn anew once both are sent; a place that is typed before would be gone.
     page.wait_for_function("() => document.querySelectorAll('article.collection').length === 1")
     page.get_by_text("Type a place instead").click()
     page.get_by_label("Latitude").fill("48.86")
+    page.evaluate("document.querySelector('article.collection').id = 'before'")
+    page.get_by_role("button", name="Look again").click()  # the cards are drawn anew; what is typed stays
+    page.wait_for_selector("#before", state="detached")
+    assert page.get_by_label("Latitude").input_value() == "48.86"
     page.get_by_label("Longitude").fill("2.35")
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Send it").click()  # a report of nowhere: its silence would tell

@@ -37,6 +37,17 @@ export async function collectionCard(listed, device) {
   return card;
 }
 
+/** Keep a place that is being typed: the fields of a card that another one of its collection replaces. */
+export function keepDraft(before, after) {
+  const [old, drawn] = [before, after].map((card) => card.querySelector("details"));
+  if (!old || !drawn) return;
+  drawn.open = old.open;
+  const fields = drawn.querySelectorAll("input");
+  old.querySelectorAll("input").forEach((input, at) => {
+    fields[at].value = input.value;
+  });
+}
+
 async function showProgress(asked, where) {
   try {
     where.textContent = progressWords(await asked);

@@ -2,7 +2,7 @@
 
 import { answerCard } from "./answer_card.mjs";
 import { BrowserStorage } from "./browser_storage.mjs";
-import { collectionCard } from "./collection_card.mjs";
+import { collectionCard, keepDraft } from "./collection_card.mjs";
 import { Trouble } from "./connection.mjs";
 import { Device } from "./device.mjs";
 import { byId, element, say } from "./elements.mjs";
@@ -78,7 +78,7 @@ async function showCollections() {
     for (const each of listed.filter(({ answered }) => !answered)) {
       cards.push(await collectionCard(each, device).catch((error) => trouble(error, each)));
     }
-    where.replaceChildren(...cards);
+    redraw(where, cards);
     byId("none-open").hidden = cards.length > 0;
     byId("none-open").textContent = listed.length > 0
       ? "You have answered every collection that is open now."
@@ -87,6 +87,22 @@ async function showCollections() {
     where.replaceChildren(trouble(error));
     byId("none-open").hidden = true;
   }
+}
+
+/** Replace the cards; what is typed in one stays, and the cursor with it. */
+function redraw(where, cards) {
+  const active = document.activeElement;
+  const typing = where.contains(active) && active.matches("input") ? active : null;
+  for (const card of cards) {
+    const before = [...where.children].find((each) => each.dataset.collection === card.dataset.collection);
+    if (!before) continue;
+    keepDraft(before, card);
+    if (typing && before.contains(typing)) {
+      const at = [...before.querySelectorAll("input")].indexOf(typing);
+      queueMicrotask(() => card.querySelectorAll("input")[at]?.focus());
+    }
+  }
+  where.replaceChildren(...cards);
 }
 
 /** A card that says what went wrong on the way to the collector. */

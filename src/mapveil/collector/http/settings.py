@@ -168,20 +168,23 @@ class Settings:
         for row in SETTINGS:
             row.check(getattr(self, row.name))
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ParameterError("TLS needs both tls_cert and tls_key")
+            raise ParameterError("TLS needs both tls_cert (--tls-cert) and tls_key (--tls-key)")
         if self.authority is not None and self.authority_key is not None:
             raise ParameterError(
-                "authority and authority_key exclude each other: apart, or the collector's own"
+                "authority (--authority) and authority_key (--authority-key) exclude each other: "
+                "apart, or the collector's own"
             )
         if (self.operator is None) != (self.peer_key is None):
-            raise ParameterError("operator and peer_key go together")
+            raise ParameterError("operator (--operator) and peer_key (--peer-key) go together")
         if (self.operator == "leader") != (self.peer is not None):
-            raise ParameterError("peer is the helper's address: given for operator leader, and only there")
+            raise ParameterError(
+                "peer (--peer) is the helper's address: given with --operator leader, and only there"
+            )
         if self.operator is not None and self.workers > 1:
-            raise ParameterError("workers must be 1 for an operator of two")
+            raise ParameterError("workers (--workers) must be 1 for an operator of two")
         if self.workers > 1 and not self.store.startswith("postgresql"):
             raise ParameterError(
-                f"workers must be 1 on SQLite, got {self.workers}; more need a store on PostgreSQL"
+                f"workers (--workers) must be 1 on SQLite, got {self.workers}; more need a store on PostgreSQL"
             )
 
     @property
