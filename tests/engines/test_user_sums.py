@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.engines import UNIT, UserSums, user_sums
 from mapveil.engines.contributions import user_cells
-from mapveil.engines.user_sums import USER_SUMS_SQL
+from mapveil.engines.duckdb_engine import USER_SUMS_SQL
 from mapveil_client.errors import InputError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)

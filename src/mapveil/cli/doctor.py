@@ -20,13 +20,14 @@ _EXTRAS = {
     "fast": ("numba",),
     "routes": ("networkx", "osmium"),
     "eval": ("ortools", "scikit-learn"),
+    "spark": ("pyspark-client",),
     "neural": ("torch", "onnx", "onnxruntime"),
     "phone": ("onnxruntime",),
     "device": ("httpx", "h11"),
     "service": ("fastapi", "uvicorn", "sqlalchemy", "psycopg", "prometheus-client", "httpx"),
 }
 # Where the module has another name than the package.
-_MODULES = {"scikit-learn": "sklearn", "prometheus-client": "prometheus_client"}
+_MODULES = {"scikit-learn": "sklearn", "prometheus-client": "prometheus_client", "pyspark-client": "pyspark"}
 
 
 class _Finding(NamedTuple):
@@ -38,8 +39,11 @@ class _Finding(NamedTuple):
 
 
 @click.command("doctor")
+@click.option(
+    "--engine", help="Spark Connect server to check too, sc://HOST:PORT: its version and executors."
+)
 @console_options
-def command(console: Console) -> int:
+def command(console: Console, engine: str | None) -> int:
     """Check this installation: versions, extras, noise, projections, the ledger's place.
 
     Exits with 1 when something that every release needs is missing or fails.
@@ -58,6 +62,7 @@ def command(console: Console) -> int:
         _try("projection", _projection),
         _try("engine", _engine),
         _try("ledger", _ledger),
+        *([] if engine is None else [_try("cluster", lambda: _cluster(engine))]),
     ]
     console.findings(findings)
     return int(any(finding.state == "failed" for finding in findings))
@@ -125,6 +130,13 @@ def _engine() -> str:
     if row != ((7 << 20) // 3,):
         raise ValueError(f"integer division gives {row}")
     return f"DuckDB {duckdb.__version__}, exact integer division"
+
+
+def _cluster(url: str) -> str:
+    from mapveil.engines.spark_connect import SparkEngine
+
+    engine = SparkEngine(url)
+    return f"{engine.server}: Spark {engine.session.version}; executors: {engine.executors()}"
 
 
 def _ledger() -> str:

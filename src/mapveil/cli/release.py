@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mapveil.cli.clusters import read_cluster
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
     CHOSEN_TILING,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @click.command("release", cls=Rerunnable)
-@click.argument("source", metavar="INPUT")
+@click.argument("source", metavar="INPUT", required=False)
 @region_option("W,S,E,N in degrees, or a polygon file. Without it, a tenth of epsilon finds one.")
 @tiling_option(CHOSEN_TILING)
 @places_option
@@ -85,6 +86,10 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0, min_open=True),
     help="Smooth the map by a Gaussian of this standard deviation, metres.",
 )
+@click.option("--engine", help="Spark Connect server that holds the table, sc://HOST:PORT, instead of INPUT.")
+@click.option(
+    "--table", help="With --engine: the table, CATALOG.SCHEMA.TABLE. Its people need a name: --dataset."
+)
 @windows_options
 @drawing_options
 @release_options(
@@ -94,7 +99,9 @@ if TYPE_CHECKING:
 @console_options
 def command(
     console: Console,
-    source: str,
+    source: str | None,
+    engine: str | None,
+    table: str | None,
     region: Region | None,
     tiling: str | None,
     method: str | None,
@@ -117,8 +124,9 @@ def command(
     """Release a private map of a table of points or a raster of counts.
 
     INPUT is Parquet (a glob too), GeoParquet, CSV, GeoJSON, '-' for CSV on standard input, or a
-    raster of counts (.npz, .tif). One row is one visit; a user's rows together count as one user.
-    A region without rows gives a map as if it had few: 'mapveil describe' tells the curator.
+    raster of counts (.npz, .tif); or --engine and --table name a table on a cluster. One row is
+    one visit; a user's rows together count as one user. A region without rows gives a map as if
+    it had few: 'mapveil describe' tells the curator.
 
     \b
     Examples:
@@ -163,7 +171,12 @@ def command(
             windows=windows,
             outputs=outputs,
         )
-    points: Any = read_source(source, **columns)
+    if engine is None and table is None:
+        if source is None:
+            raise click.UsageError("Missing argument 'INPUT'.")
+        points: Any = read_source(source, **columns)
+    else:
+        points = read_cluster(source, engine, table, columns, account=account, region=region)
     if isinstance(points, Points):
         console.note_columns(points)
         if region is None and epsilon is not None and windows is None:

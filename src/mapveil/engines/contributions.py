@@ -130,6 +130,15 @@ def located_rows(
         The table cannot be used.
     """
     points.check()
+    with unchecked_rows(points, tiling, outside, locate) as rows:
+        yield rows
+
+
+@contextlib.contextmanager
+def unchecked_rows(
+    points: Points, tiling: Tiling, outside: Outside = Outside.DROP, locate: Locate | None = None
+) -> Iterator[LocatedRows]:
+    """:func:`located_rows` of a table whose rows were checked, or of which those that cannot be used are dropped."""
     with connection() as opened, reading(points.source):
         trips = points.columns.to_lon is not None
         located = _sql_pair(opened, tiling, locate) if trips else _sql_key(opened, tiling, locate)

@@ -127,7 +127,7 @@ class Points(PointQuery):
         A source that differs from reading to reading is one table thereafter. The copy lies in a folder that only its
         owner can open, and that is removed at the end. Without ``check`` it is checked when it is first used.
         """
-        if self.copy_of is not None:
+        if self.copy_of is not None or self.table.elsewhere:
             yield self
             return
         columns = {kind: sql for kind, sql in self.expressions._asdict().items() if sql}

@@ -57,7 +57,7 @@ def check_filter(text: str, table: Table, types: Mapping[str, str]) -> list[str]
             raise InputError(f"filter {text!r}: is more than one condition; {_ACCEPTED}")
         used = _check_parts(connection, text, expressions[0], types)
         with reading(f"filter {text!r}"):
-            relation = table.relation(connection)
+            relation = table.described(connection)
             try:
                 sql = f"DESCRIBE SELECT ({text}\n) AS kept FROM {relation}"
                 held = str(connection.execute(sql).fetchall()[0][1])

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from mapveil_client.errors import InputError
 
@@ -27,6 +27,11 @@ class Table(ABC):
     """Rows that can be read again and again, on any connection, without holding them."""
 
     name: str  # in messages
+    elsewhere: ClassVar[bool] = False  # whether the rows stay where they are, on a cluster
+
+    def described(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """As :meth:`relation`, for the names and types of the columns: the rows may be left out."""
+        return self.relation(connection)
 
     @abstractmethod
     def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
@@ -142,7 +147,7 @@ def column_types(table: Table) -> dict[str, str]:
     import duckdb
 
     with duckdb.connect() as connection, reading(table.name):
-        rows = connection.execute(f"DESCRIBE SELECT * FROM {table.relation(connection)}").fetchall()
+        rows = connection.execute(f"DESCRIBE SELECT * FROM {table.described(connection)}").fetchall()
     return {str(row[0]): str(row[1]) for row in rows}
 
 

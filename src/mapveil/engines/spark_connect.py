@@ -1,0 +1,302 @@
+"""Tables on a cluster, summed there through Spark Connect: Apache Spark from version 4, or Sail.
+
+Every executor finds the contributions of its rows with the SQL that DuckDB runs for a local table, batch by batch, and
+cells by the edges that the driver sends. What remains is integers, which every engine adds and divides alike. The
+cluster reads the source once: contributions are counted by user, cell and weight, then divided by the user's total in a
+window over the user. So a user's many rows are merged before they meet in one task. Only sums per cell reach the
+driver, where the noise is drawn; they are never stored.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import socket
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from mapveil.engines.contributions import UNIT, unchecked_rows
+from mapveil.engines.duckdb_engine import chance_sql, placed
+from mapveil.engines.table_engine import EngineTable
+from mapveil.geo.points import Points
+from mapveil.geo.tables import FrameTable
+from mapveil.geo.tiling import Tiling
+from mapveil.geo.windowed_points import WindowedPoints
+from mapveil_client import __version__
+from mapveil_client.arrays import IntArray
+from mapveil_client.errors import CuratorWarning, InputError, require
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow
+
+_ROWS: Final = 1 << 18  # rows that an executor's DuckDB takes at a time
+_BAD: Final = -2  # the cell of a row that says how many others cannot be used
+_PORT: Final = 15002  # of Spark Connect where a URL names none
+_WAIT: Final = 10.0  # seconds until a server counts as unreachable
+_EARLIEST: Final = 4  # of Spark
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SparkEngine:
+    """A Spark Connect server.
+
+    Parameters
+    ----------
+    url : str
+        ``sc://host:port``, with the parameters that Spark Connect knows, such as ``/;token=...``.
+
+    Raises
+    ------
+    MissingExtra
+        The extra ``spark`` is not installed.
+    InputError
+        The URL is of another kind, nobody answers there, or the server is older than Spark 4.
+    """
+
+    url: str
+
+    def __post_init__(self) -> None:
+        place = urlsplit(self.url)
+        try:
+            port = place.port or _PORT
+        except ValueError:
+            port = 0
+        if place.scheme != "sc" or not place.hostname or not port:
+            raise InputError("engine must be a Spark Connect server such as sc://host:15002")
+        require("pyspark", "spark")
+        try:
+            socket.create_connection((place.hostname, port), _WAIT).close()
+        except OSError as error:
+            raise InputError(
+                f"engine {self.server}: no server answers ({error.strerror or error}); nothing was charged"
+            ) from None
+        with self._speaking():
+            version = str(self.session.version)
+        if not version.split(".")[0].isdigit() or int(version.split(".")[0]) < _EARLIEST:
+            raise InputError(f"engine {self.server}: Spark {version}; expected Spark {_EARLIEST} or later")
+
+    @property
+    def server(self) -> str:
+        """Host and port, without parameters, which may hold a token."""
+        return urlsplit(self.url).netloc.split("@")[-1]
+
+    @functools.cached_property
+    def session(self) -> Any:
+        """The session on the server."""
+        from pyspark.sql import SparkSession
+
+        return SparkSession.builder.remote(self.url).getOrCreate()
+
+    def table(self, name: str) -> ClusterTable:
+        """A table of the server's catalogs, by its name ``catalog.schema.table``; reads no rows.
+
+        Raises
+        ------
+        InputError
+            No such table, or no permission to read it.
+        """
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        with self._speaking(name):
+            schema = to_arrow_schema(self.session.table(name).schema)
+        return ClusterTable(name, self, schema)
+
+    def executors(self) -> str:
+        """Python and mapveil of an executor.
+
+        Raises
+        ------
+        InputError
+            It has no mapveil, or another version.
+        """
+        with self._speaking():
+            rows = self.session.range(1).mapInArrow(functools.partial(_versions, __version__), "found string")
+            return str(rows.toArrow()["found"][0].as_py())
+
+    def check(self, points: Points) -> None:
+        """Nothing: rows that cannot be used are found in the pass that sums the others."""
+
+    def user_sums(self, points: Points, tiling: Tiling, key: str, labels: int | None) -> IntArray:
+        """See :class:`mapveil.engines.table_engine.Engine`."""
+        import pyarrow
+
+        table = points.table
+        assert isinstance(table, ClusterTable)
+        windows = points.windows.count if isinstance(points, WindowedPoints) else labels
+        empty = table.schema.empty_table()
+        here = replace(points, table=FrameTable(empty, points.source), on_bad_rows="drop")
+        made = _contributions(here, tiling, key, empty)
+        with unchecked_rows(here, tiling) as rows:
+            cells_of = rows.cells
+            cells_of(np.zeros(1, dtype=np.int64))  # makes the tables that the executors are sent
+        tiling.locate(np.zeros(1), np.zeros(1))
+        with self._speaking(points.source):
+            found = self._summed(
+                table, functools.partial(_executed, __version__, here, tiling, key), made.schema
+            )
+        assert isinstance(found, pyarrow.Table)
+        bad = found.filter(pyarrow.compute.equal(found["cell"], _BAD))
+        if bad.num_rows:
+            _treat(points, int(bad["rows"][0].as_py()))
+        found = found.filter(pyarrow.compute.not_equal(found["cell"], _BAD))
+        label = None if windows is None else found["label"].to_numpy().astype(np.int64)
+        size = tiling.size if points.columns.to_lon is None else tiling.size**2
+        return placed(cells_of(found["cell"].to_numpy()), label, found["share"].to_numpy(), size, windows)
+
+    def _summed(self, table: ClusterTable, executed: Any, schema: pyarrow.Schema) -> Any:
+        """Shares and rows per cell, and label where there is one."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as fn
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        names = schema.names
+        located = self.session.table(table.name).mapInArrow(executed, from_arrow_schema(schema))
+        counted = located.groupBy(*names).agg(fn.count(fn.lit(1)).alias("n"))
+        if "place_limit" in names:
+            order = Window.partitionBy("user_id").orderBy("chance", "part")
+            counted = counted.withColumn("place", fn.dense_rank().over(order))
+            counted = counted.where(fn.col("place") <= fn.col("place_limit"))
+        user = ["user_id", *(["part"] if "part" in names else [])]
+        exact = fn.col("weight").cast("decimal(19,0)")
+        total = fn.sum(exact * fn.col("n").cast("decimal(19,0)")).over(Window.partitionBy(*user))
+        quotient = fn.expr(f"(CAST(weight AS DECIMAL(19,0)) * CAST({UNIT} AS DECIMAL(10,0))) DIV total")
+        divided = counted.withColumn("total", total.cast("decimal(38,0)")).withColumn("each", quotient)
+        group = ["cell", *(["label"] if "label" in names else [])]
+        bad = fn.when(fn.col("cell") == _BAD, fn.col("weight") * fn.col("n")).otherwise(fn.lit(0))
+        shares = fn.when(fn.col("cell") == _BAD, fn.lit(0)).otherwise(fn.col("each") * fn.col("n"))
+        return (
+            divided.groupBy(*group)
+            .agg(fn.sum(shares).cast("bigint").alias("share"), fn.sum(bad).cast("bigint").alias("rows"))
+            .toArrow()
+        )
+
+    @contextmanager
+    def _speaking(self, name: str = "") -> Iterator[None]:
+        """Turn the cluster's errors into :class:`InputError`, one line without values of rows."""
+        from pyspark.errors import PySparkException
+
+        try:
+            yield
+        except PySparkException as error:
+            where = f"engine {self.server}" + f", table {name}" * bool(name)
+            raise InputError(f"{where}: {_reason(error)}; nothing was charged") from None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClusterTable(EngineTable):
+    """A table whose rows stay on the cluster. Made by :meth:`SparkEngine.table`."""
+
+    name: str
+    engine: SparkEngine
+    schema: pyarrow.Schema
+    elsewhere = True
+
+    def described(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """See :class:`mapveil.geo.tables.Table`."""
+        return FrameTable(self.schema.empty_table(), self.name).relation(connection)
+
+    def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """An :class:`InputError`: rows do not leave the cluster."""
+        raise InputError(
+            f"{self.name}: a table on a cluster is read by a curator's release of sums in a given region (--region, "
+            "--tiling, times that are dates or timestamps); expected a local table for anything else"
+        )
+
+
+def _contributions(points: Points, tiling: Tiling, key: str, batch: pyarrow.Table) -> pyarrow.Table:
+    """Contributions of the rows of a batch that can be used. Run by: an executor."""
+    parts = points.parts if isinstance(points, WindowedPoints) else None
+    columns = ["user_id", "cell", "CAST(weight AS BIGINT) AS weight"]
+    columns += ["CAST(label AS BIGINT) AS label"] if points.columns.label is not None else []
+    columns += [f"CAST(label // {parts.length} AS BIGINT) AS part"] if parts is not None else []
+    limited = parts is not None and parts.most is not None
+    more = f", {chance_sql(key)} AS chance, {parts.most} AS place_limit" if parts and limited else ""
+    with unchecked_rows(replace(points, table=FrameTable(batch, points.source)), tiling) as rows:
+        rows.connection.execute("SET threads = 1")
+        sql = f"SELECT *{more} FROM (SELECT {', '.join(columns)} FROM ({rows.sql}) AS rows) AS contributions"
+        return rows.connection.sql(sql).to_arrow_table()
+
+
+def _executed(
+    version: str, points: Points, tiling: Tiling, key: str, batches: Iterator[pyarrow.RecordBatch]
+) -> Iterator[pyarrow.RecordBatch]:
+    """Contributions of a partition, and a row that counts those that cannot be used. Run by: an executor."""
+    import pyarrow
+
+    _check_version(version)
+    for batch in _gathered(batches):
+        here = replace(points, table=FrameTable(batch, points.source))
+        made = _contributions(points, tiling, key, batch)
+        yield from made.to_batches()
+        bad, _ = here.bad_rows()
+        if bad:
+            row = {"cell": _BAD, "weight": bad, "place_limit": 1}
+            columns = [pyarrow.array([row.get(field.name)], field.type) for field in made.schema]
+            yield pyarrow.record_batch(columns, schema=made.schema)
+
+
+def _gathered(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.Table]:
+    """Batches in tables long enough that a query for each is cheap."""
+    import pyarrow
+
+    held: list[pyarrow.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(each.num_rows for each in held) >= _ROWS:
+            yield pyarrow.Table.from_batches(held)
+            held = []
+    if held:
+        yield pyarrow.Table.from_batches(held)
+
+
+def _versions(version: str, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    import platform
+
+    import duckdb
+    import pyarrow
+
+    _check_version(version)
+    text = f"Python {platform.python_version()}, mapveil {__version__}, DuckDB {duckdb.__version__}"
+    for _ in batches:
+        yield pyarrow.record_batch({"found": [text]})
+
+
+def _check_version(version: str) -> None:
+    if version != __version__:
+        raise RuntimeError(f"mapveil-version: executors have {__version__}, the driver {version}")
+
+
+def _treat(points: Points, bad: int) -> None:
+    """Refuse so many bad rows, or warn that they were left out."""
+    if points.on_bad_rows == "fail":
+        raise InputError(
+            f"{points.source}: {bad} rows cannot be used: no user id, a coordinate that is missing or out of range, or "
+            "a weight that is missing or not above 0; on_bad_rows='drop' (--on-bad-rows drop) leaves them out; nothing "
+            "was charged"
+        )
+    text = f"{points.source}: dropped {bad} rows, which cannot be used; keep this number private"
+    warnings.warn(text, CuratorWarning, stacklevel=2)
+
+
+def _reason(error: Exception) -> str:
+    """The cause of a cluster's error, without what a message may quote of a row."""
+    text = str(error)
+    missing = re.search(r"No module named '([\w.]+)'", text)
+    version = re.search(r"mapveil-version: (executors have [\w.+]+, the driver [\w.+]+)", text)
+    if missing:
+        return f"an executor has no Python package {missing[1].split('.')[0]!r}; install mapveil {__version__} there"
+    if version:
+        return f"{version[1]}; expected the same version"
+    if re.search(r"TABLE_OR_VIEW_NOT_FOUND|[Tt]able not found|SCHEMA_NOT_FOUND|CATALOG", text):
+        return "no such catalog, schema or table"
+    if re.search(r"PERMISSION|UNAUTHENTICATED|Permission|permission|AccessDenied|Forbidden", text):
+        return "the user of this session may not read it"
+    condition = re.search(r"\[([A-Z][A-Z_.]+)\]", text)
+    return f"{type(error).__name__}{f' {condition[1]}' if condition else ''}; the cluster's log says more"

@@ -1,0 +1,261 @@
+"""Tables on a cluster: the bits of DuckDB, from a Sail server in this process, or the server of ``MAPVEIL_SPARK``."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+import shapely
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import mapveil as mv
+from mapveil.cli import app
+from mapveil.engines import user_sums
+from mapveil.engines.spark_connect import SparkEngine, _versions
+from mapveil.geo.windowed_points import Parts, windowed
+from mapveil_client.errors import CuratorWarning, InputError
+
+pytest.importorskip(
+    "pysail", reason="the tests of clusters need pysail and pyspark-client (make test installs both)"
+)
+pytestmark = [
+    pytest.mark.xdist_group("sail"),
+    pytest.mark.filterwarnings(
+        "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
+    ),
+]
+
+SERVER = os.environ.get("MAPVEIL_SPARK")  # of the long suite: JVM Spark
+REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+POLYGON = mv.Region.from_polygon(shapely.Polygon([(-74.03, 40.69), (-73.9, 40.7), (-73.95, 40.83)]))
+QUADTREE = mv.Quadtree(REGION, depth=4)
+TILINGS = [
+    QUADTREE,
+    mv.Grid(POLYGON, rows=6, columns=7),
+    mv.WebMercatorTiles(REGION, zoom=13),
+    mv.Hexagons(REGION, resolution=7),
+    mv.Places(np.array([-74.0, -73.95]), np.array([40.72, 40.80]), region=REGION),
+]
+WINDOWS = mv.Windows(every="1d", start="2026-01-05", until="2026-01-11")
+EDGES = (
+    QUADTREE.raster.column_edges.first(np.arange(1, 16)),
+    -QUADTREE.raster.row_edges.first(np.arange(1, 16)),
+)
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """The command's exit code and all that it wrote."""
+    written = io.StringIO()
+    with redirect_stdout(written), redirect_stderr(written), pytest.raises(SystemExit) as stopped:
+        app.run(list(arguments))
+    return int(stopped.value.code or 0), written.getvalue()
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[SparkEngine]:
+    if SERVER is not None:
+        yield SparkEngine(SERVER)
+        return
+    from pysail.spark import SparkConnectServer
+
+    server = SparkConnectServer(ip="127.0.0.1", port=0)
+    server.start(background=True)
+    host, port = server.listening_address
+    found = SparkEngine(f"sc://{host}:{port}")
+    yield found
+    found.session.stop()
+    server.stop()
+
+
+def on_cluster(engine: SparkEngine, frame: pyarrow.Table) -> str:
+    name = f"t{uuid.uuid4().hex}"
+    engine.session.createDataFrame(frame).write.saveAsTable(f"default.{name}")
+    return f"default.{name}"
+
+
+def both(engine: SparkEngine, frame: pyarrow.Table, **columns: str) -> tuple[mv.Points, mv.Points]:
+    there = engine.table(on_cluster(engine, frame))
+    return mv.read_points(frame, **columns), mv.read_points(there, **columns)
+
+
+def random_frame(rows: int = 2000) -> pyarrow.Table:
+    generator = np.random.default_rng(3)
+    return pyarrow.table(
+        {
+            "user_id": generator.integers(0, 60, rows),
+            "lon": generator.uniform(-74.06, -73.87, rows),
+            "lat": generator.uniform(40.67, 40.85, rows),
+            "weight": generator.uniform(0.001, 9, rows),
+            "time": (np.datetime64("2026-01-04") + generator.integers(0, 9, rows)).astype("datetime64[us]"),
+        }
+    )
+
+
+IDS = {
+    "integers": lambda number: number * 2**61,
+    "texts": lambda number: ("é", "E", "e", "a b", "")[number],
+    "uuids": lambda number: str(uuid.UUID(int=number)),
+}
+
+
+def beside(edges: np.ndarray) -> st.SearchStrategy[float]:
+    """An edge, or the float before or after it."""
+    return st.tuples(st.sampled_from(list(edges)), st.sampled_from([-np.inf, 0, np.inf])).map(
+        lambda at: float(at[0] if at[1] == 0 else np.nextafter(at[0], at[1]))
+    )
+
+
+rows = st.tuples(
+    st.integers(0, 4) | st.just(0),  # one user has half of the rows
+    beside(EDGES[0]) | st.just(-73.0),
+    beside(EDGES[1]),
+    st.sampled_from([1e-6, 0.5, 1.0000005, 1e12]) | st.floats(1e-6, 1e12),
+)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(rows, min_size=1, max_size=40), st.sampled_from(list(IDS)), st.booleans())
+def test_tables_at_the_edges_have_the_sums_of_duckdb(
+    engine: SparkEngine, table: list[tuple], kind: str, weighted: bool
+) -> None:
+    user, lon, lat, weight = zip(*table, strict=True)
+    frame = {
+        "user_id": [IDS[kind](each % 5 if kind != "integers" else each % 4) for each in user],
+        "lon": lon,
+    }
+    frame |= {"lat": lat, "w": weight}
+    here, there = both(engine, pyarrow.table(frame), **({"weight": "w"} if weighted else {}))
+    np.testing.assert_array_equal(user_sums(there, QUADTREE).sums, user_sums(here, QUADTREE).sums)
+
+
+@pytest.fixture(scope="module")
+def sources(engine: SparkEngine) -> tuple[mv.Points, mv.Points]:
+    return both(engine, random_frame(), weight="weight", time="time")
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=lambda tiling: tiling.spec.split(":")[0])
+def test_every_tiling(sources: tuple[mv.Points, mv.Points], tiling: mv.Tiling) -> None:
+    here, there = sources
+    assert user_sums(here, tiling).sums.any()
+    np.testing.assert_array_equal(user_sums(there, tiling).sums, user_sums(here, tiling).sums)
+
+
+@pytest.mark.parametrize("parts", [None, Parts(1), Parts(1, 2)])
+def test_windows(sources: tuple[mv.Points, mv.Points], parts: Parts | None) -> None:
+    windows = mv.Windows(every="1d", start="2026-01-05", until="2026-01-11", zone="UTC")
+    here, there = (user_sums(windowed(each, windows, parts), QUADTREE, key="k").sums for each in sources)
+    assert here.any()
+    np.testing.assert_array_equal(there, here)
+
+
+def test_rows_that_cannot_be_used(engine: SparkEngine) -> None:
+    frame = pyarrow.table(
+        {"user_id": [1, None, 2, 2], "lon": [-74.0, -74.0, None, -73.95], "lat": [40.7, 40.7, 40.7, 40.72]}
+    )
+    name = on_cluster(engine, frame)
+    with pytest.raises(InputError, match=r"2 rows cannot be used.*nothing was charged"):
+        user_sums(mv.read_points(engine.table(name)), QUADTREE)
+    dropped = mv.read_points(engine.table(name), on_bad_rows="drop")
+    with pytest.warns(CuratorWarning, match="dropped 2 rows"):
+        sums = user_sums(dropped, QUADTREE).sums
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CuratorWarning)
+        here = user_sums(mv.read_points(frame, on_bad_rows="drop"), QUADTREE).sums
+    np.testing.assert_array_equal(sums, here)
+
+
+def test_a_filter_runs_on_the_cluster(engine: SparkEngine) -> None:
+    name, where = on_cluster(engine, random_frame(300)), "lon < -73.96 AND hour(time) = 0"
+    here, there = (
+        mv.read_points(each, where=where, weight="weight") for each in (random_frame(300), engine.table(name))
+    )
+    np.testing.assert_array_equal(user_sums(there, QUADTREE).sums, user_sums(here, QUADTREE).sums)
+
+
+def test_a_release_has_the_same_bytes(engine: SparkEngine, tmp_path: Path) -> None:
+    frame = random_frame(500)
+    name = on_cluster(engine, frame)
+    pyarrow.parquet.write_table(frame, tmp_path / "local.parquet")
+    common = [
+        "--region",
+        "-74.03,40.69,-73.90,40.83",
+        "--tiling",
+        "quadtree:6",
+        "--epsilon",
+        "1",
+        "--seed",
+        "4",
+    ]
+    common += ["--dataset", "city", "--quiet"]
+    for source, folder in (
+        ([str(tmp_path / "local.parquet")], "a"),
+        (["--engine", engine.url, "--table", name], "b"),
+    ):
+        (tmp_path / folder).mkdir()
+        ledger, out = tmp_path / folder / "ledger.sqlite", tmp_path / folder / "map.parquet"
+        done, said = run("release", *source, *common, "--ledger", str(ledger), "-o", str(out))
+        assert done == 0, said
+    local, remote = (pyarrow.parquet.read_table(tmp_path / folder / "map.parquet") for folder in "ab")
+    assert local.equals(remote)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["--table", "default.nowhere", "--dataset", "d"],
+            "no such catalog, schema or table; nothing was charged",
+        ),
+        (["--table", "default.nowhere"], "--dataset"),
+        (["--dataset", "d"], "--table"),
+        (["x.csv", "--table", "t", "--dataset", "d"], "INPUT"),
+    ],
+)
+def test_a_missing_thing_is_named(
+    engine: SparkEngine, arguments: list[str], said: str, tmp_path, capsys
+) -> None:
+    common = ["--region", "-74.03,40.69,-73.90,40.83", "--epsilon", "1", "--ledger", str(tmp_path / "l")]
+    done, shown = run("release", "--engine", engine.url, *arguments, *common, "-o", str(tmp_path / "m.csv"))
+    assert done == 2, shown
+    assert said in shown
+    assert "Traceback" not in shown
+    assert not (tmp_path / "m.csv").exists()
+
+
+def test_a_server_that_does_not_answer() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(InputError, match=f"127.0.0.1:{port}: no server answers.*nothing was charged"):
+        SparkEngine(f"sc://127.0.0.1:{port}/;token=secret")
+    for url in ("http://host", "sc://", "sc://host:port"):
+        with pytest.raises(InputError, match="must be a Spark Connect server"):
+            SparkEngine(url)
+
+
+def test_what_needs_rows_here_is_refused(sources: tuple[mv.Points, mv.Points]) -> None:
+    with pytest.raises(InputError, match="a table on a cluster is read by a curator's release"):
+        mv.release(sources[1], QUADTREE, epsilon=1, trust="local", account=None)
+
+
+def test_doctor_asks_the_executors(engine: SparkEngine) -> None:
+    _, shown = run("doctor", "--engine", engine.url)
+    assert f"mapveil {mv.__version__}" in shown
+
+
+def test_executors_of_another_version_are_refused(engine: SparkEngine) -> None:
+    asked = engine.session.range(1).mapInArrow(partial(_versions, "9.9"), "found string")
+    with pytest.raises(InputError, match=r"the driver 9.9; expected the same version"), engine._speaking():
+        asked.toArrow()
