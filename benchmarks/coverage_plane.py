@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import numpy as np
 
 from reproductions.zhang.data import SIGNAL_SETS, read_signal
 
@@ -25,9 +26,10 @@ _HEAD: Final = """# Coverage: every way to collect
 How far off the strongest adversary is, and how far off the map, for every way to collect; and from how many units
 (users' days here) coverage by sums is better than the pilot's map on later days. Rows have roles by days, users and
 places ([signal maps](../how-to/signal-maps.md)). Made by
-`python -m benchmarks.coverage_plane run SET --rows 8000 --privatizers
-gaussian-noise,local-gaussian,truncated-laplacian,gap,codebook`
-for each set, then `python -m benchmarks.coverage_plane page`; GAP's training is a short one.
+`python -m benchmarks.coverage_plane run SET --rows 3000 --trials 3 --shared FOLDER`
+for each set, `python -m benchmarks.coverage_plane curve SET --shared FOLDER` where there are later days, then
+`python -m benchmarks.coverage_plane page`; adversaries are trained in full, GAP by 500 steps only. Numbers are means
+over the trials, in brackets their 95 % interval (Student's, of three trials).
 `mapveil signal tradeoff FILE --json` measures the same of any file.
 No constant of sums was chosen on these data.
 
@@ -44,19 +46,28 @@ def command() -> None:
 
 @command.command()
 @click.argument("name", type=click.Choice(sorted(SIGNAL_SETS)))
-@click.option("--rows", default=12_000, show_default=True, help="Rows of a trial.")
-@click.option(
-    "--trials", default=1, show_default=True, help="Trials; above one without --quick's short training."
-)
+@click.option("--rows", default=3_000, show_default=True, help="Rows of a trial.")
+@click.option("--trials", default=3, show_default=True, help="Trials of every setting.")
 @click.option("--privatizers", help="Names separated by commas. [default: all]")
+@click.option("--gap-steps", default=500, show_default=True, help="Steps of GAP's training.")
+@click.option("--workers", default=1, show_default=True, help="Number of processes.")
 @click.option("--shared", type=click.Path(path_type=Path), default=Path("../shared"), show_default=True)
-def run(name: str, rows: int, trials: int, privatizers: str | None, shared: Path) -> None:
-    """Measure the trade-off of one set."""
+def run(
+    name: str, rows: int, trials: int, privatizers: str | None, gap_steps: int, workers: int, shared: Path
+) -> None:
+    """Measure the trade-off of one set by full adversaries, at every second value of each parameter."""
     from mapveil.evaluation.signal_report import write_tradeoff
     from mapveil.evaluation.signal_tradeoff import KNOBS, tradeoff
 
     names = privatizers.split(",") if privatizers else tuple(KNOBS)
-    made = tradeoff(read_signal(name, shared), names, rows=rows, trials=trials, quick=trials == 1)
+    made = tradeoff(
+        read_signal(name, shared),
+        {each: KNOBS[each].values[::2] for each in names},
+        options={"gap": {"steps": gap_steps}} if "gap" in names else {},
+        rows=rows,
+        trials=trials,
+        workers=workers,
+    )
     FOLDER.mkdir(parents=True, exist_ok=True)
     record = made.to_dict()
     record["settings"]["source"] = SIGNAL_SETS[name]
@@ -65,11 +76,51 @@ def run(name: str, rows: int, trials: int, privatizers: str | None, shared: Path
 
 
 @command.command()
+@click.argument("name", type=click.Choice(sorted(SIGNAL_SETS)))
+@click.option("--rows", default=8_000, show_default=True, help="Rows of a trial.")
+@click.option("--trials", default=8, show_default=True, help="Splits by days, users and places.")
+@click.option("--shared", type=click.Path(path_type=Path), default=Path("../shared"), show_default=True)
+def curve(name: str, rows: int, trials: int, shared: Path) -> None:
+    """Measure the curve over the number of units alone, which is cheap: on more rows and trials."""
+    from mapveil.evaluation.collection_trials import pilot_map
+    from mapveil.evaluation.coverage_trials import curve_gains, curve_of, sums_unit, units_needed
+    from mapveil.geo.collection_roles import collection_roles
+    from mapveil_client.randomness.random import Randomness
+
+    measurements, found, unit = read_signal(name, shared), [], ""
+    for trial in range(trials):
+        rng = Randomness(0).child(f"{measurements.source} trial {trial}")
+        sample = measurements.sample(rows, rng.child("rows"))
+        roles = collection_roles(sample.take(np.argsort(sample.positions)), rng.child("roles"))
+        found.append(curve_gains(roles, pilot_map(roles.pilot, 0), rng.child("curve")))
+        unit = sums_unit(roles.held_out).value
+    made = curve_of(found)
+    needed = {f"{epsilon:g}": each._asdict() for epsilon, each in units_needed(made).items()}
+    record = {
+        "curve": [each._asdict() for each in made],
+        "units_needed": needed,
+        "rows": min(rows, len(measurements)),
+        "trials": trials,
+        "unit": unit,
+    }
+    (FOLDER / "curves").mkdir(parents=True, exist_ok=True)
+    (FOLDER / "curves" / f"{name}.json").write_text(json.dumps(record, indent=1))
+
+
+@command.command()
 def page() -> None:
     """Write the page of the sets that were measured."""
     text = _HEAD
     for path in sorted(FOLDER.glob("*.json")):
         record = json.loads(path.read_text())
+        longer = FOLDER / "curves" / path.name
+        settings = record["settings"]
+        of = {
+            "rows": settings["rows of a trial"],
+            "trials": settings["trials"],
+            "unit": settings["unit of sums"],
+        }
+        record |= of | (json.loads(longer.read_text()) if longer.exists() else {})
         picture = PICTURES / f"coverage_plane_{path.stem}.png"
         shutil.copyfile(path.with_suffix(".png"), picture)
         text += _section(path.stem, picture.name, record)
@@ -80,16 +131,23 @@ def _section(name: str, picture: str, record: dict[str, Any]) -> str:
     settings = record["settings"]
     rows = [
         f"| {each['privatizer']} | {_setting(each)} | {_number(each['p2_m'], 0)} | {_number(each['places_db'])} "
-        f"| {_number(each['later_db'])} | {_number(each['gain_db'])} |"
+        f"| {_number(each['later_db'])} | {_spread(each)} |"
         for each in record["points"]
     ]
     counts = sorted({each["units"] for each in record["curve"]})
-    gains = {(each["units"], each["epsilon"]): each["gain_db"] for each in record["curve"]}
+    gains = {(each["units"], each["epsilon"]): each for each in record["curve"]}
     curve = [
-        f"| {count} | " + " | ".join(_number(gains.get((count, epsilon))) for epsilon in (1, 2, 4)) + " |"
+        f"| {count} | "
+        + " | ".join(
+            _spread(gains[count, epsilon], "") if (count, epsilon) in gains else "" for epsilon in (1, 2, 4)
+        )
+        + " |"
         for count in counts
     ]
-    needed = " | ".join(str(each["on_average"] or "none tried") for each in record["units_needed"].values())
+    needed, surely = (
+        " | ".join(str(each[key] or "none tried") for each in record["units_needed"].values())
+        for key in ("on_average", "surely")
+    )
     return "\n".join(
         [
             f"\n## {name.capitalize()}\n",
@@ -104,17 +162,26 @@ def _section(name: str, picture: str, record: dict[str, Any]) -> str:
             "|---|---|---|---|---|---|",
             *rows,
             "\nGain of coverage by sums over the pilot's map on later days (at held-out places where there are none), "
-            "dB, means of eight draws of units and noise:\n",
-            f"| {settings['unit of sums']}s | ε = 1 | ε = 2 | ε = 4 |",
+            "dB, means of eight draws of units and noise of each of "
+            f"{record['trials']} trials of {record['rows']:,} rows, with 95 % intervals over the trials:\n",
+            f"| {record['unit']}s | ε = 1 | ε = 2 | ε = 4 |",
             "|---|---|---|---|",
             *curve,
-            f"| above 0 from | {needed} |\n",
+            f"| above 0 on average from | {needed} |",
+            f"| its interval above 0 from | {surely} |\n",
         ]
     )
 
 
 def _setting(point: dict[str, Any]) -> str:
     return f"{point['knob']} {point['value']:g}" if point["knob"] else ""
+
+
+def _spread(record: dict[str, Any], prefix: str = "gain_db_") -> str:
+    """The mean gain, and its interval where there is one."""
+    low, high = record[f"{prefix}low"], record[f"{prefix}high"]
+    mean = _number(record["gain_db"])
+    return f"{mean} ({_number(low)} to {_number(high)})" if low is not None and high is not None else mean
 
 
 def _number(value: float | None, digits: int = 2) -> str:

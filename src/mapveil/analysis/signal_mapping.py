@@ -106,10 +106,11 @@ def signal_map(
         )
     else:
         centres = tiling.centres()
-        predicted = chosen.fit(measurements, rng=rng).at(centres.lat, centres.lon)
+        fitted = chosen.fit(measurements, rng=rng)
+        predicted = fitted.at(centres.lat, centres.lon)
         made = SignalMap.from_prediction(
             predicted.mean_dbm,
-            predicted.deviation_db,
+            predicted.deviation_db * fitted.interval_factor(),
             measurements,
             tiling,
             guarantee,
@@ -144,7 +145,7 @@ def with_map_error(made: SignalMap, error: MapError | None) -> SignalMap:
     if error is None:
         notes += (
             "The reports do not say how far privatizing moved the map: the intervals are about reports, not about the "
-            "truth.",
+            "truth",
         )
     else:
         own = np.square(deviation)
@@ -154,7 +155,7 @@ def with_map_error(made: SignalMap, error: MapError | None) -> SignalMap:
             deviation = np.sqrt(own + max(0.0, error.row_db**2 - float(np.nanmin(own))))
         notes += (
             "The intervals include what privatizing did, as it was measured on the pilot: "
-            f"{error.row_db:.1f} dB for a measurement.",
+            f"{error.row_db:.1f} dB for a measurement",
         )
     return replace(made, deviation_db=deviation, notes=notes, holes_known=False)
 

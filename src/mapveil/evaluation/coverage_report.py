@@ -71,10 +71,16 @@ def _references(axes: Axes, points: Sequence[TradeoffPoint], key: str) -> None:
     flat = {
         one.privatizer: one.means[key] for one in points if one.privatizer in _DASHES and _finite(one, key)
     }
+    highest = max(flat, key=lambda name: flat[name], default="")
     for name, level in flat.items():
         axes.axhline(level, color="#333333", linewidth=0.9, linestyle=_DASHES[name])
         axes.annotate(
-            name, (0.01, level), xycoords=("axes fraction", "data"), va="bottom", fontsize=7, color="#333333"
+            name,
+            (0.01, level),
+            xycoords=("axes fraction", "data"),
+            va="bottom" if name == highest else "top",
+            fontsize=7,
+            color="#333333",
         )
     levels = [one.means[key] for one in points if _finite(one, key)]
     if flat and levels:

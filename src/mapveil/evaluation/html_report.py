@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, told apart by every eye; the dash pattern repeats the distinction in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6b6b6b", "#000000", "#8c564b")
+_LEGEND_COLUMN_IN = 1.9  # of the longest label, "coverage by sums, secure sums", with its line
 _DASHES = ("-", "--", "-.", ":")
 MARKERS = "osD^vPX<>"
 
@@ -106,7 +107,8 @@ def legend_below(figure: Figure, labels: Sequence[str]) -> None:
         return
     found = [axes.get_legend_handles_labels() for axes in reversed(figure.axes)]
     named = {name: handle for handles, names in found for handle, name in zip(handles, names, strict=True)}
-    handles, ncols = [named[label] for label in labels], min(4, len(labels))
+    handles = [named[label] for label in labels]
+    ncols = max(1, min(4, len(labels), int(figure.get_figwidth() // _LEGEND_COLUMN_IN)))
     figure.legend(handles, labels, loc="outside lower center", ncols=ncols, fontsize=8)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from mapveil.analysis.signal_models.linear import LinearSignal
 from mapveil.analysis.signal_models.path_loss import PathLoss
 from mapveil.analysis.signal_models.random_forest import ForestSignal
 from mapveil.analysis.signal_models.signal_model import LocalPlane, SignalModel
+from mapveil.geo.collection_roles import few_groups_factor
 from mapveil.geo.measurements import LAT, LON, RSS
 from mapveil_client.errors import InputError, ParameterError
 
@@ -131,6 +133,17 @@ def test_kriging_knows_where_it_knows(fields: SimpleNamespace) -> None:
     # The generalised mean: of the field, not of where rows happen to lie.
     assert far.mean_dbm[0] == pytest.approx(data.rows[:, RSS].mean(), abs=3)
     assert 100 < fitted.length_m < 2000
+
+
+def test_few_traces_widen_the_interval(fields: SimpleNamespace) -> None:
+    data = fields.measure(fields.waves, 300, seed=1, noise=1.0)
+    five, one = (replace(data, users=np.arange(300) % count) for count in (5, 1))
+    # 4 degrees of freedom: Student's 97.5 % quantile is 2.776.
+    assert Kriging(blocks=50).fit(five, rng=1).interval_factor() == pytest.approx(2.776 / 1.96, rel=1e-3)
+    assert Kriging(blocks=50).fit(one, rng=1).interval_factor() == 1
+    assert LinearSignal().fit(five).interval_factor() == 1
+    # One trace with nearly all rows: as if there were three.
+    assert few_groups_factor(np.where(np.arange(300) < 5, 1, 0)) == pytest.approx(4.303 / 1.96, rel=1e-3)
 
 
 def test_the_plane_is_metric(fields: SimpleNamespace) -> None:

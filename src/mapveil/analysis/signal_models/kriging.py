@@ -13,7 +13,7 @@ from mapveil.analysis.signal_models.signal_model import (
     SignalModel,
     SignalPrediction,
 )
-from mapveil.geo.collection_roles import user_days
+from mapveil.geo.collection_roles import few_groups_factor, user_days
 from mapveil.geo.measurements import RSS, Measurements
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import check
@@ -76,9 +76,16 @@ class Kriging(SignalModel):
         trace = user_days(measurements)
         averages = _averages(plane.metres(rows), rows[:, RSS], trace, self.blocks)
         chosen = as_randomness(rng).generator().permutation(len(averages.mean))[:_LEARNT]
-        law = _likeliest(averages.take(chosen), traces=len(np.unique(trace)) > 1)
+        several = len(np.unique(trace)) > 1
+        law = _likeliest(averages.take(chosen), traces=several)
         return FittedKriging(
-            measurements.names, rows.mean(axis=0), plane, averages, law, _solved(averages, law)
+            measurements.names,
+            rows.mean(axis=0),
+            plane,
+            averages,
+            law,
+            _solved(averages, law),
+            few_groups_factor(trace) if several else 1.0,
         )
 
 
@@ -119,6 +126,7 @@ class FittedKriging(FittedSignalModel):
     averages: BlockAverages
     law: FieldLaw
     solved: Solved
+    widened: float = 1.0  # of an interval: few traces tell little of the variance of their error
 
     @property
     def length_m(self) -> float:
@@ -129,6 +137,10 @@ class FittedKriging(FittedSignalModel):
     def row_variance(self) -> float:
         """Variance of one measurement of a new trace around the field, dB^2."""
         return self.law.trace_variance + self.averages.spread
+
+    def interval_factor(self) -> float:
+        """Student's for the effective number of traces; 1 where all rows are of one."""
+        return self.widened
 
     def predict(self, rows: FloatArray) -> SignalPrediction:
         """Mean of the field, and the deviation of one measurement of a new trace: field, trace and spread."""

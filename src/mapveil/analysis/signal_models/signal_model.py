@@ -106,6 +106,10 @@ class FittedSignalModel(ABC):
             The columns the model was fitted on, in their own units; signal strength is ignored.
         """
 
+    def interval_factor(self) -> float:
+        """The factor by which an interval is wider than the deviation's normal one, as the variances were learnt."""
+        return 1.0
+
     def mean_dbm(self, rows: FloatArray) -> FloatArray:
         """The mean of :meth:`predict` alone, shape (places,)."""
         return self.predict(rows).mean_dbm

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.collection_roles import user_days
+from mapveil.geo.collection_roles import few_groups_factor, user_days
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import check
 
 _NEAREST: Final = (
@@ -18,7 +18,6 @@ _NEAREST: Final = (
 )
 _BLOCK_M: Final = 100.0  # side of a place of a visit, as that of a held-out place
 _METRES_PER_DEGREE: Final = 111_195.0  # of a meridian, mean Earth radius
-_LEAST_FREEDOM: Final = 2.0  # below, the distribution has no variance
 _LEVEL: Final = 0.95  # of the intervals that the error is for
 _NORMAL: Final = 1.959963984540054  # half the width of such an interval of a standard normal variable
 
@@ -26,14 +25,14 @@ _NORMAL: Final = 1.959963984540054  # half the width of such an interval of a st
 class MapError(NamedTuple):
     r"""Deviations of the truth from a map of reports, dB.
 
-    .. math:: \frac{t_{g-1}}{1.96} \max\Big(\sqrt{\textstyle\sum_i w_i e_i^2},\ q_{0.95}(|e|) / 1.96\Big), \qquad
-              e_i = x_i - \bar y(s_i), \qquad g = \frac{(\sum_d n_d)^2}{\sum_d n_d^2}
+    .. math:: k \max\Big(\sqrt{\textstyle\sum_i w_i e_i^2},\ q_{0.95}(|e|) / 1.96\Big), \qquad
+              e_i = x_i - \bar y(s_i)
 
     where: :math:`x_i` is the true strength of pilot row i at place :math:`s_i`, :math:`\bar y(s)` the mean of the 30
     reported strengths whose *reported* places are nearest to s, those of the other half of the users' days alone,
     :math:`w_i` the weight of a row, under which every visit counts the same (of a row: or every row, where that is
-    more), q the quantile, :math:`n_d` the rows of the user's day d, and :math:`t_{g-1}` the 97.5 % quantile of
-    Student's distribution: a few days tell little of the days to come.
+    more), q the quantile and k the factor of :func:`~mapveil.geo.collection_roles.few_groups_factor` of the users'
+    days: a few tell little of the days to come.
     """
 
     row_db: float  # of one measurement
@@ -86,7 +85,7 @@ def learn_map_error(true: Measurements, reports: FloatArray, rng: np.random.Gene
     size = np.bincount(visit).astype(np.float64)
     squares = np.bincount(visit, np.square(errors)) / size  # mean over the rows of each visit
     row = max(_deviation(errors), float(np.sqrt(squares.mean())))
-    widened = _few_days(day)
+    widened = few_groups_factor(day)
     return MapError(widened * row, widened * _deviation(np.bincount(visit, errors) / size))
 
 
@@ -95,15 +94,6 @@ def _nearest_mean(places: FloatArray, values: FloatArray, asked: FloatArray) -> 
 
     nearest = cKDTree(places).query(asked, k=_NEAREST)[1]
     return np.asarray(values[nearest].mean(axis=1))
-
-
-def _few_days(day: IntArray) -> float:
-    """The factor by which an interval of so many effective days is wider than that of many."""
-    from scipy.special import stdtrit
-
-    count = np.unique(day, return_counts=True)[1].astype(np.float64)
-    effective = count.sum() ** 2 / np.square(count).sum()
-    return float(stdtrit(max(effective - 1, _LEAST_FREEDOM), (1 + _LEVEL) / 2)) / _NORMAL
 
 
 def _metres(rows: FloatArray, lat: float) -> FloatArray:
