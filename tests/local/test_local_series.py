@@ -143,3 +143,20 @@ def test_what_cannot_be_released_is_said(given: dict, message: str) -> None:
 def test_a_table_whose_windows_are_not_numbered_is_refused() -> None:
     with pytest.raises(InputError, match="windows are numbered"):
         LocalSeries(epsilon=1, windows=WEEKS).release(visits(20), TILING, account=None)
+
+
+@pytest.mark.parametrize("users", [40, 400])
+def test_fine_cells_and_few_reports_are_answered_with_bounds_as_wide_as_they_are(users: int) -> None:
+    import shapely
+
+    fine, quarter = mv.Quadtree(REGION, depth=5), shapely.box(-74.03, 40.69, -73.965, 40.76)
+    points = visits(users, weeks=(0, 1, 3))
+    made = mv.release_series(points, WEEKS, fine, epsilon=1, trust="local", account=None, rng=3)
+    for week in (0, 1, 3):
+        low, high = made.window(week).total(quarter).interval()
+        assert high - low > made.by_window[week].sum()  # the reports tell no more than that
+    assert made.window(2).total(quarter).interval() == (
+        0,
+        0,
+    )  # who drew it has no row there, and sent nothing
+    assert not mv.changes(made.window(0), made.window(2), [quarter]).changed.any()

@@ -32,8 +32,10 @@ def estimated_users(
 def estimates_by_window(
     randomizer: Randomizer, tallies: Sequence[Tally], distributions: FloatArray, epsilon: Fraction
 ) -> tuple[WindowEstimates, ...]:
-    """As :func:`estimated_users`, of each window; a level is left out where its bounds say nothing in any window.
+    """As :func:`estimated_users`, of each window, where every window keeps nodes that answer for zones.
 
+    A level is left out where its bounds say nothing in any window, but for the coarsest that a window has without
+    the others: its wide bounds are honest. A window without reports has none of any node, exactly.
     ``distributions`` are the estimated maps, shape (windows, sites).
     """
     found: dict[int, list[EstimatedUsers | None]] = {}  # by the number of nodes, in which levels differ
@@ -42,11 +44,19 @@ def estimates_by_window(
             level = found.setdefault(each.noisy.size, [None] * len(tallies))
             groups = next((one.groups for one in level if one is not None), each.groups)
             level[window] = replace(each, groups=groups)
-    return tuple(
-        WindowEstimates.of_windows(level)
-        for _, level in sorted(found.items())
-        if any(each is not None and _tells(each) for each in level)
-    )
+    for level in found.values():
+        known = next(each for each in level if each is not None)
+        for window, tally in enumerate(tallies):
+            if not tally.reports:
+                none = np.zeros(known.noisy.size)
+                level[window] = replace(known, noisy=none, reports=0, variance=0.0, step=0.0, slope=0.0)
+    ordered = [level for _, level in sorted(found.items())]
+    kept = [any(each is not None and _tells(each) for each in level) for level in ordered]
+    for window in range(len(tallies)):
+        of_window = [at for at, level in enumerate(ordered) if level[window] is not None and at > 0]
+        if of_window and not any(kept[at] for at in of_window):
+            kept[of_window[0]] = True
+    return tuple(WindowEstimates.of_windows(level) for level, keep in zip(ordered, kept, strict=True) if keep)
 
 
 def _tells(each: EstimatedUsers) -> bool:
