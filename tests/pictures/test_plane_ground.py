@@ -10,7 +10,9 @@ import pytest
 import shapely
 
 from mapveil.geo.context import read_context
-from mapveil.pictures.picture import plot
+from mapveil.geo.zone_cells import ZoneCells
+from mapveil.geo.zones import Zones
+from mapveil.pictures.picture import drawn_context, plot
 from mapveil.pictures.picture_plane import map_plane
 from mapveil.pictures.plane_ground import plane_ground
 from mapveil.pictures.scene_record import scene_record
@@ -81,3 +83,14 @@ def test_ones_own_layers_are_drawn_and_named_first(make_map, tmp_path):
     assert ground.own.corners[:, 0].min() == pytest.approx(plane.bounds[0])
     assert scene_record(heat)["scene"]["ground"]["places"]["name"][0] == "Long Street"
     assert "Long Street" not in heat.metadata_json()
+
+
+def test_cells_that_are_zones_are_outlined_and_named_before_other_places(make_map):
+    boxes = np.array([shapely.box(-74.0, 40.7, -73.97, 40.8), shapely.box(-73.97, 40.7, -73.9, 40.8)])
+    cells = ZoneCells(Zones(boxes, ("West", "Manhattan")))
+    heat = replace(make_map("grid"), tiling=cells, values=np.ones(2), measurements=(), context=None)
+    ground = plane_ground(map_plane(cells), cells.region, drawn_context(heat))
+    assert ground.names[:2] == ("West", "Manhattan")
+    assert ground.names.count("Manhattan") == 1
+    assert ground.own.corners.size > 0
+    assert {"West", "Manhattan"} <= {text.get_text() for text in plot(heat).texts}

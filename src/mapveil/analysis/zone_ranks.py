@@ -51,7 +51,7 @@ def top(
 def top_of(asked: ZoneOverlay, count: int, alpha: float = INTERVAL_ALPHA) -> RankedZones:
     """The busiest zones of an overlay."""
     number = len(asked.zones)
-    check_whole(count, "count", 1, max(number, 1))
+    check_whole(count, "count (--top)", 1, max(number, 1))
     found = totals_of(asked, alpha)
     each = max(alpha / max(number * (number - 1) // 2, 1), _LEAST_ALPHA)
     order = np.argsort(-found.estimate, kind="stable")

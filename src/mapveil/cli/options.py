@@ -204,13 +204,20 @@ def _checked_title(_context: click.Context, parameter: click.Parameter, title: s
 def _context(text: str) -> Context:
     from mapveil.geo.context import read_context
 
-    return read_context(text)
+    return read_context(_file_of("--context", text))
 
 
 def _basemap(text: str) -> Basemap:
     from mapveil.geo.basemap import open_basemap
 
-    return open_basemap(text)
+    return open_basemap(_file_of("--basemap", text))
+
+
+def _file_of(flag: str, text: str) -> str:
+    """The file that an option names; a flag that follows at once is none."""
+    if not text or text.startswith("-"):
+        raise InputError(f"{flag} needs a file, got {text!r}")
+    return text
 
 
 def _online_tiles(text: str) -> OnlineTiles:

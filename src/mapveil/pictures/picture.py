@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
+from mapveil.geo.basemap import joined
+from mapveil.geo.context import Context
+from mapveil.geo.zone_cells import ZoneCells
 from mapveil.pictures.colours import DensityScale, colormap, layer_scale
 from mapveil.pictures.picture_frame import (
     DPI,
@@ -96,7 +99,16 @@ def plot(released: ReleasedMap, ax: Axes | None = None, **shown: Any) -> Axes:
 
 def picture_ground(released: ReleasedMap, plane: MapPlane) -> PlaneGround | None:
     """The ground around a map's plane, with its own layers; None without georeference."""
-    return plane_ground(plane, released.tiling.region, released.context, margin=_AROUND)
+    return plane_ground(plane, released.tiling.region, drawn_context(released), margin=_AROUND)
+
+
+def drawn_context(released: ReleasedMap) -> Context | None:
+    """The layers over a map's ground: outlines and names of its zones, where its cells are zones, and its own."""
+    tiling, own = released.tiling, released.context
+    if not isinstance(tiling, ZoneCells):
+        return own
+    zones = Context.of_zones(tiling.zones)
+    return zones if own is None else joined(zones, own)
 
 
 def draw_picture(

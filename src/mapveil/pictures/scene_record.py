@@ -13,7 +13,15 @@ from mapveil.maps.series_map import SeriesMap
 from mapveil.pictures.colours import layer_scale, ramp
 from mapveil.pictures.ground_record import ground_record
 from mapveil.pictures.packed import packed, packed_rings, packed_xy
-from mapveil.pictures.picture import FAINTEST, HOLE_COLOUR, MARK_COLOURS, PALEST, cell_areas, half_widths
+from mapveil.pictures.picture import (
+    FAINTEST,
+    HOLE_COLOUR,
+    MARK_COLOURS,
+    PALEST,
+    cell_areas,
+    drawn_context,
+    half_widths,
+)
 from mapveil.pictures.picture_plane import MapPlane, Rings, map_plane, planar, region_rings
 from mapveil.pictures.question_record import question_record
 from mapveil.privacy.promise import hypotheses
@@ -88,7 +96,7 @@ def scene_record(released: ReleasedMap) -> dict[str, Any]:
             "georeferenced": region.georeferenced,
             "degrees": degrees,
             **shown,
-            "ground": ground_record(plane, region, released.context, margin=AROUND),
+            "ground": ground_record(plane, region, drawn_context(released), margin=AROUND),
             "tiles": tiles,
             "questions": question_record(released),
         },
@@ -126,7 +134,8 @@ def tiles_record(context: Context | None, degrees: dict[str, Any] | None) -> dic
     tiles = context.tiles
     notice = (
         f"Background: {tiles.credit}. This browser fetches it from {tiles.host}, which so learns its address and the "
-        "part of the map that it shows; nothing of the map itself is sent. The colours are paler than in the legend."
+        "part of the map that it shows; nothing of the map itself is sent. The "
+        "map's colours let it through; the legend shows them over a plain ground."
     )
     return {"template": tiles.template, "origin": tiles.origin, "notice": notice}
 

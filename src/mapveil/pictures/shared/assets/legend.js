@@ -15,8 +15,8 @@ export function rampOf(colours) {
   };
 }
 
-/** Draws the ramp and its ticks on a canvas; `ink` gives the colour of a place on the scale. */
-export function drawLegend(canvas, scale, unit, ink) {
+/** Draws the ramp and its ticks on a canvas; `ink` gives the colour of a place on the scale, `veil` its opacity. */
+export function drawLegend(canvas, scale, unit, ink, veil = 1) {
   const dense = window.devicePixelRatio || 1,
     full = canvas.clientWidth,
     pen = canvas.getContext("2d");
@@ -25,10 +25,13 @@ export function drawLegend(canvas, scale, unit, ink) {
   const x0 = 4,
     across = full - 8;
   pen.scale(dense, dense);
+  pen.globalAlpha = veil; // as on the map
   for (let i = 0; i < across; i++) {
     pen.fillStyle = `rgb(${ink(i / (across - 1)).join()})`;
-    pen.fillRect(x0 + i, 0, 1.5, 18);
+    // Whole pixels: where two overlap, a veil is denser.
+    pen.fillRect(x0 + i, 0, veil < 1 ? 1 : 1.5, 18);
   }
+  pen.globalAlpha = 1;
   pen.strokeStyle = css("--edge");
   pen.strokeRect(x0 + 0.5, 0.5, across - 1, 17);
   pen.fillStyle = css("--quiet");

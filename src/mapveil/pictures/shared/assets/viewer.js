@@ -134,7 +134,7 @@ export async function mountScene(record, { signal } = {}) {
     const nothing = drawn.doubted?.() && !drawn.layer.values.some((value) => !Number.isNaN(value));
     legend.hidden = nothing;
     doubt.hidden = !(scene.layers ? drawn.doubted() : scene.doubt);
-    if (!nothing && legend.clientWidth > 0) drawLegend(legend, scale, unit, drawn.ink);
+    if (!nothing && legend.clientWidth > 0) drawLegend(legend, scale, unit, drawn.ink, tiles.veil);
     const more = theme() === "dark" ? "brighter is more" : "darker is more";
     const noise = uncertain?.unit === unit && !drawn.doubted() ? ` Uncertainty of the median cell: ± ${number(middle)} ${unit}.` : "";
     hint.textContent = nothing ? "" : `${scale.kind === "linear" ? "Linear" : "Logarithmic"} scale; ${more}.${noise}`;
