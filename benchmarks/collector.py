@@ -116,7 +116,9 @@ def _play(context: Context, devices: int, active: bool, phase_seconds: int) -> P
         fleets = []
         for number in range(FLEETS):
             part = (devices + number) // FLEETS
-            fleets.append(_fleet({**share, "devices": part, "drop": LOST, "seed": number, "active": active}))
+            fleets.append(
+                start_fleet({**share, "devices": part, "drop": LOST, "seed": number, "active": active})
+            )
         try:
             busy, waited, messages = _watch(service, collection, fleets)
             seconds = time.perf_counter() - begun
@@ -140,7 +142,8 @@ def _play(context: Context, devices: int, active: bool, phase_seconds: int) -> P
         )
 
 
-def _fleet(given: dict[str, Any]) -> subprocess.Popen[str]:
+def start_fleet(given: dict[str, Any]) -> subprocess.Popen[str]:
+    """A part of a fleet, in a process of its own."""
     made = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("collector_fleet.py"))],
         stdin=subprocess.PIPE,

@@ -23,6 +23,7 @@ fleet = Fleet(
     DevicePolicy(
         active_only=given["active"],
         authority=Authority.parse(given["authority"]) if given["active"] else None,
+        helper=given.get("helper"),
     ),
     lapses=Lapses(drop=given["drop"], seed=given["seed"]),
     connections=32,

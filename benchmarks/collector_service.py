@@ -40,9 +40,11 @@ class Service:
         For the log.
     uses : int
         Devices that may enrol.
+    options : str
+        More of the command line.
     """
 
-    def __init__(self, store: str, folder: Path, uses: int) -> None:
+    def __init__(self, store: str, folder: Path, uses: int, *options: str) -> None:
         self.store = store
         opened = Store(store, clock=SystemClock())
         opened.create_tables()
@@ -67,7 +69,7 @@ class Service:
                 "0",
             ]
             self.process = subprocess.Popen(
-                [*command, "--address-rate", "0", "--device-rate", "0"], stderr=log, stdout=log
+                [*command, "--address-rate", "0", "--device-rate", "0", *options], stderr=log, stdout=log
             )
         self.address = self._address()
         self._client = httpx.Client(
@@ -105,6 +107,14 @@ class Service:
         identifier = str(self.ask("POST", "/v1/collections", draft)["id"])
         self.ask("POST", f"/v1/collections/{identifier}/open")
         return identifier
+
+    @property
+    def helper_key(self) -> str:
+        """The key of a helper, as it says when it starts."""
+        found = re.search(r"of two operators; its key: ([0-9a-f]{64})", self._log.read_text(encoding="utf-8"))
+        if found is None:
+            raise RuntimeError("the service is no helper")
+        return found[1]
 
     def text(self, path: str) -> str:
         """A document, as it is."""
