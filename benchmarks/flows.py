@@ -1,4 +1,4 @@
-"""Flows between 2,000 cells from a million pairs of reports: a whole release, its memory, and one step of it."""
+"""Flows from a million pairs of reports, with one step of it, and by a curator: whole releases and their memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks.flow_errors import fresh_large_release
 from benchmarks.record import Context, Result, best_of, line
 from mapveil.analysis.origin_destination import OriginDestination
 from mapveil.analysis.pair_channel import pair_channel
@@ -24,6 +25,7 @@ HUBS = 30
 EPSILON = Fraction(4)
 GOAL_S = 300.0
 GOAL_MB = 2048.0
+SUMS_MB = 2e9 / 2**20
 
 
 def run(context: Context) -> list[Result]:
@@ -31,7 +33,18 @@ def run(context: Context) -> list[Result]:
     region = Region.from_bbox(-8.70, 41.10, -8.52, 41.22)
     rows, columns, trips = (10, 20, 20_000) if context.quick else (40, 50, TRIPS)
     grid = Grid(region, rows=rows, columns=columns)
-    return [*_steps(grid), *_release(grid, trips)]
+    return [*_steps(grid), *_release(grid, trips), *_sums(context.quick)]
+
+
+def _sums(quick: bool) -> list[Result]:
+    """A release by a curator between 4,096 zones."""
+    users, depth = (20_000, 4) if quick else (TRIPS, 6)
+    taken, peak = fresh_large_release(users, depth)
+    name = f"flows by a curator, {4**depth:,} zones, {users:,} users"
+    return [
+        line(name, taken, "s", "the limit", GOAL_S, ">= 1 x", taken <= GOAL_S),
+        line(f"{name}: peak memory", peak, "MB", "the limit", SUMS_MB, ">= 1 x", peak <= SUMS_MB),
+    ]
 
 
 def _steps(grid: Grid) -> list[Result]:

@@ -6,6 +6,7 @@ says them all. What comes back is equal to the last bit, but for noisy sums that
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from typing import Any, Final
@@ -22,9 +23,15 @@ BROKEN_ARCHIVE: Final = (
 )
 """Errors of an npz whose bytes, or whose record, are not what was written."""
 
+_BITS: Final = 4  # below the noise's deviation that a noisy sum is kept with
 _EXACT: Final = 1 << 53  # whole numbers of a float
 
 Array = npt.NDArray[Any]
+
+
+def rounding_step(deviation: float) -> float:
+    """The step that noisy sums are rounded to, of noise with this deviation; 0 where there is none."""
+    return 2.0 ** (math.floor(math.log2(deviation)) - _BITS) if deviation > 0 else 0.0
 
 
 def code(values: Array, unit: int, step: float = 0.0) -> tuple[Array, dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mapveil.formats.coded_arrays import BROKEN_ARCHIVE
+from mapveil.formats.coded_arrays import BROKEN_ARCHIVE, rounding_step
 from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.measurement import Measurement
 from mapveil.maps.proportion_map import LabelMeasurement
@@ -23,11 +23,13 @@ SEPARATOR: Final = "."
 
 
 def flow_sums_text(sums: FlowSums) -> str:
-    """Noisy sums as the base64 text of an npz."""
+    """Noisy sums as the base64 text of an npz, rounded as those of maps; sums by label keep every bit."""
     arrays: dict[str, Any] = {"place": sums.place, "level": sums.leaves.level, "code": sums.leaves.code}
     records = []
     for number, each in enumerate((*sums.blocks, *sums.margins)):
-        arrays |= {f"{number}.groups": each.groups, f"{number}.noisy": each.noisy}
+        step = 0.0 if isinstance(each, LabelMeasurement) else rounding_step(each.deviation())
+        noisy = step * np.rint(each.noisy / step) if step else each.noisy
+        arrays |= {f"{number}.groups": each.groups, f"{number}.noisy": noisy}
         if isinstance(each, LabelMeasurement):
             arrays[f"{number}.by_label"] = each.by_label
         records.append(

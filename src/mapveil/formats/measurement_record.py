@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mapveil.formats.coded_arrays import BROKEN_ARCHIVE, code, decode, within
+from mapveil.formats.coded_arrays import BROKEN_ARCHIVE, code, decode, rounding_step, within
 from mapveil.formats.flow_record import SEPARATOR, flow_sums_text
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.flow_map import FlowMap
@@ -34,7 +34,6 @@ MEASUREMENTS_KEY: Final = "mapveil_measurements"
 """Name of the measurements in a file: key of schema metadata, tag, or member of a JSON object."""
 
 _MOST_UNITS: Final = 1 << 62
-_BITS: Final = 4  # below the noise's deviation that a noisy sum is kept with
 
 _KINDS: Final[dict[str, type[Measurement]]] = {
     "sums": Measurement,
@@ -59,7 +58,9 @@ def write_measurements(measurements: Sequence[Measurement]) -> bytes:
         of, table = finer[number]
         if table is not None:
             held["groups"] = table
-        steps = {"noisy": _step(measurement)}
+        # Where sums are kept by label too, every bit is.
+        by_label = isinstance(measurement, LabelMeasurement)
+        steps = {"noisy": 0.0 if by_label else rounding_step(measurement.deviation())}
         coded = {name: code(v, measurement.unit, steps.get(name, 0.0)) for name, v in held.items()}
         arrays |= {f"{number}.{name}": array for name, (array, _) in coded.items()}
         kind = next(name for name, each in _KINDS.items() if type(measurement) is each)
@@ -70,12 +71,6 @@ def write_measurements(measurements: Sequence[Measurement]) -> bytes:
     packed = io.BytesIO()
     np.savez_compressed(packed, records=np.array(json.dumps(records)), **arrays)
     return packed.getvalue()
-
-
-def _step(measurement: Measurement) -> float:
-    """The step that the noisy sums are rounded to; 0 where they have no noise, or are kept by label too."""
-    deviation = 0.0 if isinstance(measurement, LabelMeasurement) else measurement.deviation()
-    return 2.0 ** (math.floor(math.log2(deviation)) - _BITS) if deviation > 0 else 0.0
 
 
 def _finer(measurements: Sequence[Measurement]) -> list[tuple[int | None, IntArray | None]]:
