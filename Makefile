@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := .venv-peers
 FLOWER := .venv-flower
+SPARK := .venv-spark
 PIP := -m pip install --quiet --disable-pip-version-check
 # One more than the cores of a small machine: the tests of services wait for most of their time.
 WORKERS ?= 3
@@ -23,7 +24,7 @@ help:
 	@echo "make test            lint, types, layering, tests, the wheel in an empty environment, the documentation"
 	@echo "make coverage        run the tests and measure the lines they reach (quick from Python 3.12 on)"
 	@echo "make nightly         random Hypothesis seeds, coverage, faults, the README in a fresh clone, and every Python from 3.11 to 3.13 found here (hours)"
-	@echo "make faults          kill the collector 20 times in each of 10 collections, disorder 10 others, and audit every method at length (an hour)"
+	@echo "make faults          kill the collector 20 times in each of 10 collections, disorder 10 others, audit every method at length, and sum on JVM Spark (an hour)"
 	@echo "make bench           measure against peers and limits in one run (makes $(PEERS), $(FLOWER); minutes)"
 	@echo "make docs            build the documentation into docs/_build/html"
 	@echo "make lock            resolve requirements/*.lock anew (needs uv)"
@@ -48,6 +49,14 @@ $(FLOWER)/.installed: requirements/flower.lock
 	@echo "mapveil: making $(FLOWER), the peer of the secure sums"
 	@test -x $(FLOWER)/bin/python || $(PYTHON) -m venv $(FLOWER)
 	@$(FLOWER)/bin/python $(PIP) -r requirements/flower.lock
+	@touch $@
+
+# Executors of JVM Spark import mapveil, and Spark's jars come with another copy of the client that the tests use.
+$(SPARK)/.installed: pyproject.toml requirements/dev.lock requirements/spark.txt
+	@echo "mapveil: making $(SPARK), JVM Spark for the tests of clusters"
+	@test -x $(SPARK)/bin/python || $(PYTHON) -m venv $(SPARK)
+	@sed -e 's/ *\\$$//' -e '/--hash/d' requirements/dev.lock >$(SPARK)/constraints.txt
+	@$(SPARK)/bin/python $(PIP) --constraint $(SPARK)/constraints.txt -r requirements/spark.txt --editable .
 	@touch $@
 
 demo: $(STAMP)
@@ -121,9 +130,10 @@ types: $(STAMP)
 layers: $(STAMP)
 	$(BIN)/lint-imports
 
-faults: $(STAMP)
+faults: $(STAMP) $(SPARK)/.installed
 	MAPVEIL_FAULT_SEEDS=10 $(BIN)/python -m pytest -q tests/collector/faults tests/collector/hostile/test_mutated_messages.py
 	MAPVEIL_LONG_AUDITS=1 $(BIN)/python -m pytest -q -n $(WORKERS) tests/attacks/test_long_audits.py
+	$(BIN)/python -m tests.engines.jvm_spark $(SPARK)/bin/python
 
 bench: $(STAMP) $(PEERS)/.installed $(FLOWER)/.installed
 	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --flower $(FLOWER)/bin/python \
@@ -145,4 +155,4 @@ lock:
 	  requirements/flower.in -o requirements/flower.lock
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(FLOWER) demo build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(FLOWER) $(SPARK) demo build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -81,7 +81,11 @@ def engine() -> Iterator[SparkEngine]:
 
 def on_cluster(engine: SparkEngine, frame: pyarrow.Table) -> str:
     name = f"t{uuid.uuid4().hex}"
-    engine.session.createDataFrame(frame).write.saveAsTable(f"default.{name}")
+    made = engine.session.createDataFrame(frame)
+    if SERVER is None:
+        made.createTempView(name)  # a table would leave files in this folder
+        return name
+    made.write.saveAsTable(f"default.{name}")
     return f"default.{name}"
 
 
