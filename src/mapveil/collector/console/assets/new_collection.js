@@ -82,7 +82,7 @@ export async function showPage(main, { signal, who, heading }) {
         boxed(field("Title, which every device shows", title), trust.element),
         boxed(cost.elements, people.elements),
       ),
-      el("div", { class: "stack" }, boxed(region.element), boxed(tiling.element), boxed(windows.element), predicted.element, method.element),
+      el("div", { class: "stack" }, boxed(region.element), boxed(tiling.element, windows.element), predicted.element, method.element),
     ),
     trouble,
     el(
