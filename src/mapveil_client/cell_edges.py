@@ -52,7 +52,7 @@ class CellEdges:
     formula: Callable[[FloatArray], IntArray]
 
     def locate(self, values: FloatArray) -> IntArray:
-        """Line of each coordinate, int64: the number of edges that are not above it. NaN is in the last one."""
+        """Line of each coordinate, int64: the number of edges that are not above it."""
         if self.count <= MOST_KEPT:
             return np.searchsorted(self._kept, values, side="right").astype(np.int64, copy=False)
         line = self.formula(values)

@@ -1,8 +1,8 @@
 """Cells in closed form: the cell of a public tiling that a location is in, and the edges and centre of a cell.
 
-Clients and servers share this one definition: the tilings of :mod:`mapveil.geo` are these, with polygons, SQL and
-outlines added. A location on an inner edge of a raster belongs to the cell south and east of it; one on the box's
-southern or eastern edge to the last row or column.
+Clients and servers in Python share this one definition: the tilings of :mod:`mapveil.geo` are these, with polygons,
+SQL and outlines added. A location on an inner edge of a raster belongs to the cell south and east of it; one on the
+box's southern or eastern edge to the last row or column.
 """
 
 from abc import ABC, abstractmethod

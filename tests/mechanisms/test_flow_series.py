@@ -14,6 +14,7 @@ from mapveil.engines import UNIT, user_sums
 from mapveil.formats.read_map import read_flows
 from mapveil.maps.flow_series_map import FlowSeriesMap
 from mapveil.mechanisms.flow_series import FlowSeries
+from mapveil.trust.curator import Curator
 from mapveil_client.errors import InputError, ParameterError
 from tests.mechanisms.test_flow_blocks import REGION, ZONES, hub_trips
 
@@ -131,6 +132,16 @@ def test_k_windows_of_a_user_take_k_times_the_noise(trips: mv.Points) -> None:
         assert triple.deviation() == pytest.approx(3 * single.deviation(), rel=1e-6)
     # A margin counts both ends of a trip: sensitivity 2 k over its epsilon, 2 * 0.5 * 0.25.
     assert three.margins[0].deviation() == pytest.approx(2 * 3 * np.sqrt(2) / 0.25, rel=1e-6)
+
+
+@pytest.mark.parametrize(("most", "bought"), [(None, False), (1, False), (2, True)])
+def test_a_declared_number_of_users_is_not_taken_for_that_of_their_windows(
+    trips: mv.Points, most: int | None, bought: bool
+) -> None:
+    mechanism = FlowSeries(epsilon=2, windows=WEEKS, windows_per_user=most, trust=Curator(users=1500))
+    shares = mechanism.release(trips, ZONES, rng=3).guarantee.shares
+    assert any(share.purpose == "number of users" for share in shares) == bought
+    assert sum(share.epsilon for share in shares) == 2
 
 
 def test_what_a_series_of_flows_cannot_be_is_refused(trips: mv.Points) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.engines import UserSums
 from mapveil.mechanisms.live_series import LiveSeries
+from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.mechanisms.multiscale_series import MultiscaleSeries
 from mapveil.mechanisms.window_error import allowed_windows, sum_error
 from mapveil_client.errors import BudgetExceeded, ParameterError
@@ -38,6 +39,10 @@ def test_the_error_is_that_of_the_sums_that_are_released() -> None:
     assert isinstance(made, mv.SeriesMap)
     width = made.window(0).measurements[0].half_width(0.05)
     assert width == pytest.approx(sum_error(mechanism.window_budget / 3), rel=1e-6)
+    mechanism = Multiscale(epsilon=2)
+    single = mechanism.release(UserSums(np.zeros(TILING.size, dtype=np.int64), TILING), rng=1, account=None)
+    width = single.measurements[-1].half_width(0.05)
+    assert width == pytest.approx(sum_error(mechanism.curators_last_budget), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -62,10 +67,10 @@ def test_a_series_says_how_many_windows_the_budget_allows(given: dict, message: 
 
 def test_a_live_series_says_how_many_windows_the_budget_allows(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r"allows 2 windows, got 4, .*a smaller windows_per_user"):
-        LiveSeries.start(tmp_path / "a.series", "city", WEEKS, TILING, epsilon=2, window_error=3.0)
+        LiveSeries.start(tmp_path / "a.series", "city", WEEKS, TILING, epsilon=2, window_error=4.5)
     assert list(tmp_path.iterdir()) == []
     LiveSeries.start(
-        tmp_path / "a.series", "city", WEEKS, TILING, epsilon=2, window_error=3.0, windows_per_user=2
+        tmp_path / "a.series", "city", WEEKS, TILING, epsilon=2, window_error=4.5, windows_per_user=2
     )
 
 

@@ -24,7 +24,7 @@ window_error_option = click.option(
     "--window-error",
     type=float,
     metavar="USERS",
-    help="Refuse more windows of a user than epsilon allows, if each sum of a window is to be this near (95 %).",
+    help="Refuse more windows of a user than epsilon allows, if its smallest blocks' sums are to be this near (95 %).",
 )
 
 

@@ -17,7 +17,6 @@ _DAY_US: Final = 86_400_000_000
 _METRES_PER_DEGREE: Final = 111_195.0  # of a meridian, mean Earth radius
 _BLOCK_M: Final = 100.0  # side of a held-out place: wider than the error of a phone's location fix
 _LEAST_DAYS: Final = 3  # one for each of pilot, reports and later days
-_LEAST_FREEDOM: Final = 2.0
 _NORMAL: Final = 1.959963984540054  # half the width of a 95 % interval of a standard normal variable
 _LEAST_USERS: Final = 2  # of a pilot: privatizers tell users apart
 
@@ -49,10 +48,10 @@ def user_days(measurements: Measurements) -> IntArray:
 def few_groups_factor(groups: IntArray) -> float:
     r"""The factor by which a 95 % interval learnt from few groups of rows is wider than a normal one.
 
-    .. math:: \frac{t_{\max(g - 1, 2)}}{1.96}, \qquad g = \frac{(\sum_d n_d)^2}{\sum_d n_d^2}
+    .. math:: \frac{t_{\max(g - 1, 1)}}{1.96}, \qquad g = \frac{(\sum_d n_d)^2}{\sum_d n_d^2}
 
     where: :math:`n_d` is the number of rows of group d, such as a user's day, g the effective number of groups and
-    :math:`t_f` the 97.5 % quantile of Student's distribution with f degrees of freedom, which has no variance below 2.
+    :math:`t_f` the 97.5 % quantile of Student's distribution with f degrees of freedom.
 
     Source: L. Kish, "Survey Sampling" (1965), section 8.2, for g.
     """
@@ -60,7 +59,7 @@ def few_groups_factor(groups: IntArray) -> float:
 
     count = np.unique(groups, return_counts=True)[1].astype(np.float64)
     effective = count.sum() ** 2 / np.square(count).sum()
-    return float(stdtrit(max(effective - 1, _LEAST_FREEDOM), 0.975)) / _NORMAL
+    return float(stdtrit(max(effective - 1, 1.0), 0.975)) / _NORMAL
 
 
 def collection_roles(

@@ -219,7 +219,7 @@ class SignalMap(ReleasedMap):
         return np.asarray(self.mean_dbm < self.hole_dbm)
 
     def hole_chance(self) -> FloatArray:
-        r"""The chance that ``deviation_of`` is below the limit, shape (cells,); NaN where nothing is known.
+        r"""The chance that ``deviation_of`` is below the limit, shape (cells,); NaN where nothing is known of it.
 
         .. math:: \Phi\big((h - \hat\mu_c) / \hat\sigma_c\big)
 
@@ -229,6 +229,8 @@ class SignalMap(ReleasedMap):
         from scipy.special import ndtr
 
         apart = self.hole_dbm - self.mean_dbm
+        if not self.holes_known:
+            return np.full(apart.shape, np.nan)
         certain = self.deviation_db == 0
         scaled = np.divide(apart, self.deviation_db, out=np.full(apart.shape, np.nan), where=~certain)
         return np.asarray(np.where(certain, (apart > 0).astype(np.float64), ndtr(scaled)))
@@ -247,8 +249,6 @@ class SignalMap(ReleasedMap):
         """
         found = np.flatnonzero(self.holes)
         wrong = 1 - self.hole_chance()[found]
-        if not self.holes_known:
-            found, wrong = found[:0], wrong[:0]
         order = np.argsort(wrong, kind="stable")
         expected = np.cumsum(wrong[order]) / np.arange(1, found.size + 1)
         told = np.zeros(self.tiling.size, dtype=np.bool_)

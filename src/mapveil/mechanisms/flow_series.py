@@ -152,6 +152,9 @@ class FlowSeries(FlowBlocks):
     def plan(self, setting: Setting, order: ZoneOrder) -> FlowPlan:
         """The queries of the flows of all windows, then margins and blocks in every window."""
         rest = self.window_budget
+        if self.contribution > 1:
+            # The sums count a user in each of several windows: their total is not the number of users.
+            setting = setting._replace(clients=None)
         pooled = yield from self._widened(setting, order, self.budget - rest)
         shares = [self.window_margin_share, 1 - self.window_margin_share]
         margin, fine = split_epsilon(rest, shares)

@@ -110,8 +110,8 @@ class LiveSeries:
             w: epsilon is for a user's rows in any w consecutive windows, and a window like the last is not published
             again. What that adds up to over all windows is charged.
         window_error : float, optional
-            Largest half width of the 95 % interval around a sum with the whole epsilon of a window, users. More windows
-            of a user than the budget allows at that error are refused.
+            Largest half width of the 95 % interval around the sum of one of a window's smallest blocks, users. More
+            windows of a user than the budget allows at that error are refused.
         ledger : Ledger, optional
             The ledger; without, nothing is charged and the guarantee says so.
         accept_large_epsilon : bool
@@ -137,7 +137,10 @@ class LiveSeries:
         most = windows.count if windows_per_user is None else windows_per_user
         if window_error is not None:
             check(w_event is None, "window_error", "left out with w_event", window_error)
-            check_error(exact, most, window_error, fix="give a smaller windows_per_user (--windows-per-user)")
+            blocks = Multiscale(epsilon=exact).curators_last_budget
+            check_error(
+                blocks, most, window_error, fix="give a smaller windows_per_user (--windows-per-user)"
+            )
         facts = SeriesFacts(name, windows, tiling, exact, most, w_event, ledger is not None)
         promised = _promise(Multiscale(epsilon=_least(facts)).guarantee(), facts)
         check_large_epsilon(_charge(facts), promised.delta, accepted=accept_large_epsilon)

@@ -223,6 +223,14 @@ class Multiscale(PriorMechanism, GridMechanism):
         far = abs(found.users - setting.clients) > _FAR / float(found.noisy.epsilon)
         return found if far else found._replace(users=float(setting.clients))
 
+    @property
+    def curators_last_budget(self) -> Fraction:
+        """Epsilon of the sums of a curator's last round, where the number of users is bought too."""
+        bought = Setting._field_defaults["users_share"]
+        rest = split_epsilon(self.budget, [bought, 1 - bought])[1]
+        first = self.first_share or _OF_AIM[self.aim]
+        return split_epsilon(rest, [first, 1 - first])[1]
+
     def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:
         """The rule's level for so many users with so much budget; each round asks for every block at least once."""
         wanted = self._cells_of_one_round(setting, users, float(epsilon))

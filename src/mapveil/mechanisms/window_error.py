@@ -1,9 +1,10 @@
 r"""The number of windows that a budget allows at an error.
 
-.. math:: t = \frac{n}{\epsilon} \ln \frac{2}{\alpha (1 + q)}, \qquad q = e^{-\epsilon / n}
+.. math:: t = \frac{n}{\epsilon} \ln \frac{2}{\alpha (1 + q)}, \qquad q = e^{-\epsilon / (n u)}
 
-is the half width of the interval around one noisy sum, about, where epsilon is divided into n equal parts, or the noise
-is n times as wide: n windows of a user, or of a live series.
+is the half width of the 95 % interval around one noisy sum of users, where epsilon is divided into n equal parts, or
+the noise is n times as wide: n windows of a user, or of a live series. There u is the number of units of one user,
+and alpha is .05.
 """
 
 from __future__ import annotations

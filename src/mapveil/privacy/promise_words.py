@@ -91,12 +91,12 @@ ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     ),
     Assumes.LOCATIONS_TRUSTED: "the server is trusted with every location",
     Assumes.FLOATING_POINT: "the noise is in floating point, rounded to a centimetre",
-    Assumes.PILOT_PUBLIC: "the pilot's means and deviations are public: the pilot's users are not protected",
+    Assumes.PILOT_PUBLIC: "what was learnt from the pilot is public: the pilot's users are not protected",
     Assumes.PILOT_RADIUS_PUBLIC: (
-        "the pilot's means, deviations and clipping radius are public: the pilot's users are not protected"
+        "what was learnt from the pilot, its clipping radius too, is public: the pilot's users are not protected"
     ),
     Assumes.PILOT_REPRESENTATIVE: "the pilot is like those who report",
-    Assumes.PILOT_RAW: "the curator of the pilot saw its rows raw",
+    Assumes.PILOT_RAW: "the curator of the pilot saw its rows raw, and what was learnt from them is public",
     Assumes.UNLINKED_REPORTS: "an adversary sees one report of a user, or cannot link several",
     Assumes.ATTACKERS_TRIED: "adversaries are like those that the privatizer was measured against",
     Assumes.PRIVATIZED_INPUT: "the measurements are what 'mapveil signal privatize' wrote",

@@ -142,8 +142,8 @@ def test_few_traces_widen_the_interval(fields: SimpleNamespace) -> None:
     assert Kriging(blocks=50).fit(five, rng=1).interval_factor() == pytest.approx(2.776 / 1.96, rel=1e-3)
     assert Kriging(blocks=50).fit(one, rng=1).interval_factor() == 1
     assert LinearSignal().fit(five).interval_factor() == 1
-    # One trace with nearly all rows: as if there were three.
-    assert few_groups_factor(np.where(np.arange(300) < 5, 1, 0)) == pytest.approx(4.303 / 1.96, rel=1e-3)
+    # One trace with nearly all rows: as if there were two.
+    assert few_groups_factor(np.where(np.arange(300) < 5, 1, 0)) == pytest.approx(12.706 / 1.96, rel=1e-3)
 
 
 def test_the_plane_is_metric(fields: SimpleNamespace) -> None:
