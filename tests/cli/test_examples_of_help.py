@@ -70,6 +70,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pd.DataFrame({"user_id": user, "day": day, **abroad}).to_parquet(folder / "trips.parquet", index=False)
     ring = [[-74.03, 40.69], [-73.90, 40.69], [-73.90, 40.83], [-74.03, 40.83], [-74.03, 40.69]]
     (folder / "city.geojson").write_text(json.dumps({"type": "Polygon", "coordinates": [ring]}))
+    town = [[24.0, 35.5], [24.08, 35.5], [24.08, 35.54], [24.0, 35.54], [24.0, 35.5]]
+    (folder / "town.geojson").write_text(json.dumps({"type": "Polygon", "coordinates": [town]}))
     points = mv.read_points(folder / "checkins.parquet")
     tiling = mv.Quadtree(NEW_YORK, depth=5)
     mv.release(points, tiling, epsilon=1, account=None).save(folder / "released.parquet")

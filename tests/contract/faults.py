@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.engines import UNIT
+from mapveil.engines import UNIT, duckdb_engine
 from mapveil.mechanisms import multiscale, private_region, privtree
 from mapveil.mechanisms.adaptive_histogram import AdaptiveHistogram
 from mapveil.mechanisms.multiscale import Multiscale
@@ -330,10 +330,9 @@ def remainder_adds_a_unit(patch: Patch) -> None:
 
 def user_sums_sql(old: str, new: str) -> Callable[[Patch], None]:
     """The curator's sums of users by another text."""
-    engine = importlib.import_module("mapveil.engines.user_sums")  # its function has the same name
-    changed = engine.USER_SUMS_SQL.replace(old, new)
-    assert changed != engine.USER_SUMS_SQL, f"the text has no {old!r} to plant a fault in"
-    return lambda patch: patch.setattr(engine, "USER_SUMS_SQL", changed)
+    changed = duckdb_engine.USER_SUMS_SQL.replace(old, new)
+    assert changed != duckdb_engine.USER_SUMS_SQL, f"the text has no {old!r} to plant a fault in"
+    return lambda patch: patch.setattr(duckdb_engine, "USER_SUMS_SQL", changed)
 
 
 def clients_outside_not_asked(patch: Patch) -> None:

@@ -290,7 +290,7 @@ def map_(
     \b
     Examples:
       mapveil signal map private.parquet -o coverage.html
-      mapveil signal map private.parquet --region city.geojson --tiling grid:80x120 --model kriging \\
+      mapveil signal map private.parquet --region town.geojson --tiling grid:80x120 --model kriging \\
           --reach 300 --hole -100 -o coverage.tif -o coverage.png
     """
     from mapveil.analysis.signal_mapping import signal_map

@@ -299,7 +299,7 @@ class Watched:
         made.on("console", self._console)
         made.on("weberror", lambda error: self.faults.append(f"exception: {error.error}"))
         page = made.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(300_000)  # a busy machine is no fault of the page
         page.goto(self.address + path)
         return page
 

@@ -248,6 +248,7 @@ def phone(chromium: Browser, collector: FakeCollector) -> Iterator[Callable[...,
         context = chromium.new_context(
             **({"viewport": {"width": 390, "height": 800}, "locale": "en-GB"} | options)
         )
+        context.set_default_timeout(300_000)  # a busy machine is no fault of the page
         context.on("page", watch)
         contexts.append(context)
         return context

@@ -84,7 +84,7 @@ def test_a_conductor_that_hangs_is_said_to(
     engine = Engine(sqlite_store, clock, authority=AUTHORITY)
     hanging = threading.Event()
     monkeypatch.setattr(application, "_STUCK_SECONDS", 0.3)
-    monkeypatch.setattr(engine, "tick", lambda: hanging.wait(120))
+    monkeypatch.setattr(engine, "_conduct", lambda: hanging.wait(120))
     with live(create_app(engine, sqlite_store, Settings()), Settings()) as address:
         try:
             until(

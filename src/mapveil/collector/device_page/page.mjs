@@ -114,6 +114,8 @@ function trouble(error, listed = null) {
 }
 
 async function onAnswer(collection, message = null) {
+  // Asking for the open collections takes a while; what is answered must not be offered until then.
+  [...byId("collections").children].find((each) => each.dataset.collection === collection)?.remove();
   await showBudget();
   await showAnswers(message, collection);
   await showCollections();
