@@ -86,7 +86,10 @@ def test_a_map_of_change_colours_what_is_significant_and_hatches_the_rest(change
     assert [bool(each.get_hatch()) for each in drawn[-2:]] == [False, True]
     assert axes.get_title(loc="left").startswith("Change from 2026-W02 to 2026-W04")
     said = " ".join(text.get_text() for text in axes.texts).replace("\n", " ")
-    assert "1 of 2 zones changed, tested against the noise and the chance of who was there; at most 5 % of" in said
+    assert (
+        "1 of 2 zones changed, tested against the noise and the chance of who was there; at most 5 % of"
+        in said
+    )
     quiet = plot_changes(found._replace(changed=np.zeros(2, dtype=bool)), before, after)
     assert quiet.get_legend() is not None
 

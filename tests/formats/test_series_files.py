@@ -110,7 +110,10 @@ def test_a_picture_shows_the_windows_side_by_side(series: mv.SeriesMap, tmp_path
     assert shown == list(series.windows.names)
     head = " ".join(figure.get_suptitle().split())
     assert "NOT FOR RELEASE" in head
-    assert "users per km²; over all windows together each user counts 1. Hatched: cannot be told from zero." in head
+    assert (
+        "users per km²; over all windows together each user counts 1. Hatched: cannot be told from zero."
+        in head
+    )
     assert f"multiscale-series, {series.guarantee.promise.label}" in head
     assert series.provenance.date in head
     titled = replace(series, title="Visits of $2026", subtitle="Three weeks")
