@@ -14,8 +14,10 @@ from mapveil.maps.signal_map import SignalMap
 from mapveil.obfuscation.export.privatizer_file import decode_privatizer, encode_privatizer
 from mapveil.obfuscation.privatize import fit_privatizer, privatize, write_privatized
 from mapveil.obfuscation.privatized_file import privatized_map_error
+from mapveil.obfuscation.privatizers.average_case import average_case
 from mapveil.obfuscation.privatizers.map_error import MapError, learn_map_error
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
+from mapveil.privacy.claim import Reveals
 from mapveil_client.errors import ParameterError
 
 REGION = Region.from_bbox(24.0, 35.5, 24.02, 35.52)
@@ -114,6 +116,48 @@ def test_a_few_days_widen_it(codes: FittedPrivatizer) -> None:
     assert few is not None
     assert other is not None
     assert few.row_db > 1.1 * other.row_db  # 2.26 of 9 degrees of freedom against 1.97 of 399
+
+
+def own_places(users: int) -> Measurements:
+    """Users 2 km apart over 10 days: an error of 10 dB that a user's rows share on every day, 1 dB per row."""
+    draw = np.random.default_rng(9)
+    at = np.repeat(np.arange(users), 400)
+    own = np.where(np.arange(users) % 2, 10.0, -10.0)
+    lat, lon = 35.5 + 0.02 * at + draw.uniform(0, 0.001, at.size), 24.0 + draw.uniform(0, 0.001, at.size)
+    rows = np.stack([lat, lon, -90 + own[at] + draw.normal(size=at.size)], axis=1)
+    names, time = ("lat", "lon", "rss_dbm"), np.arange(at.size) % 10 * DAY_US
+    return Measurements(rows, names, at, tuple(map(str, range(users))), time, np.arange(at.size))
+
+
+def test_the_halves_share_no_user_where_there_are_four() -> None:
+    # The map at a user's places is of other users' reports, and errs by both own errors: 0 or 20 dB.
+    # Halves of users' days would know each user's own error from another day, and find about 1 dB.
+    for seed in range(5):
+        true = own_places(4)
+        error = learn_map_error(true, true.rows, np.random.default_rng(seed))
+        assert error is not None
+        assert error.split == "users"
+        assert error.row_db > 8
+    few = own_places(3)
+    error = learn_map_error(few, few.rows, np.random.default_rng(1))
+    assert error is not None
+    assert error.split == "users' days"
+    assert error.row_db < 2
+
+
+def test_a_map_and_its_file_say_what_the_halves_were() -> None:
+    reports = walks(2, 2)
+    promise = average_case(Reveals.UNDOCUMENTED())
+    for split in ("users", "users' days"):
+        error = MapError.of_record({"row_db": 3.0, "visit_db": 1.0, "split": split})
+        made = signal_map(reports, "grid:4x4", region=REGION, guarantee=promise, error=error)
+        assert made.notes[-1].endswith(f"between halves of its {split}")
+    # Files written before halves were of users.
+    old = MapError.of_record({"row_db": 3.0, "visit_db": 1.0})
+    assert old is not None
+    assert old.split == "users' days"
+    with pytest.raises(ParameterError, match="split must be users or users' days"):
+        MapError.of_record({"row_db": 1, "visit_db": 1, "split": "rows"})
 
 
 def test_no_error_of_one_day_or_of_empty_reports() -> None:

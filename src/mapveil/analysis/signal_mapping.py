@@ -155,7 +155,7 @@ def with_map_error(made: SignalMap, error: MapError | None) -> SignalMap:
             deviation = np.sqrt(own + max(0.0, error.row_db**2 - float(np.nanmin(own))))
         notes += (
             "The intervals include what privatizing did, as it was measured on the pilot: "
-            f"{error.row_db:.1f} dB for a measurement",
+            f"{error.row_db:.1f} dB for a measurement, between halves of its {error.split}",
         )
     return replace(made, deviation_db=deviation, notes=notes, holes_known=False)
 

@@ -19,6 +19,11 @@ _NEAREST: Final = (
 _BLOCK_M: Final = 100.0  # side of a place of a visit, as that of a held-out place
 _METRES_PER_DEGREE: Final = 111_195.0  # of a meridian, mean Earth radius
 _LEVEL: Final = 0.95  # of the intervals that the error is for
+_LEAST_USERS: Final = 4  # two in each half: of one user alone a map errs by that user's own error
+USERS: Final = "users"
+"""The halves have no user in common."""
+USER_DAYS: Final = "users' days"
+"""The halves have no day of a user in common, but may share users."""
 _NORMAL: Final = 1.959963984540054  # half the width of such an interval of a standard normal variable
 
 
@@ -29,23 +34,25 @@ class MapError(NamedTuple):
               e_i = x_i - \bar y(s_i)
 
     where: :math:`x_i` is the true strength of pilot row i at place :math:`s_i`, :math:`\bar y(s)` the mean of the 30
-    reported strengths whose *reported* places are nearest to s, those of the other half of the users' days alone,
-    :math:`w_i` the weight of a row, under which every visit counts the same (of a row: or every row, where that is
-    more), q the quantile and k the factor of :func:`~mapveil.geo.collection_roles.few_groups_factor` of the users'
-    days: a few tell little of the days to come.
+    reported strengths whose *reported* places are nearest to s, those of the other half of the users alone (of the
+    users' days, where the pilot has fewer than four users), :math:`w_i` the weight of a row, under which every visit
+    counts the same (of a row: or every row, where that is more), q the quantile and k the factor of
+    :func:`~mapveil.geo.collection_roles.few_groups_factor` of the users' days: a few tell little of the days to come.
     """
 
     row_db: float  # of one measurement
     visit_db: float  # of the mean of one user's day in one block of 100 m
+    split: str = USER_DAYS  # unit of which the halves consist: users, or users' days
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any] | None) -> MapError | None:
         """Read a JSON-ready record; None for None, a ParameterError where it is no error."""
         if record is None:
             return None
-        made = cls(float(record["row_db"]), float(record["visit_db"]))
-        for name, value in made._asdict().items():
+        made = cls(float(record["row_db"]), float(record["visit_db"]), record.get("split", USER_DAYS))
+        for name, value in (("row_db", made.row_db), ("visit_db", made.visit_db)):
             check(0 <= value < np.inf, name, "a finite number of at least 0", value)
+        check(made.split in (USERS, USER_DAYS), "split", f"{USERS} or {USER_DAYS}", made.split)
         return made
 
 
@@ -67,10 +74,12 @@ def learn_map_error(true: Measurements, reports: FloatArray, rng: np.random.Gene
         None where one half has fewer than 30 reports that are not empty.
     """
     rows, sent, day = true.rows, reports, user_days(true)
-    days = np.unique(day)
-    if len(days) < 2:
+    split = USERS if np.unique(true.users).size >= _LEAST_USERS else USER_DAYS
+    unit = true.users if split == USERS else day
+    units = np.unique(unit)
+    if len(units) < 2:
         return None
-    half = np.isin(day, rng.permutation(days)[: len(days) // 2])
+    half = np.isin(unit, rng.permutation(units)[: len(units) // 2])
     middle = float(np.median(rows[:, LAT]))
     places, reported = _metres(rows, middle), _metres(sent, middle)
     full = np.isfinite(sent[:, : RSS + 1]).all(axis=1)
@@ -86,7 +95,7 @@ def learn_map_error(true: Measurements, reports: FloatArray, rng: np.random.Gene
     squares = np.bincount(visit, np.square(errors)) / size  # mean over the rows of each visit
     row = max(_deviation(errors), float(np.sqrt(squares.mean())))
     widened = few_groups_factor(day)
-    return MapError(widened * row, widened * _deviation(np.bincount(visit, errors) / size))
+    return MapError(widened * row, widened * _deviation(np.bincount(visit, errors) / size), split)
 
 
 def _nearest_mean(places: FloatArray, values: FloatArray, asked: FloatArray) -> FloatArray:
