@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import mapveil as mv
 from mapveil.analysis.trips import Trips, cells_of_trips, has_destinations, read_trajectories, read_trips
 from mapveil.geo.read_points import open_table
+from mapveil.mechanisms.methods import find_method
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
@@ -197,4 +199,6 @@ def test_a_map_of_single_locations_refuses_trips_before_any_charge(trust: str, t
         mv.release(trips.as_points(), cells, epsilon=1, trust=trust, account=account)
     with pytest.raises(ParameterError, match=r"got a Trips; flows are made of trips: mv\.flows"):
         mv.release(trips, cells, epsilon=1, trust=trust, account=account)
+    with pytest.raises(InputError, match=r"rows are trips.* mv\.flows"):
+        find_method(None, trust).make(Fraction(1), None).release(trips, cells, account=account)
     assert not account.entries

@@ -71,7 +71,7 @@ def test_a_ledger_signs_no_other_bytes_than_it_wrote(mapveil: Callable, signed: 
 
 def test_no_altered_file_is_accepted(signed: Path) -> None:
     whole, draw, key = signed.read_bytes(), np.random.default_rng(3), key_of(signed)
-    for _ in range(150):
+    for _ in range(1000):
         data = bytearray(whole)
         data[draw.integers(len(data))] ^= 1 << int(draw.integers(8))
         signed.write_bytes(data[: draw.choice((len(data), draw.integers(len(data))))])

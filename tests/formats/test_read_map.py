@@ -54,6 +54,21 @@ def test_an_unknown_suffix_a_missing_file_and_rubbish_are_named(tmp_path: Path) 
         assert "\n" not in str(caught.value)
 
 
+def test_metadata_that_are_no_text_are_refused(make_map: MakeMap, tmp_path: Path) -> None:
+    geopackage, table = tmp_path / "map.gpkg", tmp_path / "map.parquet"
+    make_map("grid").save(geopackage)
+    whole = geopackage.read_bytes()
+    assert b"neighbours" in whole
+    geopackage.write_bytes(whole.replace(b"neighbours", b"neighbour\xe5"))
+    make_map("grid").save(table)
+    read = pyarrow.parquet.read_table(table)
+    broken = {key: value.replace(b"neighbours", b"\xe5") for key, value in read.schema.metadata.items()}
+    pyarrow.parquet.write_table(read.replace_schema_metadata(broken), table)
+    for path in (geopackage, table):
+        with pytest.raises(InputError, match=r"not readable.*not UTF-8"):
+            read_map(path)
+
+
 def test_somebody_elses_table_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "map.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"cell": [0], "users": [1.0]}), path)

@@ -92,6 +92,7 @@ def change_flows(
 ) -> None:
     """Call the zones whose outflows or inflows differ significantly; ``meaning`` is that of no change."""
     from mapveil.analysis.flow_totals import end_changes
+    from mapveil.inference.zone_results import CHANGE_INTERVAL
 
     with console.progress() as progress:
         progress("compare", 0.0)
@@ -106,6 +107,7 @@ def change_flows(
         f"{int(found.outflow.changed.sum())} outflows and {int(found.inflow.changed.sum())} inflows of "
         f"{counted(before.tiling.size, 'zone')} changed; no change means {meaning}; at most {100 * fdr:g} % of "
         "such calls are expected to be false; asking costs no privacy",
+        f"before and after are unbiased estimates, shown as at least 0; {CHANGE_INTERVAL}",
         *_changes_table(found),
     ]
     console.result("\n".join(lines), {**question, "zones": rows_of(columns)}, outputs)

@@ -85,7 +85,7 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
         )
     if not file.is_file():
         raise NotAMap(f"{path}: no such file; a map that Mapveil wrote is needed")
-    text, values, measured = _TABLES.get(suffix, _read_geotiff)(file)
+    text, values, measured = _read(file, _TABLES.get(suffix, _read_geotiff))
     if _kind(text) == "flows":
         raise HoldsFlows(f"{path}: must be a map of users, got flows")
     if not isinstance(values, np.ndarray):
@@ -128,7 +128,7 @@ def read_flows(path: str | PathLike[str]) -> FlowMap:
     if read is None or not file.is_file():
         why = "no such file" if read else "flows are read from .parquet, .geojson, .json, .gpkg or .csv files"
         raise NotAMap(f"{path}: {why}")
-    text, table, measured = read(file)
+    text, table, measured = _read(file, read)
     if _kind(text) != "flows":
         raise InputError(f"{path}: must be flows, got another map")
     try:
@@ -177,6 +177,14 @@ def _flow_series(
         raise ValueError("noisy sums that do not fit its windows")
     # Files list the flows in the order of a FlowMap.
     return FlowSeriesMap.of(flows, windows, by_window, unlisted, sums)
+
+
+def _read(file: Path, read: Callable[[Path], tuple[str, Any, str]]) -> tuple[str, Any, str]:
+    """Metadata, content and measurements of a file, which is refused where its text is not UTF-8."""
+    try:
+        return read(file)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: not readable: its text is not UTF-8 ({error.reason})") from error
 
 
 def _kind(text: str) -> object:

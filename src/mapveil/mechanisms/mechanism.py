@@ -69,6 +69,8 @@ def tiling_of(source: Points | Counts | Any, tiling: Tiling | None) -> Tiling:
 
 def check_locations(source: Any) -> None:
     """Refuse trips, whose rows are two locations, where a map of single ones is made."""
+    if type(source).__name__ == "Trips":  # its module is of a layer above
+        source = source.as_points()
     if isinstance(source, Points) and source.columns.to_lon is not None:
         raise InputError(
             f"{source.source}: rows are trips, with an origin and a destination; expected one location a row: read one "
