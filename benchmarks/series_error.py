@@ -20,10 +20,16 @@ import mapveil as mv
 from benchmarks.data_sets import data_sets
 from benchmarks.series_workloads import WorkloadErrors, as_users, workload_errors
 from mapveil.engines import UserSums, user_sums
+from mapveil.geo.counts import Counts
 from mapveil.geo.windowed_points import Parts, windowed
+from mapveil.local.local_series import LocalSeries
+from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing
+from mapveil.local.reported_cells import cells_in_windows
 from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.mechanisms.multiscale_series import MultiscaleSeries
 from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.local.domain import Domain
+from mapveil_client.randomness.random import Randomness
 
 EPSILON: Final = 2
 DEPTH: Final = 6
@@ -55,9 +61,10 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=5)
     parser.add_argument("--page", type=Path, help="write the documentation's page here")
     given = parser.parse_args()
+    local = "\n".join(_local(name, windows, given.data, given.trials) for name, windows in CASES)
     rows = [_rows(name, windows, given.data, given.trials) for name, windows in CASES]
     table, workloads = ("\n".join(lines) for lines in zip(*rows, strict=True))
-    text = _PAGE.format(trials=given.trials, table=table, workloads=workloads)
+    text = _PAGE.format(trials=given.trials, table=table, workloads=workloads, local=local)
     if given.page is None:
         print(text)
     else:
@@ -91,6 +98,29 @@ def _rows(name: str, windows: mv.Windows, folder: Path, trials: int) -> tuple[st
         answers += [f"{np.mean([getattr(one, field) for one in found]):.3f}" for found in answered]
     print(" | ".join((*cells, *answers[2:])), flush=True)
     return f"| {' | '.join(cells)} |", f"| {' | '.join(answers)} |"
+
+
+def _local(name: str, windows: mv.Windows, folder: Path, trials: int) -> str:
+    """A line of each table of randomized reports: truth are the most visited cells of a window's users."""
+    data = next(each for each in data_sets() if each.name == name)
+    tiling = mv.Quadtree(mv.Region.from_bbox(*data.box), depth=DEPTH)
+    points, domain = windowed(mv.read_points(folder / f"{data.file}.parquet"), windows), Domain(tiling)
+    every = cells_in_windows(points, domain, "most-visited", "drop", windows.count, Randomness(0))
+    truth = np.zeros((windows.count, tiling.size), dtype=np.int64)
+    np.add.at(truth, (every.windows, every.cells), 1)
+    series, parts = [], []
+    each = HierarchicalHashing(epsilon=Fraction(EPSILON, windows.count))
+    for seed in range(trials):
+        made = LocalSeries(epsilon=EPSILON, windows=windows).release(points, tiling, account=None, rng=seed)
+        series.append(errors(made.by_window, truth))
+        alone = (Counts(one, tiling, name) for one in truth)
+        maps = [each.release(one, tiling, account=None, rng=seed).values for one in alone]
+        parts.append(errors(np.stack(maps), truth))
+    cells = [f"{name} ({data.role})", str(windows), f"{windows.count}", f"{truth.sum(axis=1).mean():,.0f}"]
+    for at in range(3):
+        cells += [f"{np.mean([one[at] for one in found]):.3f}" for found in (series, parts)]
+    print("local", " | ".join(cells), flush=True)
+    return f"| {' | '.join(cells)} |"
 
 
 def errors(found: FloatArray, truth: IntArray) -> Errors:
@@ -134,6 +164,16 @@ rectangles. The defaults of `pooled_share` and `window_signal` were chosen on ta
 | table (role) | windows | number | users | L1/2, 16: series | parts | 64: series | parts | ranges: series | parts |
 |---|---|---|---|---|---|---|---|---|---|
 {table}
+
+## From reports of devices
+
+With trust `local` each user draws one window and reports about it with the whole epsilon; *parts* is a report of each
+user about every window, by the same randomizer, with epsilon divided by the number of windows. *Users* is the mean
+number in a window, each at the cell most visited in it.
+
+| table (role) | windows | number | users | L1/2, 16: series | parts | 64: series | parts | ranges: series | parts |
+|---|---|---|---|---|---|---|---|---|---|
+{local}
 
 ## Three workloads of a rival
 
