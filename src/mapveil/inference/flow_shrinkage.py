@@ -15,7 +15,8 @@ from the whole raster down, by the split prior of :mod:`mapveil.inference.window
 3. blocks around that model, then leaves around the blocks;
 4. each leaf is the mean of that estimate and of a posterior mean by its own noisy sum alone, under a prior that is
    learned from the leaves with about as many expected trips (a mixture over a fixed grid, by expectation maximisation).
-   A noisy sum above 8 noise scales is taken as it is, and an estimate below half a noise scale is no flow.
+   A noisy sum above 8 noise scales is taken as it is, and an estimate below half a noise scale is no flow. The
+   estimates that are not taken as they are share what those leave of the total, which is unbiased.
 
 The rules of 4 were chosen on check-ins of the tune role (``python -m benchmarks.flow_errors``).
 
@@ -34,6 +35,7 @@ import numpy.typing as npt
 from mapveil.geo.zone_order import ZoneOrder
 from mapveil.inference.gravity import fit_gravity, spacing_m
 from mapveil.inference.shrinkage import pool
+from mapveil.inference.split_prior import noise_density
 from mapveil.inference.window_shrinkage import WindowSums, shrink_around
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray, quotient
 from mapveil_client.morton import PrefixTree, deinterleave, interleave
@@ -153,20 +155,32 @@ def settle_pairs(parent: FloatArray, blocks: MeasuredBlocks, total: float) -> Fl
     """As :func:`shrink_pairs`, by both estimates of each node: for the last noisy sums (4. of the module's header)."""
     nodes = _Nodes.of(parent, blocks)
     scale = math.sqrt(blocks.variance / 2)
-    own = posterior_means(blocks.values / scale, nodes.expected) * scale
-    made = np.where(blocks.values > _SURE * scale, blocks.values, (own + nodes.shrunk(total)) / 2)
-    return nodes.spread(parent, np.where(made > _NOTHING * scale, made, 0.0))
+    shrunk = nodes.shrunk(total)
+    own = posterior_means(blocks.values / scale, nodes.expected, blocks.terms) * scale
+    sure = blocks.values > _SURE * scale
+    made = np.where(sure, 0.0, (own + shrunk) / 2)
+    made[made <= _NOTHING * scale] = 0.0
+    if not made.any():
+        made = np.where(sure, 0.0, shrunk)
+    certain = np.where(sure, blocks.values, 0.0)
+    # What is dropped below the noise would otherwise be missing from every total.
+    made *= max(total - float(certain.sum()), 0.0) / max(float(made.sum()), _TINY)
+    made += certain
+    return nodes.spread(parent, made * (total / max(float(made.sum()), _TINY)))
 
 
-def posterior_means(noisy: FloatArray, expected: FloatArray) -> FloatArray:
+def posterior_means(noisy: FloatArray, expected: FloatArray, terms: float = 1.0) -> FloatArray:
     """Means of numbers given their noisy values, under priors that are learned from those expected to be alike.
 
     Parameters
     ----------
     noisy : ndarray of float64, shape (numbers,)
-        Numbers of at least 0 with Laplace noise of scale 1.
+        Numbers of at least 0 with noise of variance 2.
     expected : ndarray of float64, shape (numbers,)
         What orders the numbers: each of at most twelve runs of them, of 300 at least, has a prior of its own.
+    terms : float
+        Laplace variables that the noise of a number is the sum of: one of a curator, two of two operators, and the
+        summed shapes of the noise shares over secure sums.
 
     Returns
     -------
@@ -174,7 +188,7 @@ def posterior_means(noisy: FloatArray, expected: FloatArray) -> FloatArray:
         Non-negative; numbers far above the noise as they are.
     """
     middle = (_BINS[1:] + _BINS[:-1]) / 2
-    likelihood = np.exp(-np.abs(middle[:, None] - _GRID))
+    likelihood = noise_density((middle[:, None] - _GRID) / math.sqrt(2), terms)
     found = np.maximum(noisy, 0.0)
     runs = max(1, min(_RUNS, noisy.size // _LEAST_RUN))
     for run in np.array_split(np.argsort(expected, kind="stable"), runs):

@@ -354,8 +354,12 @@ def _away() -> FloatArray:
 
 @functools.cache
 def _density(terms: int) -> FloatArray:
-    """Density of that noise, but for a factor: a sum of so many Laplace variables scaled to variance 1."""
-    x = _away()
+    """Density of that noise, but for a factor."""
+    return noise_density(_away(), terms)
+
+
+def noise_density(x: FloatArray, terms: float) -> FloatArray:
+    """Density at x, but for a factor, of a sum of so many Laplace variables scaled to variance 1."""
     if terms >= _GAUSSIAN:
         return np.asarray(np.exp(-x * x / 2) + 1e-300)
     from scipy.special import kv

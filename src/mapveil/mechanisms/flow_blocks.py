@@ -29,7 +29,14 @@ from mapveil.maps.measurement import Measurement
 from mapveil.mechanisms.measured_nodes import MeasuredNodes
 from mapveil.mechanisms.mechanism import charged_to, check_tiling, held_for
 from mapveil.mechanisms.sum_mechanism import SMALL, rounds_note
-from mapveil.mechanisms.uniform_grid import cells_at, held_at, nearest_level, noise_deviation, tree_at
+from mapveil.mechanisms.uniform_grid import (
+    cells_at,
+    nearest_level,
+    noise_deviation,
+    quartered,
+    tree_at,
+    users_in_all,
+)
 from mapveil.privacy.account import OWN, Account, charges_of
 from mapveil.privacy.claim import Assumes, Share
 from mapveil.privacy.guarantee import Guarantee
@@ -37,7 +44,7 @@ from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Execution, NoisySums, Progress, Query, Raster, Setting, run
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil.trust.two_operators import TwoOperators
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.encodings import MarginsEncoding, NodeEncoding
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, split_epsilon
 from mapveil_client.errors import Checked, InputError, ParameterError
@@ -185,13 +192,14 @@ class FlowBlocks(Checked):
             tree = PrefixTree.uniform(setting.depth, 0)
             total = yield Query("number of users", NodeEncoding(tree), part)
             root = (MeasuredNodes(tree, total),)
-            users = max(float(total.values[0]), 1.0)
+            users = users_in_all(setting, total)
         pairs = cells_at(setting, setting.depth).size
         wide = users < self.pair_signal * pairs * self.scale(setting, budget)
         if wide or (not setting.curator and pairs > self.longest):
             return (yield from self._by_blocks(setting, order, budget, users, root))
         tree = tree_at(setting, setting.depth)
         sums = yield Query("every pair of zones", NodeEncoding(tree), budget)
+        users = users_in_all(setting, *(each.sums for each in root), sums)
         noisy = np.zeros((1 << setting.depth,) * 2)
         noisy[deinterleave(tree.code)] = sums.values
         zones = int(order.held.sum())
@@ -213,6 +221,9 @@ class FlowBlocks(Checked):
         margin, coarse, fine = split_epsilon(budget, shares)
         margins = yield Query("trips from and to every zone", MarginsEncoding(setting.depth), margin)
         side = 1 << setting.depth
+        counted = [each.sums for each in root]
+        counted += [margins._replace(values=each[order.held]) for each in np.split(margins.values, 2)]
+        users = users_in_all(setting, *counted)
         ends = [
             shrink_margin(margins.values[part], order.held, margins.variance, margins.terms, users)
             for part in (slice(side, None), slice(0, side))
@@ -222,18 +233,24 @@ class FlowBlocks(Checked):
             level -= 1
         tree = tree_at(setting, level)
         blocks = MeasuredNodes(tree, (yield Query("blocks of zones", NodeEncoding(tree), coarse)))
+        users = users_in_all(setting, *counted, blocks.sums)
         parent = gravity_parent(ends[0], ends[1], order, users, _measured(blocks))
         parent = shrink_pairs(parent, _measured(blocks), users)
         tree = self._leaves(setting, parent, level, fine)
         leaves = MeasuredNodes(tree, (yield Query("leaves of the blocks", NodeEncoding(tree), fine)))
+        users = users_in_all(setting, *counted, blocks.sums, leaves.sums)
         made = settle_pairs(parent, _measured(leaves), users)
         return Flows(made, (*root, blocks, leaves), margins)
 
     def _leaves(self, setting: Setting, expected: FloatArray, level: int, epsilon: Fraction) -> PrefixTree:
         """Nodes inside those of a level with too few expected trips to be divided, or single pairs."""
+
+        def expected_of(level: int, codes: IntArray) -> FloatArray:
+            return pool(expected, setting.depth - level)[deinterleave(codes)]
+
         least = self.leaf_signal * self.scale(setting, epsilon)
         while True:
-            tree = quartered(setting, expected, level, least)
+            tree = quartered(setting, expected_of, level, least, setting.depth)
             if setting.curator or tree.size <= self.longest:
                 return tree
             least *= _COARSER
@@ -365,25 +382,6 @@ def pair_raster(order: ZoneOrder) -> Raster:
 
 def _measured(reply: MeasuredNodes) -> MeasuredBlocks:
     return MeasuredBlocks(reply.tree, reply.sums.values, reply.sums.variance, reply.sums.terms)
-
-
-def quartered(
-    setting: Setting, expected: FloatArray, level: int, least: float, deepest: int | None = None
-) -> PrefixTree:
-    """Nodes inside those of a level with fewer expected trips than ``least``, or of the deepest level."""
-    deepest = setting.depth if deepest is None else deepest
-    codes = cells_at(setting, level)
-    levels, found = [], []
-    while codes.size:
-        users = pool(expected, setting.depth - level)[deinterleave(codes)]
-        again = (users >= least) & (level < deepest)
-        found.append(codes[~again])
-        levels.append(np.full(found[-1].size, level))
-        level += 1
-        codes = ((codes[again] << 2)[:, None] + np.arange(4)).ravel()
-        if codes.size:
-            codes = codes[held_at(setting, level)[codes]]
-    return PrefixTree.of_nodes(setting.depth, np.concatenate(levels), np.concatenate(found))
 
 
 def _flow_sums(made: Flows, order: ZoneOrder) -> FlowSums:

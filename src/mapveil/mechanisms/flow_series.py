@@ -21,8 +21,9 @@ from mapveil.maps.flow_series_map import FlowSeriesMap
 from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.maps.series_map import counting_note
-from mapveil.mechanisms.flow_blocks import FlowBlocks, FlowPlan, Flows, quartered
+from mapveil.mechanisms.flow_blocks import FlowBlocks, FlowPlan, Flows
 from mapveil.mechanisms.measured_nodes import off_raster
+from mapveil.mechanisms.uniform_grid import quartered
 from mapveil.privacy.claim import ContributionBound, Norm, Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.curator import Curator
@@ -31,7 +32,7 @@ from mapveil_client.arrays import FloatArray, IntArray, quotient
 from mapveil_client.encodings import LabelEncoding, MarginsEncoding, NodeEncoding
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.errors import ParameterError, is_whole
-from mapveil_client.morton import PrefixTree, interleave
+from mapveil_client.morton import PrefixTree, deinterleave, interleave
 
 _MOST_PAIRS: Final = 1 << 26  # pairs of zones in all windows, whose exact sums are 512 MiB
 # pooled_share 0.35 to 0.65, window_margin_share 0.2 to 0.6 and window_signal 1 to 8 were tried on a tuning table.
@@ -190,7 +191,11 @@ class FlowSeries(FlowBlocks):
         while deepest and self.windows.count << (2 * deepest) > _MOST_SITES:
             deepest -= 1
         least = 2 * self.window_signal * self.scale(setting, epsilon) * self.windows.count
-        return quartered(setting, pooled, 0, least, deepest)
+
+        def users_of(level: int, codes: IntArray) -> FloatArray:
+            return pool(pooled, setting.depth - level)[deinterleave(codes)]
+
+        return quartered(setting, users_of, 0, least, deepest)
 
     def map_of(self, made: Flows, zones: Tiling, order: ZoneOrder, claim: Guarantee) -> FlowMap:
         """Make a series of the plan's result."""

@@ -20,7 +20,7 @@ from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.series_map import SeriesMap, counting_note
 from mapveil.mechanisms.multiscale import Blocks, Multiscale
-from mapveil.mechanisms.uniform_grid import held_at, noise_deviation
+from mapveil.mechanisms.uniform_grid import noise_deviation, quartered
 from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.curator import Curator
@@ -206,8 +206,12 @@ class MultiscaleSeries(Multiscale):
             deepest -= 1
         scale = self.contribution / epsilon if setting.curator else noise_deviation(setting, epsilon)
         least = 2 * self.window_signal * scale * windows
+        users = [pooled]
+        for _ in range(setting.depth):
+            users.append(users[-1].reshape(-1, 4).sum(axis=1))
+        users.reverse()
         while True:
-            tree = _quartered(setting, pooled, least, deepest)
+            tree = quartered(setting, lambda level, codes: users[level][codes], 0, least, deepest)
             if setting.curator or longest is None or tree.size * windows <= longest or tree.size == 1:
                 return tree
             least *= _COARSER
@@ -231,23 +235,6 @@ class MultiscaleSeries(Multiscale):
         assert isinstance(measured, LabelMeasurement)
         heat = dataclasses.replace(heat, measurements=tuple(pooled))
         return SeriesMap.of(heat, self.windows, by_window, (measured,))
-
-
-def _quartered(setting: Setting, pooled: FloatArray, least: float, deepest: int) -> PrefixTree:
-    """Nodes with fewer users than ``least``, or of the deepest level, none of them inside another."""
-    users = [pooled]
-    for _ in range(setting.depth):
-        users.append(users[-1].reshape(-1, 4).sum(axis=1))
-    users.reverse()
-    codes = np.zeros(1, dtype=np.int64)
-    levels, found = [], []
-    for level in range(deepest + 1):
-        codes = codes[held_at(setting, level)[codes]]
-        again = (users[level][codes] >= least) & (level < deepest)
-        found.append(codes[~again])
-        levels.append(np.full(found[-1].size, level))
-        codes = ((codes[again] << 2)[:, None] + np.arange(4)).ravel()
-    return PrefixTree.of_nodes(setting.depth, np.concatenate(levels), np.concatenate(found))
 
 
 def _divided(

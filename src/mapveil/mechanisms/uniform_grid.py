@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Setting
-from mapveil_client.arrays import BoolArray, IntArray
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.morton import PrefixTree
 
@@ -72,6 +72,40 @@ def held_at(setting: Setting, level: int) -> BoolArray:
 def cells_at(setting: Setting, level: int) -> IntArray:
     """Codes of the nodes of one level where anybody can be, ascending."""
     return np.flatnonzero(held_at(setting, level))
+
+
+def quartered(
+    setting: Setting,
+    users_of: Callable[[int, IntArray], FloatArray],
+    level: int,
+    least: float,
+    deepest: int,
+) -> PrefixTree:
+    """Nodes inside those of a level with fewer users than ``least``, or of the deepest level; none inside another.
+
+    ``users_of`` gives the users of nodes of a level, by their codes.
+    """
+    codes = cells_at(setting, level)
+    levels, found = [], []
+    while codes.size:
+        again = (users_of(level, codes) >= least) & (level < deepest)
+        found.append(codes[~again])
+        levels.append(np.full(found[-1].size, level))
+        level += 1
+        codes = ((codes[again] << 2)[:, None] + np.arange(4)).ravel()
+        if codes.size:
+            codes = codes[held_at(setting, level)[codes]]
+    return PrefixTree.of_nodes(setting.depth, np.concatenate(levels), np.concatenate(found))
+
+
+def users_in_all(setting: Setting, *replies: NoisySums) -> float:
+    """Users in the sums, from replies that count everybody once each: their mean by precision, 1 at least.
+
+    The number of clients is only a bound: clients outside the region are in no sum.
+    """
+    precision = np.array([1 / max(each.values.size * each.variance, 1e-280) for each in replies])
+    found = float(precision @ [each.values.sum() for each in replies] / precision.sum())
+    return max(min(found, math.inf if setting.clients is None else setting.clients), 1.0)
 
 
 def resolution_note(setting: Setting, low: int, high: int, below: str) -> str:
