@@ -14,6 +14,7 @@ from mapveil.formats.flow_record import flow_sums_of, flow_sums_text
 from mapveil.formats.read_map import read_flows, read_map
 from mapveil.maps.flow_map import FlowMap
 from mapveil.mechanisms.flow_blocks import FlowBlocks
+from mapveil.pictures.colours import layer_scale
 from mapveil_client.errors import InputError, ParameterError
 from tests.mechanisms.test_flow_blocks import ZONES, hub_trips
 
@@ -114,6 +115,8 @@ def test_flows_told_from_zero_are_those_of_the_hubs() -> None:
     together = released(4).told_from_zero()
     assert together is not None
     assert together.sum() < told.sum()  # a pair that was measured with others is not told
+    least = flows.trips[told].min()
+    assert least / 10 <= layer_scale(flows.scene().layers[0]).knee <= least  # grey arcs take no shade
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".geojson", ".gpkg"])

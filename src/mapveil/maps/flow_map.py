@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.supported_blocks import FALSE_RATE
 from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap, function_of
-from mapveil.maps.scene import Layer, Lines, Rows, Scene
+from mapveil.maps.scene import Layer, Lines, Rows, Scene, Shading
 from mapveil.privacy.claim import TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
@@ -304,12 +304,15 @@ class FlowMap(ReleasedMap):
         within = ~between & told
         dots[shown.origin[within]] = shown.trips[within]
         doubted = not told.all()
+        coloured = shown.trips[told]
+        # Grey arcs have no colour: the ramp ends a decade below the smallest flow that has one.
+        floor = float(coloured.min()) / 10 if doubted and coloured.size else 0.0
         if doubted:
             count = f"{int(told[between].sum())} of {drawn.size} arcs"
             reading += f" {count if told.any() else 'None'} can be told from zero; the grey ones may be no flow at all."
         return Scene(
             title="Where people go",
-            layers=(Layer(unit, unit, unit, drawn.trips),),
+            layers=(Layer(unit, unit, unit, drawn.trips, Shading(noise_floor=floor)),),
             lines=Lines(rows.lon, rows.lat, rows.start, facts, directed=True, faded=~told[between]),
             dots=dots,
             doubt="Grey: cannot be told from zero" if doubted else "",

@@ -361,7 +361,7 @@ class FlowBlocks(Checked):
             claim,
             self.name,
             deviation=np.where(alone, sums.blocks[-1].deviation(), np.nan),
-            unlisted=max(float(flat.sum() - trips.sum()), 0.0),
+            unlisted=max(float(np.delete(flat, found).sum()), 0.0),
             parameters=self.parameters(),
             notes=(
                 f"{blocks} blocks of origins and destinations were measured, {int((sums.pairs == 1).sum())} of them "
