@@ -148,13 +148,13 @@ def test_a_slider_shows_one_window_after_another_on_one_scale(watch: Any, tmp_pa
     with watch(tmp_path.as_uri(), "series-page") as pages:
         page = opened(pages)
         slider, shown = page.get_by_role("slider"), page.get_by_label("Colours show")
-        assert slider.get_attribute("aria-valuetext") == "of all together"
+        assert slider.get_attribute("aria-valuetext") == "all together"
         slider.focus()
         legends = []
         for name in ("2026-W03", "2026-W04"):
             slider.press("ArrowRight")
             assert slider.get_attribute("aria-valuetext") == name
-            assert page.get_by_text(f"Window {name}").is_visible()
+            assert page.get_by_text(f"Window: {name}").is_visible()
             assert page.locator("h2", has_text=f"Users, {name}").is_visible()
             legends.append(page.locator("canvas.legend").get_attribute("aria-label"))
         assert legends[0] == legends[1]

@@ -13,7 +13,7 @@ export function windowSlider({ names }, show) {
 
   // The name of a window stands only beside that window's map.
   const tell = (alone = true) => {
-    name.textContent = alone ? names[slider.value] : "of all together";
+    name.textContent = alone ? names[slider.value] : "all together";
     slider.setAttribute("aria-valuetext", name.textContent);
   };
   const choose = () => {
@@ -44,7 +44,7 @@ export function windowSlider({ names }, show) {
     choose();
   });
   return {
-    element: el("div", { class: "field" }, el("label", { for: id }, "Window ", name), slider, el("div", { class: "choices" }, play)),
+    element: el("div", { class: "field" }, el("label", { for: id }, "Window: ", name), slider, el("div", { class: "choices" }, play)),
     get at() {
       return Number(slider.value);
     },
