@@ -34,7 +34,7 @@ def row(heat: DensityMap) -> tuple[int, float, float]:
     """Number of noisy sums, and the ratios with every bit and with rounded sums."""
     with patch.object(geotiff, "measurements_text", lambda released: ""):
         bare = size(heat)
-    with patch.object(measurement_record, "_step", lambda measurement: 0.0):
+    with patch.object(measurement_record, "rounding_step", lambda deviation: 0.0):
         whole = size(heat)
     return sum(each.noisy.size for each in heat.measurements), whole / bare, size(heat) / bare
 
