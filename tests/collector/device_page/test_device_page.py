@@ -216,7 +216,7 @@ def test_the_lifetime_ends_whoever_asks(phone: Phones, collector: Any) -> None:
     make_report_of_last.click()
     page.wait_for_function("() => document.querySelectorAll('article.answer').length === 3")
     assert "4 of 4 spent, 0 left" in budget(page)
-    page.get_by_role("button", name="Make it from my position").wait_for(state="detached")
+    page.wait_for_function("() => document.querySelectorAll('.use-position').length === 0")
     assert page.locator("article.collection").count() == 1
 
 

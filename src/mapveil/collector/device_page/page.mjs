@@ -69,21 +69,26 @@ async function showAnswers(message = null, about = null) {
   }
 }
 
-/** The open collections that this phone has not answered. */
+let asked = 0;
+
+/** The open collections that this phone has not answered, as the latest question finds them. */
 async function showCollections() {
   const where = byId("collections");
+  const question = ++asked;
   try {
     const listed = await device.collections();
     const cards = [];
     for (const each of listed.filter(({ answered }) => !answered)) {
       cards.push(await collectionCard(each, device).catch((error) => trouble(error, each)));
     }
+    if (question !== asked) return; // an older list would offer what is answered since
     redraw(where, cards);
     byId("none-open").hidden = cards.length > 0;
     byId("none-open").textContent = listed.length > 0
       ? "You have answered every collection that is open now."
       : "No collection is open now. Look again later.";
   } catch (error) {
+    if (question !== asked) return;
     where.replaceChildren(trouble(error));
     byId("none-open").hidden = true;
   }
