@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import numpy as np
 import pytest
@@ -262,3 +263,36 @@ def test_a_fault_of_one_collection_leaves_the_others_alone(
     clock.advance(6)
     engine.tick()
     assert engine.collection(ids[0])["state"] == "done"
+
+
+def test_a_map_that_takes_long_moves_no_other_deadline(
+    engine, store, clock, crowd_of, opened, make_spec, monkeypatch
+):
+    crowd = crowd_of(store, 24)
+    slow, waits = (
+        opened(engine, make_spec("local", devices=3, title=title))[0] for title in ("slow", "waits")
+    )
+    bodies = crowd.local_reports(CollectionTerms.decode(engine.devices.terms(slow)))
+    for device in (1, 2, 3):
+        asyncio.run(engine.devices.report(slow, device, bodies[device - 1]))
+    making, free, real = threading.Event(), threading.Event(), conductor.make_map
+
+    def held(store, collection):
+        making.set()
+        assert free.wait(60)
+        return real(store, collection)
+
+    monkeypatch.setattr(conductor, "make_map", held)
+    assert engine._conductor.tick()
+    mapping = threading.Thread(target=engine._conductor.make_maps)
+    mapping.start()
+    try:
+        assert making.wait(60)
+        clock.advance(10**6)
+        assert engine._conductor.tick()
+        assert engine.collection(slow)["state"] == "finishing"
+        assert engine.collection(waits)["state"] == "aborted"  # its time is over, and nobody reported
+    finally:
+        free.set()
+        mapping.join()
+    assert engine.collection(slow)["state"] == "done"

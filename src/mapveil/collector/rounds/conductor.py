@@ -5,6 +5,7 @@ store may take the same step at the same time: each commit is guarded by where t
 them changes nothing.
 """
 
+import enum
 import logging
 import threading
 from collections.abc import Callable
@@ -44,8 +45,14 @@ from mapveil_client.secure_sum.states import Abort, ServerState, phase_name
 
 _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after a step that failed for no reason of the collection's own
-_ROLE: Final = "conductor"
-_LEADING: Final = "leader"
+
+
+class Lane(enum.Enum):
+    """Steps taken one after another, by one process at a time; no lane waits for another. The value names its role."""
+
+    ROUNDS = "conductor"
+    HELPER = "leader"  # steps that ask the helper, which may not answer for minutes
+    MAPS = "mapmaker"  # a map of a million cells takes minutes of computing
 
 
 class Conductor:
@@ -68,45 +75,48 @@ class Conductor:
     ) -> None:
         self._store, self._deadlines, self._machines = store, deadlines, machines
         self._board, self._rng, self._leader = board, rng, leader
-        self._ticking, self._leading = threading.Lock(), threading.Lock()
+        self._taking = {lane: threading.Lock() for lane in Lane}
         self._resting: dict[str, float] = {}
         self.on_phase: Callable[[str, float], None] | None = None
 
     def tick(self) -> bool:
-        """Take every step that is due for any collection; False where another process is the conductor."""
-        with self._ticking, self._store.sole(_ROLE) as mine:
-            if mine:
-                self._advance_all(led=False)
-        return mine
+        """Take every step of a round that is due for any collection; False where another process is the conductor."""
+        return self._take(Lane.ROUNDS)
 
     def lead(self) -> bool:
-        """Take every step that is due together with the helper, which may not answer for minutes; as :meth:`tick`."""
-        if self._leader is None:
-            return True
-        with self._leading, self._store.sole(_LEADING) as mine:
+        """Take every step that is due together with the helper; as :meth:`tick`."""
+        return self._leader is None or self._take(Lane.HELPER)
+
+    def make_maps(self) -> bool:
+        """Make the map of every collection whose rounds or reports are all in; as :meth:`tick`."""
+        return self._take(Lane.MAPS)
+
+    def _take(self, lane: Lane) -> bool:
+        with self._taking[lane], self._store.sole(lane.value) as mine:
             if mine:
-                self._advance_all(led=True)
-                self._guarded("ends", self._leader.end_all)
+                with self._store.read() as connection:
+                    active = listed(connection, ACTIVE)
+                for collection in active:
+                    if self._lane(collection) is lane:
+                        self._guarded(collection.id, partial(self._steps, collection.id, lane))
+                if lane is Lane.HELPER and self._leader is not None:
+                    self._guarded("ends", self._leader.end_all)
         return mine
 
-    def _advance_all(self, *, led: bool) -> None:
-        with self._store.read() as connection:
-            active = listed(connection, ACTIVE)
-        for collection in active:
-            if self._waits_for_helper(collection) == led:
-                self._guarded(collection.id, partial(self._steps, collection.id, led=led))
+    def _lane(self, collection: Collection) -> Lane:
+        """The lane of a collection's next step."""
+        if collection.state is State.FINISHING:
+            return Lane.MAPS
+        helped = self._leader is not None and collection.terms.trust == "operators"
+        return Lane.HELPER if helped else Lane.ROUNDS
 
-    def _waits_for_helper(self, collection: Collection) -> bool:
-        """Whether its steps ask the helper; the map of what both answered is made beside all others."""
-        if self._leader is None or collection.terms.trust != "operators":
-            return False
-        return collection.state is not State.FINISHING
-
-    def _steps(self, identifier: str, *, led: bool) -> None:
+    def _steps(self, identifier: str, lane: Lane) -> None:
         while self.step(identifier):
             with self._store.read() as connection:
-                if self._waits_for_helper(find(connection, identifier)) != led:
-                    return
+                collection = find(connection, identifier)
+            # A step of a collection that has ended forgets what this process holds of it.
+            if collection.state in ACTIVE and self._lane(collection) is not lane:
+                return
 
     def _guarded(self, name: str, act: Callable[[], None]) -> None:
         """Do what is due for one collection, and let no failure of it stop the others."""

@@ -211,11 +211,10 @@ class Engine:
     async def run(self) -> None:
         """Take whatever steps are due, until :meth:`stop`. A store that fails is asked again."""
         self._stopping = False
-        async with (
-            asyncio.TaskGroup() as loops
-        ):  # a helper that does not answer keeps no other collection waiting
-            loops.create_task(self._repeat(self._conduct))
-            loops.create_task(self._repeat(self._lead))
+        # Neither a helper that does not answer nor a map of a million cells keeps another collection waiting.
+        async with asyncio.TaskGroup() as loops:
+            for act in (self._conduct, self._lead, self._make_maps):
+                loops.create_task(self._repeat(act))
 
     async def _repeat(self, act: Callable[[], None]) -> None:
         while not self._stopping:
@@ -232,6 +231,7 @@ class Engine:
         if self._leader is not None:
             self._lead()
             self._conduct()
+        self._make_maps()
 
     def _conduct(self) -> None:
         with contextlib.suppress(StoreUnavailable):
@@ -241,6 +241,10 @@ class Engine:
     def _lead(self) -> None:
         with contextlib.suppress(StoreUnavailable):
             self._conductor.lead()
+
+    def _make_maps(self) -> None:
+        with contextlib.suppress(StoreUnavailable):
+            self._conductor.make_maps()
 
     @property
     def idle_seconds(self) -> float:
