@@ -91,6 +91,7 @@ def command(role: str, rows: int, trials: int, shared: Path) -> None:
             for name, options in _PRIVATIZERS.items():
                 fitted = fit_privatizer(roles.pilot, name, options, rng=trial, days=None)
                 sent = fitted.privatize_measurements(roles.held_out, rng=trial + 1)
+                sent = sent.take(~fitted.normalisation.empty(sent.rows))
                 for model, given in _MODELS.items():
                     maps = [
                         signal_map(

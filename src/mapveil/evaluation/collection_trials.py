@@ -127,10 +127,14 @@ def _not_collected(task: CollectionTask, rng: Randomness) -> SignalTrial:
 
 
 def _reported(task: CollectionTask, rng: Randomness) -> SignalTrial:
-    """Every measurement is reported, privatized or as it is."""
+    """Every measurement is reported, privatized or as it is; no map is made of empty reports."""
     roles = task.roles
     made = privatize_split(
-        MeasurementSplit(roles.pilot, roles.held_out), task.privatizer, rng, length=task.length
+        MeasurementSplit(roles.pilot, roles.held_out),
+        task.privatizer,
+        rng,
+        length=task.length,
+        null_code=True,
     )
     later = roles.later
     if made.fitted is not None and len(later):
@@ -141,7 +145,8 @@ def _reported(task: CollectionTask, rng: Randomness) -> SignalTrial:
         known, judged, adversaries=task.adversaries, rng=rng.child("attack"), strangers=True
     )
     took, strongest = time.perf_counter() - start, attack.strongest
-    fitted = _model(joined(roles.pilot, _unlinked(made.rest)), rng)
+    answered = made.rest.take(~made.normalisation.empty(made.rest.rows))
+    fitted = _model(joined(roles.pilot, _unlinked(answered)), rng)
     return SignalTrial(
         task.group,
         task.name,

@@ -81,21 +81,29 @@ class Privatization(NamedTuple):
     fit_s: float
     privatize_s: float
     pilot: Measurements  # privatized
-    rest: Measurements  # privatized
+    rest: Measurements  # privatized; Normalisation.absent where a report is empty
     fitted: FittedPrivatizer | None  # None where every row is sent as it is
 
 
 def privatize_split(
-    split: MeasurementSplit, privatizer: Privatizer | None, rng: Randomness, *, length: int = 1
+    split: MeasurementSplit,
+    privatizer: Privatizer | None,
+    rng: Randomness,
+    *,
+    length: int = 1,
+    null_code: bool = False,
 ) -> Privatization:
     """Fit a privatizer on the pilot (None sends every row as it is), and privatize both parts.
 
-    Adversaries see runs of ``length`` measurements of a user together.
+    Adversaries see runs of ``length`` measurements of a user together. With ``null_code``, privatizers without a proof
+    answer rows unlike the pilot empty, as on phones: adversaries see that a report is empty, and the paper's measures
+    are those of the others.
     """
     start = time.perf_counter()
     fitted: FittedPrivatizer | None = None
     if privatizer is not None:
-        fitted = privatizer.fit(split.pilot, rng=rng.child("fit"))
+        null_code = null_code and privatizer.answers_null
+        fitted = privatizer.fit(split.pilot, rng=rng.child("fit"), null_code=null_code)
     normalisation = Normalisation.learn(split.pilot) if fitted is None else fitted.normalisation
     fit_s, start = time.perf_counter() - start, time.perf_counter()
     pilot, rest = split
@@ -108,12 +116,16 @@ def privatize_split(
     # Runs that overlap are several times the evidence, but must not cut what was privatized together.
     step = max(length // 5, 1) if privatizer is None or privatizer.sequence == 1 else None
     before, after = normalisation.apply(split.held_out.rows), sent(rest.rows)
+    full, full_pilot = (~normalisation.empty(part.rows) for part in (rest, pilot))
+    kept = full.any() and full_pilot.any()
     return Privatization(
         normalisation,
         SignalEvidence.of(split.pilot, pilot, normalisation, length=length, step=step),
         SignalEvidence.of(split.held_out, rest, normalisation, length=length),
-        utility(before, after),
-        held_out_rmse_dbm(sent(pilot.rows), before, float(normalisation.scale[RSS])),
+        utility(before[full], after[full]) if kept else Utility(math.nan, math.nan, math.nan),
+        held_out_rmse_dbm(sent(pilot.rows[full_pilot]), before, float(normalisation.scale[RSS]))
+        if kept
+        else math.nan,
         fit_s,
         privatize_s,
         pilot,

@@ -38,6 +38,11 @@ class GaussianNoise(Privatizer):
         super().__post_init__()
         check(1e-6 <= self.sigma <= 1000, "sigma", "a number from 1e-6 to 1000", self.sigma)
 
+    @property
+    def answers_null(self) -> bool:
+        """See :class:`Privatizer`: noise leaves a row that is far from all others far from them."""
+        return True
+
     def learn(self, pilot: FloatArray, users: IntArray, rng: Randomness, progress: Progress) -> State:
         """See :class:`Privatizer`: nothing but the normalisation is learnt."""
         return {}

@@ -90,6 +90,10 @@ class Normalisation:
         """A value of each feature, far from all that the pilot has, that stands for an empty one; (features,)."""
         return self.mean + _ABSENT * self.scale
 
+    def empty(self, rows: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Whether each row, in own units, is an empty report: every feature is :attr:`absent`; (rows,)."""
+        return np.asarray((rows == self.absent).all(axis=1))
+
 
 def whole_runs(rows: npt.NDArray[np.float64], length: int, names: Sequence[str]) -> npt.NDArray[np.float64]:
     """A row, a run or many as a table of float64, shape (rows, features).
