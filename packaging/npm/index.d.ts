@@ -157,7 +157,8 @@ export class Device {
   collections(): Promise<Listed[]>;
   /** Throws a Refusal where the terms are none, or others than announced. */
   terms(listed: Listed): Promise<Terms>;
-  /** The window of a series that this device answers for, drawn once and kept; null without a series. */
+  /** The window of a series that this device answers for, drawn once and kept; null without a series.
+   * Rejects with a Refusal where it was drawn for other terms of the same collection. */
   window(terms: Terms): Promise<number | null>;
   /** How this device answers; throws a Refusal where it does not. Looks at no place. */
   plan(terms: Terms): Promise<Plan>;

@@ -80,6 +80,21 @@ test("a device draws once, whatever is loaded again, and answers in that window 
   }
 });
 
+test("a collection whose terms are changed after the draw is refused, not drawn again nor moved", async () => {
+  const where = storage();
+  const terms = await readTerms(utf8(vector.terms));
+  const device = new Device(null, new Memory(where), null, null);
+  const drawn = await device.window(terms);
+  const [begun, moved] = ["2026-10-19", "2026-10-12"]; // a week earlier: every window means another week
+  const later = await readTerms(utf8(vector.terms.replace(`"start":"${begun}"`, `"start":"${moved}"`)));
+  assert.equal(later.identifier, terms.identifier);
+  assert.notEqual(later.digest, terms.digest);
+  const plan = await device.plan(later);
+  await assert.rejects(device.window(later), Refusal);
+  await assert.rejects(device.answer(later, plan, () => assert.fail("the place was looked at")), Refusal);
+  assert.equal(await device.window(terms), drawn);
+});
+
 test("every window is drawn equally likely", async () => {
   const windows = new Windows(vector.calendars[0].windows);
   const [rng, seen] = [await seeded(5), [0, 0, 0]];

@@ -2,11 +2,10 @@
 
 import { hex } from "./bytes.mjs";
 import { authorization, enrolmentStatement, sign } from "./identity.mjs";
-import { insist } from "./refusal.mjs";
+import { CHANGED, insist } from "./refusal.mjs";
 import { readTerms } from "./terms.mjs";
 
 const PATIENCE_MS = 20000;
-const CHANGED = "The collector gave other terms than it announced; this page takes no part.";
 
 /** A request that was not answered as hoped, in words; `status` 0 where there was no answer. */
 export class Trouble extends Error {

@@ -7,7 +7,7 @@ import { Memory } from "./memory.mjs";
 import { RULES, planOf } from "./policy.mjs";
 import { drawFrequency } from "./random_features.mjs";
 import { Randomness } from "./randomness.mjs";
-import { insist } from "./refusal.mjs";
+import { CHANGED, insist } from "./refusal.mjs";
 
 // What the collector says for good, and the state that an answer is left in.
 const FINAL = { 404: "late", 409: "refused", 410: "late", 413: "refused", 422: "refused" };
@@ -67,11 +67,17 @@ export class Device {
     return planOf(terms, { answers: await this.memory.answers(), pin, helper }, this.memory.rules);
   }
 
-  /** The window of a series that this device answers for, drawn once and kept; null without a series. */
-  async window({ identifier, windows }) {
+  /** The window of a series that this device answers for, drawn once and kept; null without a series.
+   *
+   * A Refusal where it was drawn for other terms of the same collection: they would move it.
+   */
+  async window({ identifier, digest, windows }) {
     if (windows === null) return null;
     const name = `window ${identifier}`;
-    return (await this.memory.get(name)) ?? await this.memory.keepFirst(name, windows.draw(new Randomness()));
+    const kept = (await this.memory.get(name))
+      ?? await this.memory.keepFirst(name, { terms: digest, window: windows.draw(new Randomness()) });
+    insist(kept.terms === digest, CHANGED);
+    return kept.window;
   }
 
   /** Make the report of the place that `find` finds, charge and keep it; null where there is none. Nothing is sent. */

@@ -2,6 +2,8 @@
 
 export class Refusal extends Error {}
 
+export const CHANGED = "The collector gave other terms than it announced; this page takes no part.";
+
 /** Refuse unless a condition holds. */
 export function insist(condition, words) {
   if (!condition) throw new Refusal(words);
