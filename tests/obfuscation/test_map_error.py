@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from mapveil.analysis.signal_mapping import signal_map, with_map_error
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
@@ -13,12 +17,17 @@ from mapveil.geo.region import Region
 from mapveil.maps.signal_map import SignalMap
 from mapveil.obfuscation.export.privatizer_file import decode_privatizer, encode_privatizer
 from mapveil.obfuscation.privatize import fit_privatizer, privatize, write_privatized
-from mapveil.obfuscation.privatized_file import privatized_map_error
+from mapveil.obfuscation.privatized_file import (
+    METADATA_KEY,
+    privatized_map_error,
+    privatized_provenance,
+    read_privatized,
+)
 from mapveil.obfuscation.privatizers.average_case import average_case
 from mapveil.obfuscation.privatizers.map_error import MapError, learn_map_error
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
 from mapveil.privacy.claim import Reveals
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import InputError, ParameterError
 
 REGION = Region.from_bbox(24.0, 35.5, 24.02, 35.52)
 DAY_US = 86_400_000_000
@@ -175,6 +184,70 @@ def test_files_carry_it(codes: FittedPrivatizer, tmp_path) -> None:
         path = tmp_path / f"private{suffix}"
         write_privatized(privatize(codes, table, rng=1), path)
         assert privatized_map_error(path) == codes.map_error
-    assert privatized_map_error(tmp_path / "none.parquet") is None
+    assert privatized_map_error(table) is None
     with pytest.raises(ParameterError, match="row_db must be a finite number"):
         MapError.of_record({"row_db": -1, "visit_db": 1})
+
+
+def written(fitted: FittedPrivatizer, path: Path, seed: int) -> Path:
+    true = walks(6, seed)
+    columns = dict(zip(true.names, true.rows.T, strict=True))
+    times = pyarrow.array(true.time + seed * 10 * DAY_US, pyarrow.timestamp("us", "UTC"))
+    table = pyarrow.table({"user": true.users, **columns, "time": times})
+    write_privatized(privatize(fitted, table, user="user", rng=seed), path)
+    return path
+
+
+def test_files_of_one_privatizer_are_read_as_one(codes: FittedPrivatizer, tmp_path: Path) -> None:
+    files = [written(codes, tmp_path / f"part{seed}.parquet", seed) for seed in (2, 3)]
+    one, pattern = files[0], str(tmp_path / "part*.parquet")
+    error, promise = privatized_map_error(one), read_privatized(one)[1]
+    assert error is not None
+    assert promise is not None
+    for source in (pattern, files, parquet.read_table(one)):
+        assert privatized_map_error(source) == error
+        assert read_privatized(source)[1] == promise
+    early, late, both = map(privatized_provenance, (*files, pattern))
+    assert early is not None
+    assert late is not None
+    assert both == early._replace(last=late.last)
+    assert early.last < late.first
+
+
+def test_files_that_were_not_privatized_alike_are_refused(codes: FittedPrivatizer, tmp_path: Path) -> None:
+    other = fit_privatizer(walks(6, 1), "codebook", {"mu": 1, "size": 30}, rng=1, days=None)
+    first, second = tmp_path / "a1.parquet", tmp_path / "a2.parquet"
+    written(codes, first, 2)
+    written(other, second, 2)
+    plain = parquet.read_table(first)
+    for _ in ("another privatizer", "no record"):
+        with pytest.raises(InputError, match=r"a1\.parquet and .*a2\.parquet: were not privatized alike"):
+            read_privatized(str(tmp_path / "a*.parquet"))
+        parquet.write_table(plain.replace_schema_metadata(None), second)
+
+
+@pytest.mark.parametrize("damage", ["no guarantee", "another guarantee", "no JSON", "a list"])
+def test_a_damaged_record_is_refused_and_not_taken_for_none(
+    codes: FittedPrivatizer, tmp_path: Path, damage: str
+) -> None:
+    path = written(codes, tmp_path / "reports.parquet", 2)
+    table = parquet.read_table(path)
+    record = json.loads(table.schema.metadata[METADATA_KEY])
+    if damage == "no guarantee":
+        del record["guarantee"]
+    record["guarantee"] = "none" if damage == "another guarantee" else record.get("guarantee")
+    text = {"no JSON": "{", "a list": "[]"}.get(damage, json.dumps(record))
+    parquet.write_table(table.replace_schema_metadata({METADATA_KEY: text.encode()}), path)
+    with pytest.raises(InputError, match=r"reports\.parquet: .*cannot be read"):
+        read_privatized(path)
+
+
+def test_an_error_counts_without_a_guarantee_and_undocumented_rows_are_named(codes: FittedPrivatizer) -> None:
+    reports = codes.privatize_measurements(walks(6, 2), rng=3)
+    plain = signal_map(reports, "grid:8x8", region=REGION)
+    assert "Nothing documents these rows" in plain.notes[-1]
+    made = signal_map(reports, "grid:8x8", region=REGION, error=codes.map_error)
+    assert codes.map_error is not None
+    more = np.square(made.deviation_db) - np.square(plain.deviation_db)
+    np.testing.assert_allclose(more[made.known & np.isfinite(more)], codes.map_error.visit_db**2)
+    assert not made.holes_known

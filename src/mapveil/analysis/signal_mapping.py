@@ -22,6 +22,9 @@ from mapveil_client.randomness.random import Randomness
 
 _MARGIN: Final = 0.05  # of the side of a box around reports: a tiling may keep only cells centred inside
 _DEFAULT_CELLS: Final = "quadtree:7"
+_UNDOCUMENTED: Final = (
+    "Nothing documents these rows: if they were privatized, the intervals are not about the truth"
+)
 
 
 def signal_map(
@@ -64,8 +67,7 @@ def signal_map(
         A cell with a lower mean is a coverage hole, dBm.
     error : MapError, optional
         The error of a map of such reports, learnt on the pilot
-        (:func:`~mapveil.obfuscation.privatized_file.privatized_map_error`): where a ``guarantee`` says that the
-        measurements were privatized, the deviations include it.
+        (:func:`~mapveil.obfuscation.privatized_file.privatized_map_error`): the deviations include it.
     rng : Randomness or int, optional
         The source of bits, where the model needs any.
 
@@ -97,7 +99,7 @@ def signal_map(
                 "region (--region) is required: it must not be taken from measurements that were not privatized"
             )
         tiling = parse_tiling(tiling or _DEFAULT_CELLS, region or _around(measurements))
-    privatized = guarantee is not None
+    privatized = guarantee is not None or error is not None
     if guarantee is None:
         guarantee = average_case(Reveals.UNDOCUMENTED())
     if chosen is None:
@@ -119,8 +121,7 @@ def signal_map(
             hole_dbm=hole_dbm,
             parameters={name: value for name, value in (options or {}).items() if value is not None},
         )
-    if privatized:
-        made = with_map_error(made, error)
+    made = with_map_error(made, error) if privatized else replace(made, notes=(*made.notes, _UNDOCUMENTED))
     if not made.measurements.any():
         raise InputError(
             f"no measurement lies in the region ({tiling.region}): give another region (--region W,S,E,N)"

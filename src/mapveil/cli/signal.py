@@ -284,8 +284,8 @@ def map_(
     """Map signal strength from measurements, privatized or not.
 
     INPUT is what 'signal privatize' wrote, or any table with latitude, longitude and signal strength. The map carries
-    the guarantee of a privatized Parquet file, whose reports may also set the region; of any other INPUT, it says that
-    nothing is promised.
+    the guarantee of files of one privatizer (a pattern of them too), whose reports may also set the region; of any
+    other INPUT, it says that nothing is promised.
 
     \b
     Examples:
@@ -295,6 +295,7 @@ def map_(
     """
     from mapveil.analysis.signal_mapping import signal_map
     from mapveil.evaluation.signal_certificate import certified, read_certificate
+    from mapveil.geo.read_points import open_table
     from mapveil.obfuscation.privatized_file import (
         privatized_map_error,
         privatized_provenance,
@@ -302,11 +303,12 @@ def map_(
     )
 
     found = None if certificate is None else read_certificate(certificate)
-    provenance = privatized_provenance(source)
+    table = open_table(source)  # once: standard input cannot be read again
+    provenance = privatized_provenance(table)
     features = (str(options["by"]),) if options.get("by") else ()
     with console.progress() as progress:
         progress("read", 0.0)
-        measurements, guarantee = read_privatized(source, features=features, **columns)
+        measurements, guarantee = read_privatized(table, features=features, **columns)
         guarantee = None if guarantee is None else certified(guarantee, found, provenance)
         true = None if truth is None else read_privatized(truth, features=features, **columns)[0]
         progress("read", 1.0)
@@ -317,7 +319,7 @@ def map_(
             guarantee=guarantee,
             options=options,
             hole_dbm=hole_dbm,
-            error=privatized_map_error(source),
+            error=privatized_map_error(table),
             **parameters,
         )
         error = None if true is None else coverage.rmse_dbm(true)

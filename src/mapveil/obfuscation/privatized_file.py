@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from datetime import date
-from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +14,7 @@ import numpy as np
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_measurements import read_measurements
 from mapveil.geo.read_points import open_table
-from mapveil.geo.tables import FrameTable, Table, quote_name, reading
+from mapveil.geo.tables import FileTable, FrameTable, Table, quote_name, reading
 from mapveil.obfuscation.privatizers.map_error import MapError
 from mapveil.privacy.claim import Assumes
 from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
@@ -27,6 +26,13 @@ METADATA_KEY: Final = b"mapveil"
 """Key of a Parquet file's metadata that holds the guarantee of its rows."""
 
 _NOBODY: Final = "no user"
+_PARQUET: Final = b"PAR1"  # first bytes of a Parquet file
+_ALIKE: Final = (
+    "fingerprint",
+    "privatized",
+    "map_error",
+    "guarantee",
+)  # equal in the files of one privatizer
 
 
 class Provenance(NamedTuple):
@@ -37,23 +43,35 @@ class Provenance(NamedTuple):
     last: date
 
 
-def privatized_names(path: str | Path) -> tuple[str, ...] | None:
-    """Read the privatized features of a file that :func:`write_privatized` wrote; None of any other."""
-    names = _record(path).get("privatized")
+def privatized_names(source: Any) -> tuple[str, ...] | None:
+    """Read the privatized features of what :func:`write_privatized` wrote; None of anything else."""
+    names = _record(source).get("privatized")
     return tuple(names) if isinstance(names, list) else None
 
 
-def privatized_guarantee(path: str | Path) -> Guarantee | None:
-    """Read the guarantee of one row of a file that :func:`write_privatized` wrote; None of any other."""
+def privatized_guarantee(source: Any) -> Guarantee | None:
+    """Read the guarantee of one row of what :func:`write_privatized` wrote; None of anything else.
+
+    Raises
+    ------
+    InputError
+        The rows are recorded as privatized, under a guarantee that cannot be read.
+    """
+    record = _record(source)
     try:
-        return Guarantee.from_dict(_record(path)["guarantee"])
+        return Guarantee.from_dict(record["guarantee"])
     except (KeyError, TypeError, ValueError):
+        if not record.keys().isdisjoint(_ALIKE):
+            raise InputError(
+                f"{open_table(source).name}: was privatized, but the guarantee in its record cannot be read; expected "
+                "what 'signal privatize' wrote"
+            ) from None
         return None
 
 
-def privatized_provenance(path: str | Path) -> Provenance | None:
-    """Read the privatizer and the period of a file's reports; None where the file does not say both."""
-    record = _record(path)
+def privatized_provenance(source: Any) -> Provenance | None:
+    """Read the privatizer and the period of a source's reports; None where a file does not say both."""
+    record = _record(source)
     try:
         first, last = record["period"]
         return Provenance(str(record["fingerprint"]), date.fromisoformat(first), date.fromisoformat(last))
@@ -61,29 +79,64 @@ def privatized_provenance(path: str | Path) -> Provenance | None:
         return None
 
 
-def privatized_map_error(path: str | Path) -> MapError | None:
-    """Read the error of a map of a file's reports, learnt on the pilot; None where the file does not say it."""
+def privatized_map_error(source: Any) -> MapError | None:
+    """Read the error of a map of a source's reports, learnt on the pilot; None where a file does not say it."""
     try:
-        return MapError.of_record(_record(path)["map_error"])
+        return MapError.of_record(_record(source)["map_error"])
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def _record(path: str | Path) -> dict[str, Any]:
-    """The record in a Parquet file or beside a CSV; else empty: reading the file as a table names what is wrong."""
-    from pyarrow import ArrowException, parquet
+def _record(source: Any) -> dict[str, Any]:
+    """The record that all files of a source carry, of the period of all; empty where none carries any.
+
+    Raises
+    ------
+    InputError
+        Two files were not privatized alike, or a record cannot be read.
+    """
+    first, *others = [(part.name, _record_of(part)) for part in open_table(source).parts()]
+    name, record = first
+    for other_name, other in others:
+        if any(record.get(key) != other.get(key) for key in _ALIKE):
+            raise InputError(
+                f"{name} and {other_name}: were not privatized alike, or one does not say how; expected files of one "
+                "privatizer"
+            )
+    periods = [each.get("period") for _, each in (first, *others)]
+    known = [each for each in periods if isinstance(each, list) and len(each) == 2]
+    if others:
+        whole = len(known) == len(periods)
+        record["period"] = [min(known)[0], max(end for _, end in known)] if whole else None
+    return record
+
+
+def _record_of(table: Table) -> dict[str, Any]:
+    """The record in a Parquet file, beside a CSV or in an Arrow table; empty where there is none."""
+    import pyarrow
+    from pyarrow import parquet
 
     text: bytes | str = b"{}"
     try:
-        if Path(path).suffix.lower() == ".parquet":
-            with Path(path).open("rb") as opened:
-                text = (parquet.read_schema(opened).metadata or {}).get(METADATA_KEY, text)
-        elif Path(path).suffix.lower() == ".csv":
-            text = Path(f"{path}{CSV_METADATA_SUFFIX}").read_text(encoding="utf-8")
+        if isinstance(table, FrameTable) and isinstance(table.frame, pyarrow.Table):
+            text = (table.frame.schema.metadata or {}).get(METADATA_KEY, text)
+        elif isinstance(table, FileTable) and table.paths[0].suffix.lower() == ".csv":
+            text = Path(f"{table.paths[0]}{CSV_METADATA_SUFFIX}").read_text(encoding="utf-8")
+        elif isinstance(table, FileTable):
+            with table.paths[0].open("rb") as opened:
+                if opened.read(len(_PARQUET)) == _PARQUET:
+                    text = (parquet.read_schema(opened).metadata or {}).get(METADATA_KEY, text)
+    except (pyarrow.ArrowException, OSError):
+        return {}  # reading the file as a table names what is wrong
+    try:
         record = json.loads(text)
-    except (ArrowException, OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        raise InputError(
+            f"{table.name}: the record of its rows cannot be read; expected what 'signal privatize' wrote"
+        )
+    return record
 
 
 def read_privatized(
@@ -106,12 +159,12 @@ def read_privatized(
     Returns
     -------
     Measurements, Guarantee or None
-        All rows as of one user; and the guarantee that a file of :func:`privatize` documents.
+        All rows as of one user; and the guarantee that files or a table of :func:`privatize` document.
 
     Raises
     ------
     InputError
-        The table cannot be read.
+        The table cannot be read, its files were not privatized alike, or a record of them cannot be read.
     """
     import duckdb
 
@@ -133,7 +186,7 @@ def read_privatized(
         )
     except InputError as error:  # no message lists the column that was added
         raise type(error)(str(error).replace(f", {_NOBODY!r}", "")) from None
-    guarantee = privatized_guarantee(Path(source)) if isinstance(source, str | PathLike) else None
+    guarantee = privatized_guarantee(table)
     if guarantee is not None:
         guarantee = dataclasses.replace(
             guarantee, assumptions=(*guarantee.assumptions, Assumes.PRIVATIZED_INPUT())
