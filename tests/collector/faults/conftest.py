@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ..conftest import PostgresqlServer
 from .scene import Mother, Scene
 
 
@@ -19,9 +20,10 @@ def mother() -> Iterator[Mother]:
 
 # The store is asked for first, so that it is taken away last.
 @pytest.fixture
-def postgresql_scene(postgresql_url: str, scene_on: Callable[[str], Scene]) -> Scene:
+def postgresql_scene(postgresql: PostgresqlServer, scene_on: Callable[[str], Scene]) -> Scene:
     """A scene on PostgreSQL."""
-    return scene_on(postgresql_url)
+    # No other test is given its database: a worker that outlives its service would close that test's phases.
+    return scene_on(postgresql.new_database())
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from mapveil.collector.http.serving import bind
 from mapveil.collector.http.settings import Settings
 from mapveil_client.errors import InputError
 
+from ..conftest import PostgresqlServer
 from ..faults.scene import until
 
 MAPVEIL = Path(sys.executable).with_name("mapveil")
@@ -155,9 +156,10 @@ def test_tls_is_served_and_insisted_on(tmp_path: Path, make_certificate: Any) ->
         assert one.stop() == 0
 
 
-def test_several_workers_share_one_postgresql(postgresql_url: str, tmp_path: Path) -> None:
-    headers = {"Authorization": f"Bearer {token(postgresql_url)}"}
-    with served(postgresql_url, tmp_path, "--workers", 2) as one:
+def test_several_workers_share_one_postgresql(postgresql: PostgresqlServer, tmp_path: Path) -> None:
+    url = postgresql.new_database()  # no other test's: a worker may outlive its service
+    headers = {"Authorization": f"Bearer {token(url)}"}
+    with served(url, tmp_path, "--workers", 2) as one:
         assert httpx.get(f"{one.url}/healthz", timeout=300).status_code == 200
         processes = []
 
