@@ -33,7 +33,8 @@ help:
 $(STAMP): pyproject.toml requirements/dev.lock requirements/neural.txt
 	@echo "mapveil: making $(VENV) from requirements/dev.lock (the first run takes a minute or two)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python $(PIP) --require-hashes -r requirements/dev.lock
+	@# The lock is complete: pip would ask for the newest of a package that another names with an extra, and refuse it.
+	@$(BIN)/python $(PIP) --require-hashes --no-deps -r requirements/dev.lock
 	@$(BIN)/python $(PIP) --no-deps -r requirements/neural.txt
 	@$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
