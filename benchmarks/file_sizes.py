@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import mapveil as mv
-from mapveil.formats import geotiff, measurement_record
+from mapveil.formats import content_hash, measurement_record
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.methods import METHODS
 from mapveil_client.errors import InputError
@@ -32,7 +32,7 @@ def size(heat: DensityMap) -> int:
 
 def row(heat: DensityMap) -> tuple[int, float, float]:
     """Number of noisy sums, and the ratios with every bit and with rounded sums."""
-    with patch.object(geotiff, "measurements_text", lambda released: ""):
+    with patch.object(content_hash, "measurements_text", lambda released: ""):
         bare = size(heat)
     with patch.object(measurement_record, "rounding_step", lambda deviation: 0.0):
         whole = size(heat)

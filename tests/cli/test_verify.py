@@ -45,7 +45,7 @@ def test_a_signed_release_is_verified(mapveil: Callable, signed: Path, tmp_path:
     done = mapveil("verify", signed, "--key", key, "--ledger-head", head)
     assert done.code == 0, done.out
     assert states(signed, key=key, ledger_head=head) == dict.fromkeys(
-        ("record", "text", "epsilon", "signature", "ledger", "noise"), "ok"
+        ("record", "text", "epsilon", "signature", "ledger", "content", "noise"), "ok"
     )
     assert states(signed, key="0" * 64)["signature"] == "failed"
     assert mapveil("verify", signed, "--key", "abc").code == 2

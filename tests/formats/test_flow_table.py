@@ -12,6 +12,7 @@ import pytest
 import shapely
 from pyarrow import csv
 
+from mapveil.formats.content_hash import file_record
 from mapveil.formats.csv import write_csv
 from mapveil.formats.table import line_columns
 from mapveil.geo.grid import Grid
@@ -61,7 +62,7 @@ def test_csv_says_the_same_and_the_promise_lies_beside(tmp_path: Path) -> None:
     read = csv.read_csv(tmp_path / "flows.csv", parse_options=csv.ParseOptions(newlines_in_values=True))
     assert read.to_pydict() == flow_table(flows).to_pydict()
     beside = json.loads((tmp_path / f"flows.csv{CSV_METADATA_SUFFIX}").read_text())
-    assert beside == flows.metadata()
+    assert beside == file_record(flows)[0]
 
 
 def test_a_csv_never_lies_there_without_its_promise(tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_geoparquet_says_the_same(tmp_path: Path) -> None:
     flows.save(tmp_path / "flows.parquet")
     read = pq.read_table(tmp_path / "flows.parquet")
     assert read.drop(["geometry", "bbox"]).to_pydict() == flow_table(flows).to_pydict()
-    assert json.loads(read.schema.metadata[b"mapveil"]) == flows.metadata()
+    assert json.loads(read.schema.metadata[b"mapveil"]) == file_record(flows)[0]
     geo = json.loads(read.schema.metadata[b"geo"])
     assert geo["columns"]["geometry"]["geometry_types"] == ["LineString"]
     lines = shapely.from_wkb(read["geometry"].to_pylist())
@@ -98,7 +99,7 @@ def test_geojson_says_the_same(tmp_path: Path) -> None:
     flows = named()
     flows.save(tmp_path / "flows.geojson")
     read = json.loads((tmp_path / "flows.geojson").read_text(encoding="utf-8"))
-    assert read["mapveil"] == flows.metadata()
+    assert read["mapveil"] == file_record(flows)[0]
     table = flow_table(flows)
     assert [each["properties"] for each in read["features"]] == table.to_pylist()
     first = read["features"][0]["geometry"]

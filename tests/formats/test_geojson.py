@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from shapely.geometry import shape
 
+from mapveil.formats.content_hash import file_record
 from mapveil.maps.density_map import DensityMap
 from mapveil_client.errors import InputError
 
@@ -35,7 +36,7 @@ def test_every_cell_is_a_feature(kind: str, suffix: str, make_map: MakeMap, tmp_
     heat.save(path)
     content = strict_json(path)
     assert content["type"] == "FeatureCollection"
-    assert {**heat.metadata(), "empty_cells_left_out": False} == content["mapveil"]
+    assert file_record(heat, empty_cells_left_out=False)[0] == content["mapveil"]
     properties = [feature["properties"] for feature in content["features"]]
     interval = heat.error(0.05)
     np.testing.assert_array_equal([row["cell"] for row in properties], np.arange(heat.tiling.size))

@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 import shapely
 
+from mapveil.formats.content_hash import file_record
 from mapveil.maps.density_map import DensityMap
 
 MakeMap = Callable[..., DensityMap]
@@ -48,7 +49,7 @@ def test_the_schema_carries_everything(make_map: MakeMap, tmp_path: Path) -> Non
     heat = make_map()
     heat.to_geoparquet(tmp_path / "map.parquet")
     metadata = pyarrow.parquet.read_schema(tmp_path / "map.parquet").metadata
-    assert json.loads(metadata[b"mapveil"]) == heat.metadata()
+    assert json.loads(metadata[b"mapveil"]) == file_record(heat)[0]
     geo = json.loads(metadata[b"geo"])
     assert geo["version"] == "1.1.0"
     assert geo["columns"]["geometry"]["covering"]["bbox"]["xmin"] == ["bbox", "xmin"]

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from mapveil.formats.read_map import read_map
+from mapveil.formats.content_hash import CONTENT_KEY, ChangedContent
+from mapveil.formats.read_map import HoldsFlows, NotAMap, read_flows, read_map
 from mapveil.inference.noise_residuals import LEAST_RESIDUALS, noise_test
+from mapveil.maps.density_map import DensityMap
+from mapveil.maps.flow_map import FlowMap
+from mapveil.maps.measurement import Measurement
 from mapveil.pictures.release_sheet import ReleaseSheet, inspect
 from mapveil.privacy.chain_head import ChainHead
 from mapveil.privacy.claim import Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.signed_release import SIGNATURE_SUFFIX, SignedRelease
 from mapveil_client.epsilon import plain
-from mapveil_client.errors import InputError, MapveilError
+from mapveil_client.errors import InputError, MapveilError, MissingExtra
 from mapveil_client.terms import is_hexadecimal
 
 State = Literal["ok", "failed", "unknown"]
@@ -86,7 +90,7 @@ def verify_release(
     place = Path(f"{path}{SIGNATURE_SUFFIX}" if signature is None else signature)
     found = [Finding("record", "ok", f"{sheet.guarantee.promise.title}"), _text(sheet), _parts(sheet)]
     found += _signature(sheet, place, key, None if ledger_head is None else ChainHead.read(Path(ledger_head)))
-    return Verification((*found, _noise(path, sheet)))
+    return Verification((*found, *_content(path, sheet)))
 
 
 def _text(sheet: ReleaseSheet) -> Finding:
@@ -160,14 +164,47 @@ def _charged_whole(charged: Fraction, guarantee: Guarantee) -> bool:
     return charged > 0 and (charged / guarantee.epsilon).denominator == 1
 
 
-def _noise(path: str | PathLike[str], sheet: ReleaseSheet) -> Finding:
+def _content(path: str | PathLike[str], sheet: ReleaseSheet) -> Iterator[Finding]:
+    """The content against its hash in the record, and the noise against its redundancy."""
     try:
-        heat = read_map(path)
-    except MapveilError as error:
-        return Finding("noise", "unknown", f"not tested ({error})")
-    if heat.guarantee != sheet.guarantee:
-        return Finding("noise", "failed", "the map and its record state other promises")
-    found = noise_test(heat.measurements)
+        released = _read(path)
+    except ChangedContent as error:
+        yield Finding("content", "failed", str(error))
+        return
+    except (NotAMap, MissingExtra) as error:
+        yield Finding("content", "unknown", f"not tested ({error})")
+        return
+    except InputError as error:
+        # Maps of other kinds are not read back.
+        state: State = "failed" if sheet.record.get("kind") in (None, "flows") else "unknown"
+        yield Finding("content", state, str(error))
+        return
+    if released.guarantee != sheet.guarantee:
+        yield Finding("content", "failed", "the map and its record state other promises")
+        return
+    if sheet.record.get(CONTENT_KEY) is None:
+        yield Finding("content", "unknown", "its record has no hash of it: an earlier version wrote the file")
+    else:
+        yield Finding(
+            "content",
+            "ok",
+            "users, measurements and record are those of its hash; bounds and other columns follow from them",
+        )
+    if isinstance(released, DensityMap):
+        yield _noise(released.measurements)
+    else:
+        yield Finding("noise", "unknown", "not tested: a test of flows is not known")
+
+
+def _read(path: str | PathLike[str]) -> DensityMap | FlowMap:
+    try:
+        return read_map(path)
+    except HoldsFlows:
+        return read_flows(path)
+
+
+def _noise(measurements: Sequence[Measurement]) -> Finding:
+    found = noise_test(measurements)
     if found is None or found.residuals < LEAST_RESIDUALS:
         count = 0 if found is None else found.residuals
         return Finding("noise", "unknown", f"{count} sums were measured twice; {LEAST_RESIDUALS} are needed")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_text
+from mapveil.formats.content_hash import file_record, record_json
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY
 from mapveil.formats.table import DECIMALS, cell_columns, columns_of, line_columns
 from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
 
@@ -35,10 +36,9 @@ def write_csv(released: ReleasedMap, path: str | PathLike[str]) -> None:
             **{name: pa.array(np.round(getattr(centres, name), DECIMALS)) for name in ("lon", "lat")},
             **found,
         }
-    record = released.metadata_json()
-    if measured := measurements_text(released):
-        record = f'{record[:-1]},"{MEASUREMENTS_KEY}":"{measured}"}}'
-    write_csv_table(pa.table(columns), record, path)
+    metadata, measured = file_record(released)
+    held = {MEASUREMENTS_KEY: measured} if measured else {}
+    write_csv_table(pa.table(columns), record_json(metadata | held), path)
 
 
 def write_csv_table(table: pyarrow.Table, metadata_json: str, path: str | PathLike[str]) -> None:

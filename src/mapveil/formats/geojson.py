@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_text
+from mapveil.formats.content_hash import file_record, record_json
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY
 from mapveil.formats.table import Chunk, chunks
 from mapveil_client.errors import InputError
 
@@ -35,11 +36,10 @@ def write_geojson(released: ReleasedMap, path: str | PathLike[str], *, skip_empt
     if not released.tiling.region.georeferenced:
         raise no_georeference("GeoJSON")
     left_out = {"empty_cells_left_out": skip_empty} if released.rows() is None else {}
-    metadata = {**released.metadata(), **left_out}
-    head = json.dumps(metadata, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    metadata, measured = file_record(released, **left_out)
     with atomic_path(path) as place, place.open("w", encoding="utf-8", newline="\n") as file:
-        file.write('{"type":"FeatureCollection","mapveil":' + head)
-        if measured := measurements_text(released):
+        file.write('{"type":"FeatureCollection","mapveil":' + record_json(metadata))
+        if measured:
             file.write(f',"{MEASUREMENTS_KEY}":"{measured}"')
         file.write(',"features":[')
         separator = "\n"

@@ -10,8 +10,9 @@ import numpy as np
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.formats.block_table import block_table, told_from_zero
+from mapveil.formats.content_hash import file_record, record_json
 from mapveil.formats.geojson import no_georeference
-from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_text
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY
 from mapveil.formats.qgis_style import STYLES, style_of, style_table
 from mapveil.formats.table import Chunk, chunks
 from mapveil_client.errors import InputError, require
@@ -56,8 +57,9 @@ def write_geopackage(released: ReleasedMap, path: str | PathLike[str]) -> None:
     if not released.tiling.region.georeferenced:
         raise no_georeference("GeoPackage")
     module = require("pyogrio", "geo")
-    metadata = {_RECORD: released.metadata_json()}
-    if measured := measurements_text(released):
+    record, measured = file_record(released)
+    metadata = {_RECORD: record_json(record)}
+    if measured:
         metadata[MEASUREMENTS_KEY] = measured
     blocks = released.scene().blocks
     with atomic_path(path) as place:

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_text
+from mapveil.formats.content_hash import file_record, record_json
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY
 from mapveil.formats.table import Chunk, chunks
 
 if TYPE_CHECKING:
@@ -57,9 +58,9 @@ def _write(released: ReleasedMap, place: Path | io.BytesIO) -> None:
 
 
 def _schema_metadata(released: ReleasedMap) -> dict[bytes, bytes]:
-    measured = measurements_text(released)
+    metadata, measured = file_record(released)
     return {
-        METADATA_KEY: released.metadata_json().encode(),
+        METADATA_KEY: record_json(metadata).encode(),
         b"geo": json.dumps(_geo_record(released)).encode(),
         **({MEASUREMENTS_KEY.encode(): measured.encode()} if measured else {}),
     }

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.formats.measurement_record import MEASUREMENTS_KEY, measurements_text
+from mapveil.formats.content_hash import file_record, record_json
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY
 from mapveil.geo.projection import named_crs
 from mapveil.maps.frame import require_frame
 from mapveil_client.errors import require
@@ -59,8 +60,9 @@ def write_geotiff(released: ReleasedMap, path: str | PathLike[str]) -> None:
         profile["crs"] = rasterio.crs.CRS.from_wkt(named_crs(frame.crs).to_wkt())
         profile["transform"] = rasterio.Affine.from_gdal(*frame.geotransform())
     guarantee = released.guarantee
+    metadata, measured = file_record(released)
     tags = {
-        METADATA_TAG: released.metadata_json(),
+        METADATA_TAG: record_json(metadata),
         "TIFFTAG_SOFTWARE": f"mapveil {released.version}",
         "TIFFTAG_IMAGEDESCRIPTION": f"{released.method}, {guarantee.unit}-level, {guarantee.promise.label}",
         "MAPVEIL_GUARANTEE": guarantee.in_words(),
@@ -75,7 +77,7 @@ def write_geotiff(released: ReleasedMap, path: str | PathLike[str]) -> None:
                     file.set_band_description(band, layer.title)
                     file.set_band_unit(band, layer.unit)
                 file.update_tags(**tags)
-                if measured := measurements_text(released):
+                if measured:
                     # In a domain of their own: tools that print a file's tags leave it out.
                     file.update_tags(ns=MEASUREMENTS_KEY, base64=measured)
             place.write_bytes(memory.getbuffer())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from mapveil.formats.content_hash import ChangedContent, check_content
 from mapveil.formats.flow_record import SEPARATOR, flow_sums_of
 from mapveil.formats.geopackage import read_geopackage
 from mapveil.formats.geoparquet import METADATA_KEY
@@ -96,7 +97,11 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
         metadata = json.loads(text)
         if metadata.get("kind") == "signal":
             raise InputError(f"{path}: must be a map of users, got a map of signal strength")
-        heat = _map_of(metadata, values, metadata.get(MEASUREMENTS_KEY, measured))
+        measured = metadata.get(MEASUREMENTS_KEY, measured)
+        heat = _map_of(metadata, values, measured)
+        check_content(heat, metadata, measured)
+    except ChangedContent as error:
+        raise ChangedContent(f"{path}: {error}") from None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise InputError(f"{path}: its metadata is not a map's ({type(error).__name__}: {error})") from error
     if isinstance(heat, SeriesMap):
@@ -137,7 +142,8 @@ def read_flows(path: str | PathLike[str]) -> FlowMap:
         origin, destination = (table[name].to_numpy().astype(np.int64) for name in ("origin", "destination"))
         counted = "users" if "users" in table.column_names else "trips"
         deviation = table["deviation"].to_numpy() if "deviation" in table.column_names else None
-        pooled, _, by_window = metadata.get(MEASUREMENTS_KEY, measured).partition(SEPARATOR)
+        measured = metadata.get(MEASUREMENTS_KEY, measured)
+        pooled, _, by_window = measured.partition(SEPARATOR)
         flows = FlowMap(
             origin,
             destination,
@@ -155,7 +161,12 @@ def read_flows(path: str | PathLike[str]) -> FlowMap:
             provenance=Provenance(**metadata["provenance"]),
             sums=flow_sums_of(pooled, tiling.size),
         )
-        return flows if metadata.get("windows") is None else _flow_series(flows, metadata, table, by_window)
+        if metadata.get("windows") is not None:
+            flows = _flow_series(flows, metadata, table, by_window)
+        check_content(flows, metadata, measured)
+        return flows
+    except ChangedContent as error:
+        raise ChangedContent(f"{path}: {error}") from None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise InputError(
             f"{path}: its metadata is not that of flows ({type(error).__name__}: {error})"
@@ -272,13 +283,17 @@ def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table, measure
     if not isinstance(found, np.ndarray):
         if len(found) != tiling.size and not metadata.get("empty_cells_left_out"):
             raise ValueError(f"{len(found)} cells where its tiling has {tiling.size}")
-        values = np.zeros(tiling.size)
-        values[found["cell"].to_numpy()] = found["users"].to_numpy()
+        values, cells = np.zeros(tiling.size), found["cell"].to_numpy()
+        if np.unique(cells).size < cells.size or not ((cells >= 0) & (cells < tiling.size)).all():
+            raise ValueError("cells that are not its tiling's, or twice there")
+        values[cells] = found["users"].to_numpy()
     else:
         frame = require_frame(tiling, "GeoTIFF")
         if found.shape[1:] != (frame.rows, frame.columns):
             raise ValueError(f"{found.shape[1:]} pixels where its tiling has {(frame.rows, frame.columns)}")
         values = frame.cells(found[0])
+    if not np.isfinite(values).all():
+        raise ValueError("users that are no numbers")
     heat = DensityMap(
         values=values,
         tiling=tiling,

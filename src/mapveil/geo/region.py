@@ -204,12 +204,16 @@ class Region(Box):
         Raises
         ------
         InputError
-            The record lacks something.
+            The record lacks something, or its box has no area.
         """
         edges = read_box(record)
         polygon = record.get("polygon")
         shape = None if polygon is None else _from_geojson(polygon, "region")
-        return cls(*edges, shape)
+        made = cls(*edges, shape)
+        west, south, east, north = made.bbox
+        if not (west < east and south < north):
+            raise InputError(f"region: {west!r},{south!r},{east!r},{north!r} has no area to divide")
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record from which :meth:`from_dict` makes the region again."""
