@@ -17,7 +17,7 @@ from pyarrow import parquet
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_measurements import read_measurements
 from mapveil.obfuscation.privatize import privatize, write_privatized
-from mapveil.obfuscation.privatized_file import METADATA_KEY, privatized_guarantee, privatized_names
+from mapveil.obfuscation.privatized_file import METADATA_KEY, ROWS_KEY, privatized_guarantee, privatized_names
 from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
 from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
@@ -183,6 +183,23 @@ def test_a_file_says_what_was_promised(frame: pd.DataFrame, tmp_path: Path, suff
     # A server reads it as it reads any other table.
     again = read_measurements(frame.assign(user_id=0).drop(columns=["note"]))
     assert again.names == fitted.names
+
+
+def test_other_rows_beside_the_record_of_a_csv_are_refused(frame: pd.DataFrame, tmp_path: Path) -> None:
+    """Such as the raw rows, under the same name: a server must not take them for private."""
+    path = tmp_path / "private.csv"
+    write_privatized(privatize(LocalGaussian(epsilon=8).fit(read_measurements(frame), rng=1), frame), path)
+    assert privatized_guarantee(path) is not None
+    whole = path.read_bytes()
+    frame.to_csv(path, index=False)
+    with pytest.raises(InputError, match=r"its rows are not those that private\.csv-metadata\.json"):
+        privatized_guarantee(path)
+    path.write_bytes(whole)
+    beside = tmp_path / "private.csv-metadata.json"
+    record = json.loads(beside.read_text())
+    del record[ROWS_KEY]  # an earlier version wrote none
+    beside.write_text(json.dumps(record))
+    assert privatized_guarantee(path) is not None
 
 
 def test_a_seed_repeats_and_is_confessed(frame: pd.DataFrame, noise: FittedPrivatizer) -> None:

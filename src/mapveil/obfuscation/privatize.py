@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +21,7 @@ from mapveil.geo.read_measurements import STRONGEST_DBM, WEAKEST_DBM, read_measu
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import reading
 from mapveil.obfuscation.export.privatizer_file import fingerprint
-from mapveil.obfuscation.privatized_file import METADATA_KEY
+from mapveil.obfuscation.privatized_file import METADATA_KEY, ROWS_KEY
 from mapveil.obfuscation.privatizers.map_error import learn_map_error
 from mapveil.obfuscation.privatizers.privatizer import (
     FittedPrivatizer,
@@ -296,12 +298,22 @@ def write_privatized(privatized: PrivatizedTable, path: str | Path) -> None:
     if suffix not in (".parquet", ".csv"):
         raise InputError(f"{path}: privatized measurements are written as .parquet or .csv")
     if suffix == ".csv":
-        write_csv_table(privatized.table, privatized.table.schema.metadata[METADATA_KEY].decode(), path)
+        write_csv_table(privatized.table, _csv_record(privatized.table), path)
         return
     from pyarrow import parquet
 
     with atomic_path(path) as place:
         parquet.write_table(privatized.table, place, compression="zstd")
+
+
+def _csv_record(table: pyarrow.Table) -> str:
+    """The record beside a CSV, with a hash of its rows: others must not be taken for them."""
+    from pyarrow import csv
+
+    rows = io.BytesIO()
+    csv.write_csv(table, rows)
+    record = json.loads(table.schema.metadata[METADATA_KEY])
+    return json.dumps(record | {ROWS_KEY: hashlib.sha256(rows.getbuffer()).hexdigest()})
 
 
 def _typed(values: npt.NDArray[np.float64], kind: pyarrow.DataType) -> pyarrow.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Sequence
 from datetime import date
@@ -24,6 +25,9 @@ from mapveil_client.errors import InputError
 
 METADATA_KEY: Final = b"mapveil"
 """Key of a Parquet file's metadata that holds the guarantee of its rows."""
+
+ROWS_KEY: Final = "rows_sha256"
+"""Name of the SHA-256 of a CSV's bytes in the record beside it."""
 
 _NOBODY: Final = "no user"
 _PARQUET: Final = b"PAR1"  # first bytes of a Parquet file
@@ -117,11 +121,15 @@ def _record_of(table: Table) -> dict[str, Any]:
     from pyarrow import parquet
 
     text: bytes | str = b"{}"
+    rows = None
     try:
         if isinstance(table, FrameTable) and isinstance(table.frame, pyarrow.Table):
             text = (table.frame.schema.metadata or {}).get(METADATA_KEY, text)
         elif isinstance(table, FileTable) and table.paths[0].suffix.lower() == ".csv":
-            text = Path(f"{table.paths[0]}{CSV_METADATA_SUFFIX}").read_text(encoding="utf-8")
+            beside = Path(f"{table.paths[0]}{CSV_METADATA_SUFFIX}")
+            text = beside.read_text(encoding="utf-8")
+            with table.paths[0].open("rb") as opened:
+                rows = hashlib.file_digest(opened, "sha256").hexdigest()
         elif isinstance(table, FileTable):
             with table.paths[0].open("rb") as opened:
                 if opened.read(len(_PARQUET)) == _PARQUET:
@@ -135,6 +143,11 @@ def _record_of(table: Table) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise InputError(
             f"{table.name}: the record of its rows cannot be read; expected what 'signal privatize' wrote"
+        )
+    if rows is not None and record.get(ROWS_KEY, rows) != rows:
+        raise InputError(
+            f"{table.name}: its rows are not those that {beside.name} was written for; expected what 'signal "
+            "privatize' wrote, or rows without that file, which are read as undocumented"
         )
     return record
 
