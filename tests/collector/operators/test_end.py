@@ -55,7 +55,7 @@ def held(pair: Pair, id: str) -> list[tuple[bool, bool]]:
 
 def untold(pair: Pair) -> list[str]:
     with pair.stores[LEADER].read() as connection:
-        return ended_at_leader(connection)
+        return list(ended_at_leader(connection))
 
 
 def test_an_aborted_collection_leaves_no_share_at_the_helper(pair_of: Any, monkeypatch: Any) -> None:
@@ -78,7 +78,7 @@ def test_an_aborted_collection_leaves_no_share_at_the_helper(pair_of: Any, monke
     assert untold(pair) == []
     with pytest.raises(Conflict, match="is over"):
         pair.helper.answer(id, 1, ask())
-    pair.helper.end(id)
+    pair.helper.end(id, b"no longer needed")
 
 
 @pytest.mark.parametrize("lost", [False, True])

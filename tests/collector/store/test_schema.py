@@ -21,6 +21,15 @@ def test_creating_twice_changes_nothing(store):
         assert set(inspect(connection).get_table_names()) == set(schema.METADATA.tables)
 
 
+def test_a_store_made_before_ends_were_kept_goes_on(store):
+    with store.write() as connection:
+        connection.execute(text("DROP TABLE ended_tasks"))
+    store.create_tables()
+    with store.read() as connection:
+        assert connection.execute(select(schema.ended_tasks)).all() == []
+    assert store.check().ok
+
+
 def test_several_processes_create_at_once(new_store, store_url):
     stores = [new_store(store_url) for _ in range(4)]
     failures: list[BaseException] = []

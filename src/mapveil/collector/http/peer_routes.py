@@ -26,7 +26,7 @@ _ROUTES: Final = (
     ("PUT", "/{id}/jobs/{n}", lambda helper, body, id, n: helper.job(id, int(n), body)),
     ("PUT", "/{id}/jobs/{n}/closing", lambda helper, body, id, n: helper.close(id, int(n), body)),
     ("PUT", "/{id}/answers/{n}", lambda helper, body, id, n: helper.answer(id, int(n), body)),
-    ("PUT", "/{id}/end", lambda helper, body, id: helper.end(id)),
+    ("PUT", "/{id}/end", lambda helper, body, id: helper.end(id, body)),
 )
 _PATTERNS: Final = {"id": "(?P<id>[0-9a-f]{32})", "n": "(?P<n>[1-9][0-9]{0,5})"}
 _BYTES: Final = b"application/octet-stream"

@@ -38,7 +38,6 @@ from mapveil.collector.operators.verification import (
 )
 from mapveil.collector.refusals import Conflict, NotFound
 from mapveil.collector.rounds import collection as rows_of
-from mapveil.collector.rounds.collection import create_helped, find, move
 from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.store.database import Store, lock_collection
 from mapveil.privacy.claim import check_large_epsilon
@@ -78,7 +77,7 @@ class Helper:
         InputError
             The terms cannot be used, or are for another helper.
         Conflict
-            The collection has other terms.
+            The collection has other terms, or its end came before them.
         """
         read = CollectionTerms.decode(terms)
         if read.identifier != collection:
@@ -90,11 +89,14 @@ class Helper:
         check_large_epsilon(read.epsilon, sampling_delta(read.epsilon), accepted=False)
         check_answerable(read)  # the helper's own bound on the memory and time of a report
         with self._store.write() as connection:
-            if lock_collection(connection, collection) is not None:
-                if find(connection, collection).terms.digest != read.digest:
-                    raise Conflict("the collection has other terms")
+            state = lock_collection(connection, collection)
+            if state is not None and rows_of.find(connection, collection).terms.digest != read.digest:
+                raise Conflict("the collection has other terms")
+            if records.has_ended(connection, collection):
+                raise Conflict("the collection is over at this operator")
+            if state is not None:
                 return
-            create_helped(connection, read)
+            rows_of.create_helped(connection, read)
             records.begin_task(connection, collection, HELPER)
 
     def job(self, collection: str, number: int, request: bytes) -> bytes:
@@ -195,28 +197,53 @@ class Helper:
                 records.keep_answer(connection, collection, number, asked, share)
             return share
 
-    def end(self, collection: str) -> None:
-        """Take no more requests of a collection, and forget its sums; of one that is unknown there is nothing to do."""
+    def end(self, collection: str, reason: bytes) -> None:
+        """Take no more requests of a collection, and forget its sums; terms that come later are refused.
+
+        Parameters
+        ----------
+        collection : str
+            Identifier, known or not. The first end of a collection stands.
+        reason : bytes
+            Why the collection was aborted, UTF-8; empty where the leader has all answers.
+
+        Raises
+        ------
+        InputError or Invalid
+            The reason is no text that can be shown.
+        """
+        try:
+            why = reason.decode()
+        except UnicodeDecodeError:
+            raise InputError("a reason must be text in UTF-8") from None
+        if why:
+            rows_of.check_reason(why)
         with self._store.read() as connection:
-            if (
-                not records.is_helped(connection, collection)
-                or find(connection, collection).state is not State.RUNNING
-            ):
-                return
-        with self._store.write() as connection:
-            if lock_collection(connection, collection) == State.RUNNING:
-                move(connection, collection, Happening.SUMMED, "leader")
-                move(connection, collection, Happening.MAPPED, "leader")
-                rows_of.forget_sums(connection, collection)
+            known = records.has_ended(connection, collection)
+        if not known:
+            self._end(collection, why)
         with self._lock:
             for held in [each for each in self._held if each[0] == collection]:
                 del self._held[held]
+
+    def _end(self, collection: str, why: str) -> None:
+        with self._store.write() as connection:
+            state = lock_collection(connection, collection)
+            if state is None:
+                records.end_unknown(connection, collection, why)
+            elif state == State.RUNNING and records.is_helped(connection, collection):
+                if why:
+                    rows_of.abort(connection, collection, "leader", why)
+                else:
+                    rows_of.move(connection, collection, Happening.SUMMED, "leader")
+                    rows_of.move(connection, collection, Happening.MAPPED, "leader")
+                    rows_of.forget_sums(connection, collection)
 
     def _terms(self, collection: str) -> CollectionTerms:
         with self._store.read() as connection:
             if not records.is_helped(connection, collection):
                 raise NotFound("there is no such collection that this service helps")
-            return find(connection, collection).terms
+            return rows_of.find(connection, collection).terms
 
     def _hold(self, collection: str, number: int, made: Prepared) -> None:
         self._held[collection, number] = made

@@ -38,7 +38,6 @@ from mapveil.collector.operators.verification import (
 )
 from mapveil.collector.refusals import Conflict
 from mapveil.collector.rounds import collection as rows_of
-from mapveil.collector.rounds.collection import Collection, move
 from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.store.database import Store
 from mapveil.trust.queries import Query
@@ -98,12 +97,10 @@ class Leader:
         """
         with self._store.read() as connection:
             over = records.ended_at_leader(connection)
-        for identifier in over:
+        for identifier, reason in over.items():
             try:
-                self._peer.end(identifier)
-            except (
-                PromiseError
-            ) as error:  # it will not say otherwise at the next attempt, nor keep the others from it
+                self._peer.end(identifier, reason.encode())
+            except PromiseError as error:  # at the next attempt too, and it keeps the others from nothing
                 _LOG.warning("collection %s: the helper refuses its end: %s", identifier, error)
                 continue
             self._tell(identifier, at_helper=False)
@@ -112,7 +109,7 @@ class Leader:
         with self._store.write() as connection:
             records.tell_helper(connection, identifier, at_helper=at_helper)
 
-    def verify(self, collection: Collection, *, rest: bool) -> bool:
+    def verify(self, collection: rows_of.Collection, *, rest: bool) -> bool:
         """Take the next step of a job, or begin one; with ``rest`` also of fewer reports than a whole job."""
         terms = collection.terms
         with self._store.read() as connection:
@@ -127,7 +124,7 @@ class Leader:
                 records.finish_job(connection, terms.identifier, job.number)
         return True
 
-    def step(self, collection: Collection) -> bool:
+    def step(self, collection: rows_of.Collection) -> bool:
         """Take the next step of a running collection; a job, an answer, or the end of its plan."""
         if self.verify(collection, rest=True):
             return True
@@ -146,7 +143,7 @@ class Leader:
         if not isinstance(wanted, Query):
             with self._store.write() as connection:
                 rows_of.forget_sums(connection, collection.id)
-                return move(connection, collection.id, Happening.SUMMED, "service") is not None
+                return rows_of.move(connection, collection.id, Happening.SUMMED, "service") is not None
         query = asked(wanted)
         share = noisy_share(terms, self._keys, task, given, query)
         with records.active(self._store, terms.identifier) as connection:

@@ -46,8 +46,8 @@ class Peer(Protocol):
     def answer(self, collection: str, number: int, query: bytes) -> bytes:
         """Its noisy share of an answer."""
 
-    def end(self, collection: str) -> None:
-        """No more queries will come."""
+    def end(self, collection: str, reason: bytes) -> None:
+        """No more queries will come: empty where the plan is at its end, else why it was aborted, in UTF-8."""
 
 
 class HttpPeer:
@@ -91,9 +91,9 @@ class HttpPeer:
         """See :class:`Peer`."""
         return self._ask("PUT", f"/{collection}/answers/{number}", query)
 
-    def end(self, collection: str) -> None:
+    def end(self, collection: str, reason: bytes) -> None:
         """See :class:`Peer`."""
-        self._ask("PUT", f"/{collection}/end", b"")
+        self._ask("PUT", f"/{collection}/end", reason)
 
     def _ask(self, method: str, path: str, body: bytes = b"") -> bytes:
         target = f"{PEER_ROUTES}{path}"

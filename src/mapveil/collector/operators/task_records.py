@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import func, insert, select, union_all, update
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.operators.peer_messages import AskedQuery, Reason
 from mapveil.collector.operators.task import Answered, Job, Task
 from mapveil.collector.refusals import Conflict, NotFound
-from mapveil.collector.rounds.collection import charge
+from mapveil.collector.rounds.collection import charge, now_text
 from mapveil.collector.rounds.intake import Kept, Report, keep_reports
 from mapveil.collector.rounds.life_cycle import State
+from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import Store, lock_collection
-from mapveil.collector.store.schema import answers, collections, jobs, report_ids, reports, tasks
+from mapveil.collector.store.schema import answers, collections, ended_tasks, jobs, report_ids, reports, tasks
 from mapveil.two_operators.aggregation import HELPER, Standing
 from mapveil_client.two_operators.sealed_report import ID_BYTES
 
@@ -57,16 +58,31 @@ def tell_helper(connection: Connection, identifier: str, *, at_helper: bool) -> 
     connection.execute(update(tasks).where(tasks.c.collection == identifier).values(at_helper=at_helper))
 
 
-def ended_at_leader(connection: Connection) -> list[str]:
-    """Collections whose queries have ended here, and of whose end the helper has not confirmed that it knows."""
+def ended_at_leader(connection: Connection) -> dict[str, str]:
+    """Collections that ended here without the helper's confirmation; why they were aborted, or nothing."""
     over = [state.value for state in (State.FINISHING, State.DONE, State.ABORTED)]
     query = (
-        select(tasks.c.collection)
+        select(tasks.c.collection, collections.c.reason)
         .join(collections, collections.c.id == tasks.c.collection)
         .where(tasks.c.at_helper, collections.c.state.in_(over))
         .order_by(tasks.c.collection)
     )
-    return list(connection.execute(query).scalars())
+    return {row.collection: row.reason or "" for row in connection.execute(query)}
+
+
+def has_ended(connection: Connection, identifier: str) -> bool:
+    """Whether a collection has ended here, or its end came before its terms. Run by: the helper."""
+    over = collections.c.state.in_([State.DONE.value, State.ABORTED.value])
+    known = select(collections.c.id).where(collections.c.id == identifier, over)
+    unknown = select(ended_tasks.c.collection).where(ended_tasks.c.collection == identifier)
+    return connection.execute(union_all(known, unknown)).first() is not None
+
+
+def end_unknown(connection: Connection, identifier: str, reason: str) -> None:
+    """Record the end of a collection whose terms are unknown: they are refused later. Run by: the helper."""
+    if not has_ended(connection, identifier):
+        connection.execute(insert(ended_tasks).values(collection=identifier, at=now_text(connection)))
+        audit.record(connection, "leader", "task.end", identifier, reason=reason)
 
 
 @contextmanager

@@ -191,8 +191,7 @@ def abort(
     bool
         Whether this call ended it.
     """
-    if not 0 < len(reason) <= MOST_REASON or not reason.isprintable():
-        raise Invalid(f"reason must be a text of 1 to {MOST_REASON} printable characters")
+    check_reason(reason)
     state = lock_collection(connection, identifier)
     if only_in is not None and state != only_in:
         return False
@@ -209,6 +208,12 @@ def abort(
     connection.execute(update(reports).where(reports.c.collection == identifier).values(body=b""))
     forget_sums(connection, identifier)
     return True
+
+
+def check_reason(reason: str) -> None:
+    """Refuse a reason for an abort that cannot be shown; raises Invalid."""
+    if not 0 < len(reason) <= MOST_REASON or not reason.isprintable():
+        raise Invalid(f"reason must be a text of 1 to {MOST_REASON} printable characters")
 
 
 def charge_reports(connection: Connection, collection: Collection) -> None:

@@ -186,13 +186,19 @@ class Store:
 def lock_collection(connection: Connection, collection: str, *, shared: bool = False) -> str | None:
     """Keep others from changing a collection until the transaction ends; its state, None where there is none.
 
-    SQLite has one writer in any case, and nothing is locked. On PostgreSQL the row of the collection is; ``shared``
-    lets others hold the lock too: for taking a message, which only closing its phase must wait for.
+    SQLite has one writer in any case, and nothing is locked. On PostgreSQL the row of the collection is or, where there
+    is none, its identifier: nobody else makes the row meanwhile. ``shared`` lets others hold the lock too: for taking a
+    message, which only closing its phase must wait for.
     """
     row = select(collections.c.state).where(collections.c.id == collection)
     if connection.dialect.name == "postgresql":
         row = row.with_for_update(read=shared)
-    return connection.execute(row).scalar()
+    state = connection.execute(row).scalar()
+    if state is None and not shared and connection.dialect.name == "postgresql":
+        lock = {"key": _key(f"collection {collection}")}
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), lock)
+        state = connection.execute(row).scalar()  # made by whom this waited for
+    return state
 
 
 @contextlib.contextmanager

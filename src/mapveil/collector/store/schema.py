@@ -180,6 +180,15 @@ tasks: Final = _of_collection(  # collections of sums by two operators
     Column("at_helper", Boolean, nullable=False),
 )
 
+ended_tasks: Final = (
+    Table(  # at the helper: ends of collections whose terms it does not know, and will refuse
+        "ended_tasks",
+        METADATA,
+        Column("collection", _ID, primary_key=True),
+        Column("at", _TIME, nullable=False),
+    )
+)
+
 report_ids: Final = _of_collection(
     "report_ids",
     Column("report", LargeBinary(16), primary_key=True),  # kept for ever: a report is verified once
@@ -304,12 +313,15 @@ def check_version(connection: Connection) -> int | None:
 def create_tables(connection: Connection) -> None:
     """Create the tables and triggers in an empty database, in the transaction of the connection.
 
+    A store that an earlier Mapveil of the same version made gets the one table that it lacks.
+
     Raises
     ------
     InputError
         As :func:`check_version`.
     """
     if check_version(connection) is not None:
+        ended_tasks.create(connection, checkfirst=True)
         return
     METADATA.create_all(connection)
     for statement in _TRIGGERS[connection.dialect.name]:
