@@ -86,8 +86,10 @@ def test_many_copies_at_once_are_one(engine, store, running):
         )
 
     outcomes = asyncio.run(many())
-    assert outcomes[:20] == [None] * 20
-    assert all(isinstance(each, Conflict) for each in outcomes[20:])
+    # Whichever came first: they run side by side.
+    kept, refused = sorted((outcomes[:20], outcomes[20:]), key=lambda part: part[0] is not None)
+    assert kept == [None] * 20
+    assert all(isinstance(each, Conflict) for each in refused)
     assert stored(store, messages) == 1
 
 
