@@ -180,6 +180,27 @@ def test_rows_that_cannot_be_used(engine: SparkEngine) -> None:
     np.testing.assert_array_equal(sums, here)
 
 
+def test_a_series_of_a_table_on_a_cluster(engine: SparkEngine) -> None:
+    """The same windows as of the table here; rows without a time are counted, and refused or left out."""
+    frame = random_frame(400)
+    name, source = on_cluster(engine, frame), {"epsilon": 1, "account": None, "rng": 5}
+    windows = mv.Windows(every="1d", start="2026-01-05", until="2026-01-11", zone="UTC")
+    here, there = (
+        mv.release_series(mv.read_points(each), windows, QUADTREE, **source)
+        for each in (frame, engine.table(name))
+    )
+    np.testing.assert_array_equal(there.by_window, here.by_window)
+    times = frame.schema.get_field_index("time")
+    some = pyarrow.compute.if_else(pyarrow.array(np.arange(400) < 3), None, frame["time"])
+    without = on_cluster(engine, frame.set_column(times, frame.schema.field("time"), some))
+    with pytest.raises(InputError, match=r"3 rows cannot be used.*no time"):
+        mv.release_series(mv.read_points(engine.table(without)), windows, QUADTREE, **source)
+    with pytest.warns(CuratorWarning, match="dropped 3 rows"):
+        mv.release_series(
+            mv.read_points(engine.table(without), on_bad_rows="drop"), windows, QUADTREE, **source
+        )
+
+
 def test_a_filter_runs_on_the_cluster(engine: SparkEngine) -> None:
     name, where = on_cluster(engine, random_frame(300)), "lon < -73.96 AND hour(time) = 0"
     here, there = (

@@ -277,9 +277,9 @@ def _treat(points: Points, bad: int) -> None:
     """Refuse so many bad rows, or warn that they were left out."""
     if points.on_bad_rows == "fail":
         raise InputError(
-            f"{points.source}: {bad} rows cannot be used: no user id, a coordinate that is missing or out of range, or "
-            "a weight that is missing or not above 0; on_bad_rows='drop' (--on-bad-rows drop) leaves them out; nothing "
-            "was charged"
+            f"{points.source}: {bad} rows cannot be used: no user id, a coordinate that is missing or out of range, a "
+            "weight that is missing or not above 0, or no time where windows need one; on_bad_rows='drop' "
+            "(--on-bad-rows drop) leaves them out; nothing was charged"
         )
     text = f"{points.source}: dropped {bad} rows, which cannot be used; keep this number private"
     warnings.warn(text, CuratorWarning, stacklevel=2)

@@ -30,6 +30,7 @@ _WANTED: Final = {
     "place": "expected a point with longitude -180 to 180 and latitude -90 to 90, or crs (--crs)",
     "to_lon": "expected the longitude of a destination, from -180 to 180 degrees",
     "to_lat": "expected the latitude of a destination, from -90 to 90 degrees",
+    "time": "expected a date or time",
     "weight": f"expected a number from {_SMALLEST_WEIGHT:g} to {_LARGEST_WEIGHT:g}",
 }
 
@@ -209,7 +210,7 @@ def _wanted(points: PointQuery, failure: _Failure, opened: duckdb.DuckDBPyConnec
 def _failures_in(points: PointQuery, part: Table, opened: duckdb.DuckDBPyConnection) -> Iterator[_Failure]:
     """The first failing rows of a part."""
     names, expressions = points.columns._asdict(), points.expressions._asdict()
-    kinds = {kind: kind for kind in ("weight", "to_lon", "to_lat") if names[kind]}
+    kinds = {kind: kind for kind in ("weight", "time", "to_lon", "to_lat") if names[kind]}
     holds = points.usable(Columns("user_id", "lon", "lat", **kinds))
     written = (
         points.written._asdict() if points.written else {kind: quote_name(names[kind]) for kind in holds}

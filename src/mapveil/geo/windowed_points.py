@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple
 
 from mapveil.geo.find_columns import find_column
+from mapveil.geo.point_query import Columns
 from mapveil.geo.points import Points
 from mapveil.geo.tables import column_types, connection, quote_name, reading
 from mapveil.geo.windows import Windows, no_time_column
@@ -36,6 +37,11 @@ class WindowedPoints(Points):
 
     windows: Windows = field(kw_only=True)
     parts: Parts | None = field(default=None, kw_only=True)
+
+    def usable(self, columns: Columns) -> dict[str, str]:
+        """See :meth:`mapveil.geo.point_query.PointQuery.usable`; a row without a time is in no window."""
+        given = {"time": f"{columns.time} IS NOT NULL"} if self.windows.reads_time and columns.time else {}
+        return super().usable(columns) | given
 
 
 def windowed(points: Points, windows: Windows, parts: Parts | None = None) -> WindowedPoints:
@@ -136,9 +142,17 @@ def windows_of_rows(points: WindowedPoints) -> tuple[int, ...]:
 
 
 def check_times(points: WindowedPoints, plain: Points) -> None:
-    """Refuse a table with times that cannot be read, unless bad rows are dropped."""
+    """Refuse a table with times that cannot be read, unless bad rows are dropped.
+
+    A cluster is given dates and timestamps only: it counts missing ones while it sums.
+    """
     column = plain.columns.time
-    if not points.windows.reads_time or column is None or plain.on_bad_rows == "drop":
+    if (
+        not points.windows.reads_time
+        or column is None
+        or plain.on_bad_rows == "drop"
+        or plain.table.elsewhere
+    ):
         return
     wall = _wall(plain, points.windows, column_types(plain.table)[column])
     with connection() as opened, reading(plain.source):
