@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import shapely
 
-from mapveil.geo.zones import Zones
+from mapveil.geo.zones import Zones, overlapping_pairs
 from mapveil_client.errors import InputError
 
 ONE, TWO = shapely.box(8.0, 47.0, 8.2, 47.1), shapely.box(8.2, 47.0, 8.5, 47.2)
@@ -97,6 +97,11 @@ def test_overlaps_are_named_and_shared_borders_are_none() -> None:
     (note,) = Zones.read([ONE, shapely.box(8.1, 46.9, 8.3, 47.05)]).notes
     assert "Two zones overlap" in note
     assert "1 and 2" in note
+    one, other = overlapping_pairs(np.array([ONE] * 80))
+    assert one.size == 80 * 79 // 2
+    assert (one < other).all()
+    (note,) = Zones.read([ONE] * 80).notes
+    assert "more than 1000 pairs of zones overlap" in note
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,9 @@ _NAMES: Final = ("name", "zone", "district", "id", "label", "code")
 """Columns whose texts name zones, the most likely first."""
 
 _WIDEST: Final = 200  # characters of a list in a message
+_PAIRS_AT_ONCE: Final = 1 << 11  # whose intersections are held at once
+_MOST_COUNTED: Final = 1000  # overlapping pairs: one more is "more than"
+_EXAMPLES: Final = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,29 +284,40 @@ def polygonal(shapes: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
     return made
 
 
-def overlapping_pairs(shapes: npt.NDArray[np.object_]) -> tuple[IntArray, IntArray]:
-    """The numbers of both zones of every overlapping pair: a thousandth of the smaller zone lies in the other."""
+def overlapping_pairs(shapes: npt.NDArray[np.object_], most: int | None = None) -> tuple[IntArray, IntArray]:
+    """The numbers of both zones of every overlapping pair: a thousandth of the smaller zone lies in the other.
+
+    With ``most``, the search ends soon after so many pairs are found.
+    """
     import shapely
 
     one, other = shapely.STRtree(shapes).query(shapes, predicate="intersects")
     one, other = one[one < other], other[one < other]
-    if one.size:
+    areas = shapely.area(shapes)
+    real = np.zeros(one.size, dtype=np.bool_)
+    for start in range(0, one.size, _PAIRS_AT_ONCE):
+        a, b = (each[start : start + _PAIRS_AT_ONCE] for each in (one, other))
         # Borders drawn twice overlap by slivers: those are none.
-        common = shapely.area(shapely.intersection(shapes[one], shapes[other]))
-        least = np.minimum(shapely.area(shapes[one]), shapely.area(shapes[other]))
-        real = common > 1e-3 * least
-        one, other = one[real], other[real]
-    return one, other
+        common = shapely.area(shapely.intersection(shapes[a], shapes[b]))
+        real[start : start + _PAIRS_AT_ONCE] = common > 1e-3 * np.minimum(areas[a], areas[b])
+        if most is not None and real.sum() > most:
+            break
+    return one[real], other[real]
 
 
 def overlap_notes(shapes: npt.NDArray[np.object_], names: tuple[str, ...]) -> tuple[str, ...]:
     """A note on zones that overlap."""
-    one, other = overlapping_pairs(shapes)
+    one, other = overlapping_pairs(shapes, _MOST_COUNTED)
     if not one.size:
         return ()
-    pairs = _listed([f"{names[a]} and {names[b]}" for a, b in zip(one, other, strict=True)])
+    pairs = [f"{names[a]} and {names[b]}" for a, b in zip(one, other, strict=True)]
+    if one.size > _MOST_COUNTED:
+        first = ", ".join(pairs[:_EXAMPLES])
+        return (
+            f"more than {_MOST_COUNTED} pairs of zones overlap, so people count in both, such as {first}",
+        )
     many = f"{one.size} pairs of zones overlap" if one.size > 1 else "Two zones overlap"
-    return (f"{many}, so people count in both: {pairs}",)
+    return (f"{many}, so people count in both: {_listed(pairs)}",)
 
 
 def _listed(names: list[str]) -> str:

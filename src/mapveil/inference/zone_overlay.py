@@ -110,13 +110,10 @@ class ZoneOverlay(NamedTuple):
             more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
             note = f"left out, for nothing is known of zones outside the map: {', '.join(outside[:_NAMED])}{more}"
             given, fractions, covered = given.take(there, note), fractions[there], covered[there]
-        cells = fractions.tocoo()
-        zone, cell = cells.coords
-        kept = sums.leaf[cell] >= 0
-        leaf = sums.leaf[cell[kept]]
-        parts = cells.data[kept] / sums.cells[leaf]
-        weights = csr_array((parts, (zone[kept], leaf)), shape=(len(given), sums.cells.size))
-        weights.sum_duplicates()
+        cell = np.flatnonzero(sums.leaf >= 0)
+        leaf = sums.leaf[cell]
+        shape = heat.tiling.size, sums.cells.size
+        weights = fractions @ csr_array((1 / sums.cells[leaf], (cell, leaf)), shape=shape)
         weights.data[weights.data > 1 - _WHOLE] = 1.0
         return cls(heat, sums, given, weights, fractions @ heat.values, covered)
 
