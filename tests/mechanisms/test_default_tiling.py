@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.mechanisms.default_tiling import declared_tiling, default_tiling, quadtree_for
 from mapveil.mechanisms.methods import find_method
+from mapveil_client.errors import ParameterError
 
 CITY = mv.synthetic.city(users=767, seed=3)
 REGION = cast("mv.Region", CITY.region)
@@ -72,6 +73,11 @@ def test_the_account_is_charged_the_whole_epsilon_once(tmp_path: Path) -> None:
     assert [entry.epsilon for entry in ledger.entries()] == [1]
     assert made.guarantee.epsilon == 1
     assert [entry.tiling for entry in ledger.entries()] == ["quadtree"]
+
+
+def test_a_box_that_is_no_region_is_named() -> None:
+    with pytest.raises(ParameterError, match=r"region must be a Region, such as Region.from_bbox"):
+        mv.release(mv.synthetic.city(users=9, seed=1), "quadtree:3", region=(8, 47, 9, 48), epsilon=1)
 
 
 def test_a_region_that_is_found_has_cells_of_the_rest_of_epsilon() -> None:

@@ -149,7 +149,7 @@ def release(
     >>> heat.method, heat.guarantee.epsilon
     ('multiscale', Fraction(1, 1))
     """
-    _check_kinds(points, tiling)
+    _check_kinds(points, tiling, region)
     mechanism, trust = _mechanism(method, trust, epsilon, options)
     if aim is not None:
         mechanism = _with(mechanism, aim=aim)
@@ -192,7 +192,7 @@ def release(
     return replace(made, guarantee=guarantee, provenance=provenance)
 
 
-def _check_kinds(points: object, tiling: object) -> None:
+def _check_kinds(points: object, tiling: object, region: object) -> None:
     """Refuse a path or a frame in the place of the data, and a region in the place of the tiling."""
     if not isinstance(points, Points | Counts):
         kind, named = type(points).__name__, "..."
@@ -209,6 +209,8 @@ def _check_kinds(points: object, tiling: object) -> None:
         raise ParameterError(
             'tiling must be a Tiling, or a specification such as "quadtree:8" with region=..., got a Region'
         )
+    wanted = "a Region, such as Region.from_bbox(west, south, east, north)"
+    check(region is None or isinstance(region, Region), "region", wanted, region)
 
 
 def _mechanism(
