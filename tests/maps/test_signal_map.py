@@ -188,7 +188,7 @@ def test_at_most_one_in_twenty_of_the_holes_that_are_told_is_expected_to_be_cove
         assert not told.any() or wrong[told].max() <= wrong[rest].min()
 
 
-def test_what_nobody_measured_or_may_be_covered_is_hatched() -> None:
+def test_what_nobody_measured_or_may_be_covered_has_a_mark_of_its_own() -> None:
     tiling = Grid(REGION, rows=1, columns=5)
     mean = np.array([-125.0, -111.0, -90.0, -90.0, np.nan])
     deviation, counts = np.array([2.0, 9.0, 2.0, 2.0, np.nan]), np.array([3, 3, 3, 0, 0])
@@ -196,10 +196,11 @@ def test_what_nobody_measured_or_may_be_covered_is_hatched() -> None:
     scene = found.scene()
     assert found.holes_told().tolist() == [True, False, False, False, False]
     assert scene.hatched is not None
-    assert scene.hatched.tolist() == [False, True, False, True, False]
+    assert scene.hatched.tolist() == [False, False, False, True, False]
     assert scene.unsure is not None
     assert scene.unsure.tolist() == [False, True, False, False, False]
-    assert scene.doubt == "Hatched: extrapolated, nobody is known to have measured; or not told from a hole"
+    assert scene.doubt == "Hatched: extrapolated, nobody is known to have measured"
+    assert scene.dotted == "Dotted: estimated to be a hole, not told from covered ground"
     assert found.unmeasured.sum() == 1
     named = {layer.name: layer.values for layer in found.columns()}
     np.testing.assert_allclose(named["high_dbm"] - named["low_dbm"], 2 * 1.959964 * deviation, rtol=1e-6)
@@ -207,9 +208,10 @@ def test_what_nobody_measured_or_may_be_covered_is_hatched() -> None:
     assert sums.unmeasured.tolist() == [True, False, False, False, False]
     pytest.importorskip("matplotlib")
     axes = found.plot()
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [scene.doubt]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [scene.doubt, scene.dotted]
     plain = SignalMap.from_measurements(measured(), tiling, PROMISE, hole_dbm=-300)
     assert plain.scene().hatched is None
+    assert plain.scene().unsure is None
 
 
 def test_geotiff_comes_back(tmp_path: Path) -> None:

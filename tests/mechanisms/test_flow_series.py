@@ -6,11 +6,15 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
+from pyarrow import csv
 
 import mapveil as mv
 from mapveil.analysis.flow_totals import end_changes
+from mapveil.analysis.verify_release import verify_release
 from mapveil.engines import UNIT, user_sums
+from mapveil.formats.content_hash import ChangedContent
 from mapveil.formats.read_map import read_flows
 from mapveil.maps.flow_series_map import FlowSeriesMap
 from mapveil.mechanisms.flow_series import FlowSeries
@@ -79,6 +83,41 @@ def test_totals_of_a_window_are_near_its_exact_sums(series: FlowSeriesMap, trips
     # 96 intervals of 95 %: fewer than 82 hold with probability below 1e-4.
     assert sum(held) >= 82
     assert abs(series.window(1).total(10, 5).estimate - exact[1, 10, 5]) < 40
+
+
+def test_a_page_has_the_arcs_of_every_window(series: FlowSeriesMap) -> None:
+    """Each with its own doubt: an arc is grey where the noise of that window may be all there is."""
+    lines = series.scene(page=True).lines
+    assert lines is not None
+    assert lines.windows is not None
+    between = series.origin != series.destination
+    np.testing.assert_array_equal(lines.windows.values, series.by_window[:, between])
+    for at in range(len(series)):
+        alone = series.window(at)
+        told = alone.told_from_zero()
+        assert told is not None
+        surely = set(zip(alone.origin[told].tolist(), alone.destination[told].tolist(), strict=True))
+        pairs = zip(series.origin[between].tolist(), series.destination[between].tolist(), strict=True)
+        kept = series.by_window[at, between] > 0  # a flow that a window does not show is none of its own
+        drawn = ~lines.windows.faded[at]
+        assert [pair in surely for pair, is_kept in zip(pairs, kept, strict=True) if is_kept] == drawn[
+            kept
+        ].tolist()
+    assert lines.windows.faded.any()
+    assert not lines.windows.faded.all()
+    assert series.scene().lines.windows is None
+
+
+def test_a_file_with_another_number_is_refused(series: FlowSeriesMap, tmp_path: Path) -> None:
+    path = tmp_path / "flows.csv"
+    series.save(path)
+    assert {each.what: each.state for each in verify_release(path).findings}["content"] == "ok"
+    table = csv.read_csv(path)
+    at = table.column_names.index(f"users {WEEKS.names[1]}")
+    more = pc.add(table.column(at), 1)
+    csv.write_csv(table.set_column(at, table.column_names[at], more), path)
+    with pytest.raises(ChangedContent):
+        read_flows(path)
 
 
 def test_files_have_every_window_and_its_sums(series: FlowSeriesMap, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.supported_blocks import FALSE_RATE
 from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap, function_of
-from mapveil.maps.scene import Layer, Lines, Rows, Scene, Shading
+from mapveil.maps.scene import Layer, Lines, LineWindows, Rows, Scene, Shading
 from mapveil.privacy.claim import TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
@@ -30,6 +30,8 @@ ZoneNames = int | str | Iterable[int | str]
 """A zone, or several, by number or by name."""
 
 _ON_PAGE: Final = 4000  # flows
+_SMALL: Final = 0.25  # a false rate whose tail half_width finds
+_NEARLY: Final = 0.99
 _MOST_DOTS: Final = 5000  # cells whose centres are all shown
 
 
@@ -182,13 +184,16 @@ class FlowMap(ReleasedMap):
 
     def _above_noise(self, sums: FlowSums, false_rate: float) -> BoolArray:
         """Flows that were measured alone, and whose noisy sums no noise explains: by the exact law of the noise."""
-        from mapveil.privacy.weighted_noise import WeightedNoise, tail
+        from mapveil.privacy.weighted_noise import WeightedNoise, half_width, tail
 
         law, finest = sums.blocks[-1].law(), sums.blocks[-1]
         alone = sums.pairs == 1
         noise = WeightedNoise(*(np.array([float(each)]) for each in law))
+        noisy = np.where(alone, finest.noisy[finest.groups], -np.inf)
+        # A p-value above the rate is never kept, so most need not be found.
+        near = noisy > (_NEARLY * half_width(noise, 2 * false_rate) if false_rate <= _SMALL else -np.inf)
         p = np.ones(sums.leaves.size)
-        p[alone] = tail(noise, finest.noisy[finest.groups[alone]])
+        p[near] = tail(noise, noisy[near])
         kept = p <= _largest_kept(p[alone], int(alone.sum()), false_rate)
         return np.asarray(kept[sums.leaf_of(self.origin, self.destination)])
 
@@ -299,6 +304,7 @@ class FlowMap(ReleasedMap):
                 called = self._names(cells) or [f"cell {cell}" for cell in cells.tolist()]
                 places = zip(called, *self.tiling.centres(cells), strict=True)
                 facts[name] = [f"{place} ({x:.5f}, {y:.5f})" for place, x, y in places]
+        windows = shown._by_window(between) if page else None
         rows = drawn.rows()
         dots = np.full(self.tiling.size, 0.0 if self.tiling.size <= _MOST_DOTS else np.nan)
         within = ~between & told
@@ -310,16 +316,26 @@ class FlowMap(ReleasedMap):
         if doubted:
             count = f"{int(told[between].sum())} of {drawn.size} arcs"
             reading += f" {count if told.any() else 'None'} can be told from zero; the grey ones may be no flow at all."
+        if windows is not None:
+            reading += (
+                " The slider of windows shows one window, grey where its own noise may be all there is."
+            )
         return Scene(
             title="Where people go",
             layers=(Layer(unit, unit, unit, drawn.trips, Shading(noise_floor=floor)),),
-            lines=Lines(rows.lon, rows.lat, rows.start, facts, directed=True, faded=~told[between]),
+            lines=Lines(
+                rows.lon, rows.lat, rows.start, facts, directed=True, faded=~told[between], windows=windows
+            ),
             dots=dots,
             doubt="Grey: cannot be told from zero" if doubted else "",
             reading=reading,
             made=((unit.capitalize(), f"{self.all_trips:.6g}, {self.unlisted:.6g} of them unlisted"),),
             notes=self.notes,
         )
+
+    def _by_window(self, between: BoolArray) -> LineWindows | None:
+        """Flows between cells, and those within one, by window; None where there are no windows."""
+        return None
 
     def __repr__(self) -> str:
         return f"FlowMap({self.method}, {self.tiling.spec}, {self.size} flows)\n{self.guarantee!r}"

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from mapveil.geo.windows import Windows
+from mapveil.inference.supported_blocks import FALSE_RATE
 from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.flow_sums import FlowSums
-from mapveil.maps.scene import Rows
+from mapveil.maps.scene import LineWindows, Rows
 from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import check
 
@@ -95,6 +96,14 @@ class FlowSeriesMap(FlowMap):
             by_window=self.by_window[:, kept],
             unlisted_by_window=self.unlisted_by_window + rest,
         )
+
+    def _by_window(self, between: BoolArray) -> LineWindows:
+        """See :meth:`mapveil.maps.flow_map.FlowMap._by_window`."""
+        sums = [self.window_sums.of_window(at) for at in range(len(self))]
+        told = np.array([self._above_noise(each, FALSE_RATE) for each in sums]).reshape(self.by_window.shape)
+        dots = np.zeros((len(self), self.tiling.size))
+        dots[:, self.origin[~between]] = np.where(told, self.by_window, 0.0)[:, ~between]
+        return LineWindows(self.windows.names, self.by_window[:, between], ~told[:, between], dots)
 
     def about(self) -> dict[str, Any]:
         """The metadata that are particular to a series of flows."""

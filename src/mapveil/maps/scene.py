@@ -60,6 +60,15 @@ class DrawnBlocks(NamedTuple):
     area: FloatArray  # km² (shares of a region without georeference)
 
 
+class LineWindows(NamedTuple):
+    """The lines of a scene in each window of a series."""
+
+    names: tuple[str, ...]
+    values: FloatArray  # shape (windows, lines)
+    faded: BoolArray  # lines that cannot be told from zero in a window, shape (windows, lines)
+    dots: FloatArray  # shape (windows, cells)
+
+
 class Lines(NamedTuple):
     """Lines on a map, one value each, and the facts known of each."""
 
@@ -73,6 +82,7 @@ class Lines(NamedTuple):
     marks: tuple[str, ...] = ()  # meaning of each mark
     widths: tuple[float, float] = (0.6, 6.0)  # pixels on a page, of the smallest and the largest value
     faded: BoolArray | None = None  # lines that cannot be told from zero; shape (lines,)
+    windows: LineWindows | None = None
 
 
 class Scene(NamedTuple):
@@ -96,8 +106,9 @@ class Scene(NamedTuple):
     doubt: str = ""  # meaning of hatched ground: cells without a value in the first layer; or of faded lines
     hatched: BoolArray | None = None  # cells that are hatched over their colour instead, shape (cells,)
     unsure: BoolArray | None = (
-        None  # cells that are not drawn as holes although they are below, shape (cells,)
+        None  # cells below the ramp that are dotted and not drawn as holes, shape (cells,)
     )
+    dotted: str = ""  # meaning of the dots
 
 
 class Rows(NamedTuple):

@@ -319,11 +319,6 @@ class SignalMap(ReleasedMap):
         unsure = self.holes & ~told
         strength, *others = self.columns()
         drawn = strength._replace(shading=strength.shading._replace(holes=bool(told.any())))
-        doubts = (
-            ("extrapolated, nobody is known to have measured", unmeasured),
-            ("not told from a hole", unsure),
-        )
-        doubt = "; or ".join(words for words, cells in doubts if cells.any())
         orange, grey = "orange, " if told.any() else "", " (left blank)" if count.unknown else ""
         beyond = f"; {int(unmeasured.sum())} extrapolated" if unmeasured.any() else ""
         sure = self.deviation_db[self.known]
@@ -354,9 +349,10 @@ class SignalMap(ReleasedMap):
                 *self.notes,
             ),
             left_out="cells without a strength",
-            doubt=f"Hatched: {doubt}" if doubt else "",
-            hatched=(unmeasured | unsure) if doubt else None,
+            doubt="Hatched: extrapolated, nobody is known to have measured" if unmeasured.any() else "",
+            hatched=unmeasured if unmeasured.any() else None,
             unsure=unsure if unsure.any() else None,
+            dotted="Dotted: estimated to be a hole, not told from covered ground" if unsure.any() else "",
         )
 
     def about(self) -> dict[str, Any]:

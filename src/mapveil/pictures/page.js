@@ -35,10 +35,13 @@ function* cellRows({ scene, degrees, centre, columns }) {
   }
 }
 
-function* lineRows({ facts, value }) {
-  yield Object.keys(facts).map(quote).join() + "\n";
-  for (let k = 0; k < value.length; k++)
-    yield Object.values(facts).map((column) => field(column[k]) ?? "").join() + "\n";
+function* lineRows({ facts, value, windows, unit }) {
+  const names = windows ? windows.names.map((name) => `${unit} ${name}`) : [];
+  yield [...Object.keys(facts), ...names].map(quote).join() + "\n";
+  for (let k = 0; k < value.length; k++) {
+    const inWindows = names.map((_, at) => field(windows.value[at * value.length + k]));
+    yield [...Object.values(facts).map((column) => field(column[k])), ...inWindows].map((text) => text ?? "").join() + "\n";
+  }
 }
 
 /** The outline of a cell, GeoJSON. */

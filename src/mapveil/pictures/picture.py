@@ -25,6 +25,7 @@ from mapveil.pictures.picture_frame import (
     corners_taken,
     draw_bar,
     draw_doubt,
+    draw_legend,
     draw_nothing,
     draw_outline,
     new_axes,
@@ -128,7 +129,9 @@ def draw_picture(
         draw_bar(released, axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
     style_frame(released, plane, axes)
     if ground is not None:
-        draw_names(ground, axes, reserved=corners_taken(released, doubt=bool(scene.doubt)))
+        draw_names(
+            ground, axes, reserved=corners_taken(released, doubts=bool(scene.doubt) + bool(scene.dotted))
+        )
     lead = scene.reading
     if scene.bounds is not None and layer.derived and scene.blocks is None:
         half = half_widths(layer, scene.bounds, cell_areas(released.tiling, scene.layers))
@@ -165,7 +168,7 @@ def draw_map(
     ground : PlaneGround or None
         As :func:`picture_ground` makes it.
     legend : bool
-        Whether the axes say what hatched ground means.
+        Whether the axes say what hatches and dots mean.
     """
     layer = scene.layers[0]
     axes.set_facecolor(_UNKNOWN if layer.shading.blank else PAPER)
@@ -176,8 +179,9 @@ def draw_map(
         if scene.unsure is not None:
             values = np.where(scene.unsure, np.maximum(values, scale.low), values)
         mappable = draw_cells(plane, axes, values, style)
-        if scene.doubt:
-            draw_doubt(released, plane, axes, scene.doubt, scene.hatched, legend=legend)
+        samples = draw_doubt(released, plane, axes, scene)
+        if legend and samples:
+            draw_legend(axes, *samples)
     else:
         cm = require("matplotlib.cm", "viz")
         mappable = cm.ScalarMappable(norm=scale.norm(), cmap=colormap(FAINTEST))

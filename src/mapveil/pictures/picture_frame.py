@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.path import Path
 
     from mapveil.maps.released import ReleasedMap
+    from mapveil.maps.scene import Scene
 
 
 INK: Final = "#22222a"
@@ -30,6 +31,7 @@ EDGE: Final = "#b9b9c2"
 DPI: Final = 150
 _HATCH_OVER: Final = "#5d5d6b"  # over colours
 _HATCH: Final = "#cdcdd6"
+_DOTS: Final = "#2b2b33"
 _WARNING: Final = "#c1121f"
 _SEEDED: Final = "SEEDED: NOT FOR RELEASE"
 _MAP_INCHES: Final = 6.4
@@ -89,27 +91,25 @@ def draw_outline(drawn: ReleasedMap, plane: MapPlane, axes: Axes) -> None:
     )
 
 
-def draw_doubt(
-    drawn: ReleasedMap,
-    plane: MapPlane,
-    axes: Axes,
-    meaning: str,
-    hatched: BoolArray | None = None,
-    *,
-    legend: bool = True,
-) -> None:
-    """Hatch ground, and say what that means: the region under cells without a value, or the given cells."""
+def draw_doubt(drawn: ReleasedMap, plane: MapPlane, axes: Axes, scene: Scene) -> list[Any]:
+    """Hatch ground, or cells over their colour, and dot cells; samples of both for a legend."""
     patches = require("matplotlib.patches", "viz")
-    style: dict[str, Any] = {"facecolor": "none", "edgecolor": _HATCH, "hatch": "///", "linewidth": 0}
-    if hatched is None:
-        paths, _ = ring_paths(region_rings(drawn.tiling, plane.projection))
-        for path in paths:
-            axes.add_patch(patches.PathPatch(path, zorder=-1, **style))
-    else:
-        style["edgecolor"] = _HATCH_OVER
-        _hatch_cells(plane, axes, hatched, style)
-    if legend:
-        draw_legend(axes, patches.Patch(label=meaning, **style))
+    samples = []
+    if scene.doubt:
+        style: dict[str, Any] = {"facecolor": "none", "edgecolor": _HATCH, "hatch": "///", "linewidth": 0}
+        if scene.hatched is None:
+            paths, _ = ring_paths(region_rings(drawn.tiling, plane.projection))
+            for path in paths:
+                axes.add_patch(patches.PathPatch(path, zorder=-1, **style))
+        else:
+            style["edgecolor"] = _HATCH_OVER
+            _hatch_cells(plane, axes, scene.hatched, style)
+        samples.append(patches.Patch(label=scene.doubt, **style))
+    if scene.unsure is not None:
+        style = {"facecolor": "none", "edgecolor": _DOTS, "hatch": "..", "linewidth": 0}
+        _hatch_cells(plane, axes, scene.unsure, style)
+        samples.append(patches.Patch(label=scene.dotted, **style))
+    return samples
 
 
 def draw_legend(axes: Axes, *samples: Any) -> None:
@@ -122,11 +122,11 @@ def draw_legend(axes: Axes, *samples: Any) -> None:
         axes.legend(handles=samples, loc="upper right", **style).set_zorder(6.5)
 
 
-def corners_taken(drawn: ReleasedMap, *, doubt: bool) -> list[tuple[float, float, float, float]]:
-    """Boxes that names must leave free, fractions of the axes: scale bar, stamps, and the legend of doubt."""
+def corners_taken(drawn: ReleasedMap, *, doubts: int) -> list[tuple[float, float, float, float]]:
+    """Boxes that names must leave free, fractions of the axes: scale bar, stamps, and the legend of so many doubts."""
     stamps = len(drawn.guarantee.promise.stamps)
     free = [(0, 0, 0.3, 0.1), (0, 1 - 0.06 * stamps, 0.6 * bool(stamps), 1)]
-    return [*free, (0.5, 0, 1, 0.07 * doubt)]
+    return [*free, (0.5, 0, 1, 0.02 * bool(doubts) + 0.05 * doubts)]
 
 
 def _hatch_cells(plane: MapPlane, axes: Axes, hatched: BoolArray, style: dict[str, Any]) -> None:

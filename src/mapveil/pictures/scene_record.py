@@ -25,14 +25,14 @@ from mapveil.pictures.picture import (
 from mapveil.pictures.picture_plane import MapPlane, Rings, map_plane, planar, region_rings
 from mapveil.pictures.question_record import question_record
 from mapveil.privacy.promise import hypotheses
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import readable
 
 if TYPE_CHECKING:
     from mapveil.geo.context import Context
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.released import ReleasedMap
-    from mapveil.maps.scene import DrawnBlocks, Lines, Scene
+    from mapveil.maps.scene import DrawnBlocks, Lines, LineWindows, Scene
     from mapveil.privacy.guarantee import Guarantee
 
 
@@ -175,6 +175,7 @@ def _cells(tiling: Tiling, scene: Scene) -> dict[str, Any]:
         "layers": layers,
         "blocks": _blocks(blocks),
         "doubt": scene.doubt,
+        "dotted": scene.dotted,
         **{
             name: None if cells is None else packed(np.flatnonzero(cells))
             for name, cells in (("hatched", scene.hatched), ("unsure", scene.unsure))
@@ -246,9 +247,12 @@ def _lines(tiling: Tiling, scene: Scene, lines: Lines) -> dict[str, Any]:
     plane, (layer,) = map_plane(tiling), scene.layers
     courses, scale = planar(plane, lines), layer_scale(layer)
     mark = np.full(layer.values.size, -1) if lines.mark is None else lines.mark
-    dots = None
+    dots, sites = None, np.empty(0, dtype=np.int64)
     if scene.dots is not None:
-        sites = np.flatnonzero(scene.dots > 0) if tiling.size > _MOST_DOTS else np.arange(tiling.size)
+        dotted = scene.dots > 0
+        if lines.windows is not None:
+            dotted |= (lines.windows.dots > 0).any(axis=0)
+        sites = np.flatnonzero(dotted) if tiling.size > _MOST_DOTS else np.arange(tiling.size)
         x, y = plane.projection.project(*tiling.centres(sites))
         size = packed(np.nan_to_num(scene.dots[sites]), rounded=True)
         dots = {**packed_xy(plane, x, y), "size": size}
@@ -275,6 +279,23 @@ def _lines(tiling: Tiling, scene: Scene, lines: Lines) -> dict[str, Any]:
             for name, column in lines.facts.items()
         },
         "dots": dots,
+        "windows": None if lines.windows is None else _line_windows(layer, lines.windows, sites),
+    }
+
+
+def _line_windows(layer: Layer, windows: LineWindows, sites: IntArray) -> dict[str, Any]:
+    """The lines and dots of each window, on one scale."""
+    told = windows.values[~windows.faded]
+    floor = float(told.min()) / 10 if windows.faded.any() and told.size else 0.0
+    scale = layer_scale(
+        layer._replace(values=windows.values.ravel(), shading=layer.shading._replace(noise_floor=floor))
+    )
+    return {
+        "names": list(windows.names),
+        "scale": {"top": scale.top, "knee": scale.knee},
+        "value": packed(windows.values.ravel(), rounded=True),
+        "faded": packed(windows.faded.ravel().astype(np.int64)),
+        "size": packed(windows.dots[:, sites].ravel(), rounded=True),
     }
 
 

@@ -95,7 +95,7 @@ def plot_windows(series: SeriesMap, *, columns: int = 6) -> Axes:
     figure.suptitle("\n".join(lines), size=9, parse_math=False)
     if ground is not None:
         figure.draw_without_rendering()  # the layout places the panels; names are cleared of one another there
-        taken = corners_taken(series, doubt=False)[:1]
+        taken = corners_taken(series, doubts=0)[:1]
         for axes in panels[: len(scenes)]:
             draw_names(ground, axes, reserved=taken, most=_NAMES, size=_SIZE)
     first: Axes = panels[0]

@@ -154,7 +154,7 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
         draw_nothing(axes, "No zone changed significantly.")
     style_frame(after, plane, axes)
     if ground is not None:
-        draw_names(ground, axes, reserved=corners_taken(after, doubt=True))
+        draw_names(ground, axes, reserved=corners_taken(after, doubts=1))
     lead = (
         f"{count} of {len(found.zones)} zones changed, tested against {found.tested}; at most {100 * found.fdr:g} % of "
         "such calls are expected to be false."

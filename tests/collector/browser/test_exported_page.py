@@ -11,13 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 import shapely
+from pyarrow import csv
 
 import mapveil as mv
 from mapveil.engines import UNIT, UserSums
 from mapveil.geo.context import Context
 from mapveil.geo.zones import Zones
 from mapveil.maps.density_map import DensityMap
+from mapveil.mechanisms.flow_series import FlowSeries
 from mapveil.mechanisms.multiscale_series import MultiscaleSeries
+from tests.mechanisms.test_flow_blocks import ZONES as FLOW_ZONES
+from tests.mechanisms.test_flow_series import WEEKS, timed_trips
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -165,3 +169,34 @@ def test_a_slider_shows_one_window_after_another_on_one_scale(watch: Any, tmp_pa
         page.get_by_role("button", name="Stop").click()
         assert play.is_visible()
     assert pages.faults == []
+
+
+def test_a_slider_shows_the_flows_of_one_window(watch: Any, tmp_path: Path) -> None:
+    series = FlowSeries(epsilon=2, windows=WEEKS).release(timed_trips(), FLOW_ZONES, rng=3)
+    series.save(tmp_path / "map.html")
+    of_week = series.by_window[:, series.origin != series.destination]
+    with watch(tmp_path.as_uri(), "flow-series-page") as pages:
+        page = opened(pages)
+        slider, together = (
+            page.get_by_label("Window:"),
+            page.get_by_role("button", name="All windows together"),
+        )
+        pages.shoot(page, "together")
+        page.locator("#map canvas.plane").focus()
+        slider.fill("2")
+        assert slider.get_attribute("aria-valuetext") == WEEKS.names[2]
+        assert together.get_attribute("aria-pressed") == "false"
+        pages.shoot(page, "week")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="CSV").click()
+        table = csv.read_csv(download.value.path())
+        for week, name in zip(of_week, WEEKS.names, strict=True):
+            np.testing.assert_allclose(table[f"users {name}"].to_numpy(), week, rtol=1e-3, atol=1e-3)
+        together.click()
+        assert slider.get_attribute("aria-valuetext") == "all together"
+        for width in (390, 360):
+            page.set_viewport_size({"width": width, "height": 780})
+            page.wait_for_timeout(300)
+            pages.shoot(page, str(width))
+            assert {kind: found for kind, found in page.evaluate(CHECKS).items() if found} == {}, width
+        assert pages.faults == []

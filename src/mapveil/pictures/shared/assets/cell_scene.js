@@ -25,14 +25,20 @@ function boxesOf({ x, y, start, cell }) {
   return boxes;
 }
 
-/** A tile of slanted lines, as many pixels a side as the screen has for eight. */
-export function hatching(dense) {
+/** A tile of slanted lines, or of one dot, as many pixels a side as the screen has for eight. */
+export function hatching(dense, { dotted = false, ink = "--hatch" } = {}) {
   const tile = document.createElement("canvas"),
     side = (tile.width = tile.height = Math.round(8 * dense)),
     pen = tile.getContext("2d");
-  pen.strokeStyle = css("--hatch");
+  pen.strokeStyle = css(ink);
   pen.lineWidth = dense;
   pen.beginPath();
+  if (dotted) {
+    pen.fillStyle = css(ink);
+    pen.arc(side / 4, side / 4, 1.3 * dense, 0, 7);
+    pen.fill();
+    return tile;
+  }
   for (const at of [-side, 0, side]) {
     pen.moveTo(at - 1, side + 1);
     pen.lineTo(at + side + 1, -1);
@@ -116,19 +122,25 @@ export function cellScene(scene) {
   show(0);
 
   // Under the cells: those without a value let it through. Or over some of them, on every layer but a count.
-  const covered = scene.hatched && new Path2D();
-  for (const cell of scene.hatched || []) covered.addPath(pathOf(cell));
+  const pathsOver = (cells) => {
+    const path = cells && new Path2D();
+    for (const cell of cells || []) path.addPath(pathOf(cell));
+    return path;
+  };
+  const covered = pathsOver(scene.hatched),
+    dots = pathsOver(scene.unsure);
+  const dotted = () => dots && layer.name !== "measurements";
   const doubted = () => scene.doubt && (covered ? layer.name !== "measurements" : /^(block_|above_floor)/.test(layer.name));
-  function hatch(pen, view) {
+  function hatch(pen, view, path, how) {
     pen.save();
-    pen.clip(covered || outline, "evenodd");
+    pen.clip(path, "evenodd");
     pen.setTransform(1, 0, 0, 1, 0, 0);
-    pen.fillStyle = pen.createPattern(hatching(view.dense), "repeat");
+    pen.fillStyle = pen.createPattern(hatching(view.dense, how), "repeat");
     pen.fillRect(0, 0, view.wide * view.dense, view.high * view.dense);
     pen.restore();
   }
   function paint(pen, view, selected = -1) {
-    if (doubted() && !covered) hatch(pen, view);
+    if (doubted() && !covered) hatch(pen, view, outline);
     if (raster) {
       pen.imageSmoothingEnabled = (width * view.scale * view.dense) / raster.columns < 1;
       pen.imageSmoothingQuality = "high";
@@ -146,7 +158,8 @@ export function cellScene(scene) {
         pen.stroke(path);
       }
     }
-    if (doubted() && covered) hatch(pen, view);
+    if (doubted() && covered) hatch(pen, view, covered, { ink: "--quiet" });
+    if (dotted()) hatch(pen, view, dots, { dotted: true, ink: "--ink" });
     const line = (path, pixels, paint) => {
       pen.lineWidth = pixels / view.scale;
       pen.strokeStyle = paint;
@@ -236,6 +249,7 @@ export function cellScene(scene) {
     paint,
     show,
     doubted,
+    dotted,
     ink,
     get layer() {
       return layer;

@@ -9,8 +9,11 @@ const OPENING = 80; // lines of directed scenes that are shown at first
 
 /** What is drawn of a scene whose arrays are unpacked. */
 export function lineScene(scene) {
-  const { x, y, start, value, mark, marks, faded, dots, facts, scale, directed } = scene,
+  const { x, y, start, mark, marks, dots, facts, directed, windows } = scene,
     [thin, thick] = scene.widths;
+  let { value, faded, scale } = scene,
+    sizes = dots?.size,
+    window = -1; // -1 for all together
   const paths = [],
     boxes = [];
   for (let k = 0; k + 1 < start.length; k++) {
@@ -28,9 +31,9 @@ export function lineScene(scene) {
     boxes.push(box);
   }
   // Small values first, marked lines last: what matters most lies on top.
-  const order = [...paths.keys()].sort(
-    (a, b) => mark[a] - mark[b] || faded[b] - faded[a] || (value[a] || 0) - (value[b] || 0),
-  );
+  const sorted = () =>
+    [...paths.keys()].sort((a, b) => mark[a] - mark[b] || faded[b] - faded[a] || (value[a] || 0) - (value[b] || 0));
+  let order = sorted();
 
   const ramp = rampOf(bytesOf(scene.ramp));
   const fraction = (amount) => Math.min(1, fractionOf(scale, amount));
@@ -51,7 +54,7 @@ export function lineScene(scene) {
       pen.strokeStyle = paint;
       pen.stroke(paths[k]);
     };
-    for (let i = 0; i < (dots?.x.length ?? 0); i++) dot(pen, view, dots.x[i], dots.y[i], dots.size[i]);
+    for (let i = 0; i < (dots?.x.length ?? 0); i++) dot(pen, view, dots.x[i], dots.y[i], sizes[i]);
     for (const k of order) {
       if (!visible(k) || !seen(k)) continue;
       if (mark[k] >= 0) {
@@ -118,17 +121,35 @@ export function lineScene(scene) {
     return found;
   }
   const said = (fact) => (typeof fact !== "number" ? fact : Number.isNaN(fact) ? "" : number(fact));
-  const rows = (k) =>
-    k < 0
-      ? [["Here", "no line"]]
-      : Object.entries(facts).map(([name, column], at) => [name, said(column[k]), at === 0 ? "main" : ""]);
+  function rows(k) {
+    if (k < 0) return [["Here", "no line"]];
+    const known = Object.entries(facts).map(([name, column]) => [name, said(column[k]), ""]);
+    known[0][2] = "main";
+    if (window < 0) return known;
+    const own = [`${known[0][0]}, ${windows.names[window]}`, said(value[k]), "main"];
+    const doubted = faded[k] ? [["In this window", "cannot be told from zero"]] : [];
+    // Numbers of all windows together say so.
+    const others = known.map(([name, text], at) => [at === 0 || name === "Standard deviation" ? `${name}, all windows` : name, text]);
+    return [own, ...doubted, ...others];
+  }
+  /** Shows one window, or all together (-1). */
+  function showWindow(at) {
+    const of = (array, size) => array.subarray(at * size, (at + 1) * size);
+    window = at;
+    [value, faded, scale] = at < 0 ? [scene.value, scene.faded, scene.scale] : [of(windows.value, paths.length), of(windows.faded, paths.length), windows.scale];
+    if (dots) sizes = at < 0 ? dots.size : of(windows.size, dots.x.length);
+    order = sorted();
+  }
 
   // Too many lines at once say nothing: a scene opens with the largest.
   const values = [...value].filter((amount, k) => mark[k] < 0 && amount >= 0).sort((a, b) => b - a);
   const opening = directed && values.length > OPENING ? fraction(values[OPENING]) : 0;
   return {
     scene,
-    scale,
+    get scale() {
+      return scale;
+    },
+    showWindow,
     rows,
     find,
     paint,

@@ -69,7 +69,8 @@ export async function mountScene(record, { signal } = {}) {
     legend = el("canvas", { class: "legend", role: "img" }),
     hint = el("p", { class: "hint" }),
     below = el("p", { class: "swatch", hidden: true }),
-    doubt = el("p", { class: `swatch ${scene.layers ? "hatched" : "faded"}`, hidden: true }, scene.doubt);
+    doubt = el("p", { class: `swatch ${scene.layers ? "hatched" : "faded"} ${scene.hatched ? "over" : ""}`, hidden: true }, scene.doubt),
+    dots = el("p", { class: "swatch dotted", hidden: true }, scene.dotted);
   let selected = null,
     pinned = false,
     timer = null;
@@ -126,7 +127,7 @@ export async function mountScene(record, { signal } = {}) {
   // ---- the card of colours ----
   const uncertain = scene.layers && drawn.layers.find(({ name }) => name === "half_width");
   const middle = uncertain && median(uncertain.values);
-  const colours = card(named(scene.layers?.[0] ?? { title: "Colours", unit: scene.unit }), legend, stampLine(stamps), hint, below, doubt);
+  const colours = card(named(scene.layers?.[0] ?? { title: "Colours", unit: scene.unit }), legend, stampLine(stamps), hint, below, doubt, dots);
   const head = colours.querySelector("h2");
   function colour() {
     const { scale } = drawn,
@@ -134,6 +135,7 @@ export async function mountScene(record, { signal } = {}) {
     const nothing = drawn.doubted?.() && !drawn.layer.values.some((value) => !Number.isNaN(value));
     legend.hidden = nothing;
     doubt.hidden = !(scene.layers ? drawn.doubted() : scene.doubt);
+    dots.hidden = !drawn.dotted?.();
     if (!nothing && legend.clientWidth > 0) drawLegend(legend, scale, unit, drawn.ink, tiles.veil);
     const more = theme() === "dark" ? "brighter is more" : "darker is more";
     const noise = uncertain?.unit === unit && !drawn.doubted() ? ` Uncertainty of the median cell: ± ${number(middle)} ${unit}.` : "";
@@ -150,7 +152,15 @@ export async function mountScene(record, { signal } = {}) {
     view.redraw();
   };
   if (scene.layers) colours.append(...layerChoice(drawn, show, head));
-  else colours.append(...sizeChoice(drawn, view), ...scene.marks.map(markRow));
+  else {
+    const least = sizeChoice(drawn, view);
+    const again = () => {
+      least.hide();
+      colour();
+      tell(selected ?? -1);
+    };
+    colours.append(...(scene.windows ? windowChoice(drawn, again) : []), least.element, ...scene.marks.map(markRow));
+  }
   if (record.reading) colours.append(el("p", { class: "hint" }, record.reading));
   onTheme(() => show(), signal);
 
@@ -220,7 +230,25 @@ function sizeChoice(drawn, view) {
   const value = Math.ceil(100 * drawn.opening);
   const slider = el("input", { id, type: "range", min: 0, max: 100, value, on: { input: hide } });
   hide();
-  return [el("div", { class: "field" }, el("label", { for: id }, "At least ", shown), slider)];
+  return { element: el("div", { class: "field" }, el("label", { for: id }, "At least ", shown), slider), hide };
+}
+
+/** Which window's lines are shown; `changed` is told of each choice. */
+function windowChoice(drawn, changed) {
+  const choose = (at) => {
+    drawn.showWindow(at);
+    all.setAttribute("aria-pressed", String(at < 0));
+    slider.tell(at >= 0);
+    changed();
+  };
+  const slider = windowSlider(drawn.scene.windows, choose);
+  const together = () => {
+    slider.stop();
+    choose(-1);
+  };
+  const all = el("button", { type: "button", "aria-pressed": "true", on: { click: together } }, "All windows together");
+  slider.tell(false);
+  return [slider.element, el("div", { class: "choices" }, all)];
 }
 
 function markRow({ name, colour }) {
