@@ -1,4 +1,4 @@
-"""Rank sets that hold together, and zones that are surely above a number."""
+"""Rank sets that hold together, and zones that are called above a number."""
 
 from __future__ import annotations
 

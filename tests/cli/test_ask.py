@@ -73,9 +73,9 @@ def test_ranks_and_comparisons(mapveil: Callable, folder: Path) -> None:
     ranked = json.loads(mapveil(*asked, "--top", "2").out)["answers"]
     assert sum(row["first_rank"] is not None for row in ranked) == 2
     above = json.loads(mapveil(*asked, "--above", "100").out)["answers"]
-    assert [row["surely_above"] for row in above] == [True, True, True]
+    assert [row["called_above"] for row in above] == [True, True, True]
     most = json.loads(mapveil(*asked, "--above", "1e6").out)["answers"]
-    assert all(row["surely_not_above"] for row in most)
+    assert all(row["called_not_above"] for row in most)
     both = mapveil(*asked, "--above", "100", "--top", "2")
     assert both.code == 2
     assert both.errors == ["mapveil: error: --top and --above are two questions: ask one at a time"]
@@ -111,7 +111,7 @@ def test_changes_between_maps(mapveil: Callable, folder: Path, tmp_path: Path) -
     done = mapveil("change", *maps, "--zones", folder / "zones.geojson", "-o", tmp_path / "change.csv")
     assert done.code == 0, done.err
     assert "0 of 3 zones changed" in done.out
-    assert done.out.count("not surely") == 3
+    assert done.out.count("no call") == 3
     assert "tested against the noise and the chance of who was there (--null rate)" in done.out
     people = mapveil("change", *maps, "--zones", folder / "zones.geojson", "--null", "people", "--json")
     record = json.loads(people.out)

@@ -77,3 +77,13 @@ def test_a_numerator_that_may_be_zero_begins_at_zero() -> None:
     found = total(one, 1, 0) / total(one, 0, 1)
     assert found.low == 0
     assert 0.05 < found.high < 0.2
+
+
+@pytest.mark.parametrize("below", [-1.0, -10.0, -300.0])
+def test_a_numerator_far_below_zero_has_the_set_of_zero(below: float) -> None:
+    """An empty zone's sum falls below its interval once in forty: no ratio is below 0, and no set is empty."""
+    found = total(one := sums([below, 40]), 1, 0) / total(one, 0, 1)
+    none = total(two := sums([0.0, 40]), 1, 0) / total(two, 0, 1)
+    assert (found.estimate, found.low) == (0, 0)
+    assert found.high == pytest.approx(none.high)
+    assert 0.05 < found.high < 0.2

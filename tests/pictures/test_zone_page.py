@@ -75,7 +75,7 @@ def test_it_draws_and_lists_the_answers(asked: tuple[ZoneOverlay, ZoneTotals]) -
 def test_rates_without_a_denominator_are_empty(asked: tuple[ZoneOverlay, ZoneTotals]) -> None:
     overlay, found = asked
     rate = np.array([1.5, np.nan, 2.0])
-    columns = {**found.columns(), "estimate_per_1000": rate, "surely_above": np.array([True, False, False])}
+    columns = {**found.columns(), "estimate_per_1000": rate, "called_above": np.array([True, False, False])}
     body = answers_html(overlay, found, columns, "3 zones").split('class="answers"')[1]
     assert "Per 1,000" in body
     assert "nan" not in body.split("</table>")[0]

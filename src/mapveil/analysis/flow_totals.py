@@ -1,4 +1,4 @@
-r"""Users between sets of zones, from the noisy sums of released flows: estimates and exact intervals of the noise.
+r"""Users between sets of zones, from the noisy sums of released flows: estimates and intervals of the noise.
 
 Each user counts 1 over all their trips, so that sums of trips are sums of the users' parts.
 

@@ -26,7 +26,7 @@ from mapveil_client.terms import is_hexadecimal
 
 State = Literal["ok", "failed", "unknown"]
 FALSE_ALARM: Final = 1e-3
-"""Probability that the test of the noise fails a map whose noise is as stated."""
+"""About the probability that the test of the noise fails a map whose noise is as stated: 1.6e-3 of 64 residuals."""
 
 
 class Finding(NamedTuple):
@@ -188,7 +188,7 @@ def _content(path: str | PathLike[str], sheet: ReleaseSheet) -> Iterator[Finding
         yield Finding(
             "content",
             "ok",
-            "users, measurements and record are those of its hash; bounds and other columns follow from them",
+            "users, measurements and record are those of its hash; bounds and other columns are not checked",
         )
     if isinstance(released, DensityMap):
         yield _noise(released.measurements)

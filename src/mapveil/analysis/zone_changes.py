@@ -15,8 +15,9 @@ binomial of s' trials and probability 1/2, :math:`\Pr[\eta > t_\gamma] = \gamma`
 other, whatever the rate :math:`\lambda` is; so the exact two-sample test knows no rate. That number is hidden by noise
 alone: it is at most :math:`s_\gamma` but with probability :math:`\gamma`, and the p-value is the largest over the
 numbers that remain (Berger and Boos). More users make the difference wider, but for their parity where noise is small:
-so the two largest are tried. A user who is divided over zones counts as less than one whole chance, which makes p too
-large, never too small. With ``people``, :math:`p = \Pr[|\eta| \ge d]`.
+so the two largest are tried. A user who is divided over zones counts as less than one whole chance, which made p too
+large wherever that was measured with noise of .3 users or more; with less it may be too small. People who come in groups
+come less regularly than Poisson's, and then p is too small. With ``people``, :math:`p = \Pr[|\eta| \ge d]`.
 
 Zones are called changed by Benjamini and Hochberg's procedure, at ``fdr`` over Storey's estimate of the fraction of
 zones without a change, :math:`\min(1, 2 (1 + \#\{p > 1/2\}) / m)` of m zones; none with p above 1/2 is called.
@@ -33,6 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final, get_args
 
 import numpy as np
@@ -76,7 +78,7 @@ def changes(
     zones, read
         As for :func:`mapveil.analysis.zone_totals.totals`.
     fdr : float
-        Largest expected fraction of false calls among the zones called changed, in (0, 0.5].
+        Expected fraction of false calls among the zones called changed, about (see the header); in (0, 0.5].
     null : str
         ``"rate"`` or ``"people"``.
 
@@ -91,11 +93,25 @@ def changes(
     one = ZoneOverlay.of(before, Zones.read(zones, **read))
     two = ZoneOverlay.of(after, one.zones)
     first, second = one.weights @ one.sums.estimate, two.weights @ two.sums.estimate
-    noises = [
-        a.noise.joined(b.noise)
-        for a, b in zip(one.sums.errors(one.weights), two.sums.errors(two.weights), strict=True)
-    ]
-    return compared(one.zones, first, second, noises, fdr=fdr, null=null)
+    laws = (each.for_calls().sums.errors(each.weights) for each in (one, two))
+    noises = [a.noise.joined(b.noise) for a, b in zip(*laws, strict=True)]
+    asked = replace(one.zones, notes=(*one.zones.notes, *_placed_note(one, two)))
+    return compared(asked, first, second, noises, fdr=fdr, null=null)
+
+
+def _placed_note(one: ZoneOverlay, two: ZoneOverlay) -> tuple[str, ...]:
+    """A note on zones that cut cells which only one of two maps measured: a test takes placement for certain."""
+    if np.array_equal(one.sums.leaf, two.sums.leaf):
+        return ()
+    cut = [np.add.reduceat(each.weights.data < 1, each.weights.indptr[:-1]) > 0 for each in (one, two)]
+    zones = np.flatnonzero(cut[0] | cut[1])
+    if not zones.size:
+        return ()
+    many = "1 zone cuts" if zones.size == 1 else f"{zones.size} zones cut"
+    return (
+        f"{many} measured cells, such as {one.zones.names[zones[0]]}: a difference there may be one of placement, since "
+        "users are taken as spread evenly over a cell and the maps measured different cells",
+    )
 
 
 def compared(

@@ -1,4 +1,4 @@
-r"""Users in zones, from the measurements of a released map: estimates, exact intervals of the noise, and brackets.
+r"""Users in zones, from the measurements of a released map: estimates, intervals of the noise, and brackets.
 
 A zone that cuts a leaf (a finest measured group of cells) asks for something that nobody measured: where in the leaf
 people are. So three things are kept apart. The *estimate* and its interval weigh a cut leaf by the fraction of its

@@ -22,7 +22,7 @@ _COMMANDS = {
     "describe": "Describe a table for its curator (not private).",
     "compare": "Compare methods on your own data (the report is not private).",
     "plan": "Predict each method's error before anything is spent.",
-    "ask": "Estimate the users in zones of a released map, with exact intervals.",
+    "ask": "Estimate the users in zones of a released map, with intervals of the noise.",
     "change": "Call the zones where two released maps differ.",
     "neighbours": "List the nearest users of places, from a private map.",
     "flows": "Release private flows between places from a table of trips.",

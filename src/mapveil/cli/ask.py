@@ -35,7 +35,9 @@ _PER = 1000.0
     "--to", "destinations", metavar="ZONES", help="Of flows: as --from, of the zones where trips end."
 )
 @click.option("--top", type=int, help="Rank so many zones, with the ranks that each may have.")
-@click.option("--above", type=float, help="List the zones that surely have more users than this.")
+@click.option(
+    "--above", type=float, help="Call zones above or below this number of users, all of them at --confidence."
+)
 @click.option("--per", help="Public denominator of rates: a column of the zones, or a GeoTIFF of residents.")
 @click.option(
     "--confidence", type=float, default=95.0, show_default=True, help="Coverage of intervals, per cent."
@@ -62,11 +64,11 @@ def command(
     confidence: float,
     outputs: tuple[Path, ...],
 ) -> None:
-    """Estimate the users in zones of a released map, or of flows, with exact intervals. Costs no privacy.
+    """Estimate the users in zones of a released map, or of flows, with intervals of the noise. Costs no privacy.
 
     MAP is a .tif, .parquet, .geojson, .gpkg or .csv that Mapveil wrote; a page (.html) answers in a browser. Of a
-    zone that cuts a measured cell, "placed" is the percentage of its users that the model places, and "at least" and
-    "at most" are the estimates of the cells wholly inside and of all that it touches.
+    zone that cuts a measured cell, "placed" is the percentage of its users that the model places, and "inside" and
+    "touched" are the estimates of the cells wholly inside and of all that it touches.
 
     Of flows by a curator or by sums: users from and to each of their zones, each of whom counts 1 in all, or one total
     with --from and --to.
@@ -139,7 +141,7 @@ def command(
                 ranks[ranked.zone] = getattr(ranked, name)
                 columns[f"{name}_rank"] = ranks
         if compared is not None:
-            columns["surely_above"], columns["surely_not_above"] = compared.above, compared.below
+            columns["called_above"], columns["called_not_above"] = compared.above, compared.below
         about = {
             "question": {"confidence": confidence, "cost": "none", "zones": len(asked.zones)},
             "map": heat.metadata(),
@@ -168,8 +170,8 @@ def command(
         lines += _ranks(ranked.rows())
     elif compared is not None:
         names = ", ".join(compared.names) or "none"
-        sure = f"{int(compared.above.sum())} surely have more, {int(compared.below.sum())} surely no more"
-        lines += [f"compared with {above:g} users, all zones together: {sure}", f"surely more: {names}"]
+        called = f"{int(compared.above.sum())} called above, {int(compared.below.sum())} called not above"
+        lines += [f"{above:g} users, at {confidence:g} % for all zones together: {called}", f"above: {names}"]
     else:
         lines += _table(found, columns)
     record = {**about["question"], "answers": rows_of(columns)}
@@ -181,7 +183,7 @@ def _table(found: ZoneTotals, columns: dict[str, Any]) -> list[str]:
     numbers = " ".join(f"{name:>10}" for name in ("users", "low", "high"))
     names = found.zones.names[:_LINES]
     wide = max(map(len, names), default=0)
-    head = f"{'zone':<{wide}} {numbers} {'sd':>8} {'placed':>7} {'at least':>10} {'at most':>10}"
+    head = f"{'zone':<{wide}} {numbers} {'sd':>8} {'placed':>7} {'inside':>10} {'touched':>10}"
     lines = [head + (f" {'per 1000':>10}" if rates else "")]
     for zone, name in enumerate(names):
         cells = (columns[key][zone] for key in ("estimate", "low", "high"))

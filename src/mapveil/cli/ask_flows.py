@@ -105,7 +105,7 @@ def change_flows(
     _warn(console, before, after)
     lines = [
         f"{int(found.outflow.changed.sum())} outflows and {int(found.inflow.changed.sum())} inflows of "
-        f"{counted(before.tiling.size, 'zone')} changed; no change means {meaning}; at most {100 * fdr:g} % of "
+        f"{counted(before.tiling.size, 'zone')} changed; no change means {meaning}; about {100 * fdr:g} % of "
         "such calls are expected to be false; asking costs no privacy",
         f"before and after are unbiased estimates, shown as at least 0; {CHANGE_INTERVAL}",
         *_changes_table(found),
@@ -173,7 +173,7 @@ def _changes_table(found: ByEnd[ZoneChanges]) -> list[str]:
         text = " ".join(
             f"{value:>10,.1f}" for value in (*ends, end.difference[zone], end.low[zone], end.high[zone])
         )
-        said = "yes" if end.changed[zone] else "not surely"
+        said = "yes" if end.changed[zone] else "no call"
         word = "to" if each >= size else "from"
         lines.append(f"{word:<5} {end.zones.names[zone]:<{wide}} {text} {end.q[zone]:>9.2g}  {said}")
     return _cut(lines, 2 * size - len(first), "more line")

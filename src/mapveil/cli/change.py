@@ -29,7 +29,7 @@ _NULLS = {"rate": "one expected number in both maps", "people": "the same users 
 @click.option("--window", help="Of a series: name of the window after, such as 2026-W34.")
 @click.option("--against", help="Of a series: name of the window before.")
 @click.option(
-    "--fdr", type=float, default=0.05, show_default=True, help="Largest expected fraction of false calls."
+    "--fdr", type=float, default=0.05, show_default=True, help="Expected fraction of false calls, about."
 )
 @click.option(
     "--null",
@@ -116,7 +116,7 @@ def command(
         console.warn(note)
     lines = [
         f"{int(found.changed.sum())} of {counted(len(found.zones), 'zone')} changed, tested against {found.tested} "
-        f"(--null {null}); at most {100 * fdr:g} % of such calls are expected to be false; asking costs no privacy",
+        f"(--null {null}); about {100 * fdr:g} % of such calls are expected to be false; asking costs no privacy",
         f"before and after are unbiased estimates, which may be below 0; {CHANGE_INTERVAL}",
         *([] if window is None else [f"windows {against} and {window}: {counting_note(one.parameters)}"]),
         *_table(found),
@@ -148,7 +148,7 @@ def _table(found: ZoneChanges) -> list[str]:
             each[zone] for each in (found.before, found.after, found.difference, found.low, found.high)
         )
         text = " ".join(f"{value:>10,.1f}" for value in numbers)
-        said = "yes" if found.changed[zone] else "not surely"
+        said = "yes" if found.changed[zone] else "no call"
         lines.append(f"{found.zones.names[zone]:<{wide}} {text} {found.q[zone]:>9.2g}  {said}")
     rest = len(found.zones) - _LINES
     return lines if rest <= 0 else [*lines, f"and {counted(rest, 'more zone')}; -o FILE.csv lists all"]

@@ -27,7 +27,8 @@ def command(
 
     Exit code 0 where the signature is by the curator's key and nothing failed; 1 where a check failed; 3 where none
     failed but nobody is known to have signed: no signature, or one by an unknown key. The checks show that the
-    arithmetic is as stated and that the noise is as large as stated. They cannot show that the data were true.
+    arithmetic is as stated and, where sums were measured twice, that their noise is not far smaller than stated. They
+    cannot show that the data were true.
 
     \b
     Examples:

@@ -156,12 +156,15 @@ def ratio(numerator: LinearTotal, denominator: LinearTotal, alpha: float = INTER
         Largest probability, over the noise, that the set misses the true ratio; from 1e-12 to 0.5.
     """
 
+    above, below = numerator.estimate, denominator.estimate
+    # No ratio is below 0: a numerator below 0 is taken as 0, which widens the set, and leaves none empty.
+    lifted = max(-above, 0.0)
+
     def excess(r: float) -> float:
         """Above 0 where r is not in the set."""
         apart = numerator - denominator * r
-        return abs(apart.estimate) - half_width(apart.error.noise, alpha)
+        return abs(apart.estimate + lifted) - half_width(apart.error.noise, alpha)
 
-    above, below = numerator.estimate, denominator.estimate
     estimate = max(above, 0.0) / below if below > 0 else math.nan
     bounded = below > half_width(denominator.error.noise, alpha)
     if not bounded and math.isnan(estimate):

@@ -36,11 +36,11 @@ def sums_of(heat: DensityMap) -> NestedSums:
         The map has no measurements that a zone's total could be made of; the message says why.
     """
     if heat not in _sums:
-        _sums[heat] = _sums_of(heat)
+        _sums[heat] = _sums_of(heat, heat.values)
     return _sums[heat]
 
 
-def _sums_of(heat: DensityMap) -> NestedSums:
+def _sums_of(heat: DensityMap, shown: FloatArray | None) -> NestedSums:
     def refuse(why: str) -> InputError:
         return InputError(f"this map ({heat.method}) cannot be asked for totals: {why}")
 
@@ -65,7 +65,7 @@ def _sums_of(heat: DensityMap) -> NestedSums:
     # Which nodes reports are about is public: no noise chose them.
     adaptive = not reports and sum(each.noisy.size > 1 for each in heat.measurements) > 1
     try:
-        return NestedSums(heat.measurements, inside, heat.values, adaptive=adaptive)
+        return NestedSums(heat.measurements, inside, shown, adaptive=adaptive)
     except InputError as error:
         raise refuse(str(error)) from None
 
@@ -116,6 +116,19 @@ class ZoneOverlay(NamedTuple):
         weights = fractions @ csr_array((1 / sums.cells[leaf], (cell, leaf)), shape=shape)
         weights.data[weights.data > 1 - _WHOLE] = 1.0
         return cls(heat, sums, given, weights, fractions @ heat.values, covered)
+
+    @property
+    def of_reports(self) -> bool:
+        """Whether the noise is that of estimates from randomized reports."""
+        return any(isinstance(each, EstimatedUsers) for each in self.heat.measurements)
+
+    def for_calls(self) -> Self:
+        """The overlay whose errors hold far out in their tails, for calls about many zones at once.
+
+        The variance of an estimate from reports follows the users that the map shows. Where noise hides users it is too
+        small, so calls take that of the fullest node everywhere.
+        """
+        return self._replace(sums=_sums_of(self.heat, None)) if self.of_reports else self
 
     @property
     def inside(self) -> csr_array:

@@ -123,12 +123,12 @@ class ZonesAbove(NamedTuple):
 
     totals: ZoneTotals
     limit: float
-    above: BoolArray  # surely above
-    below: BoolArray  # surely not above
+    above: BoolArray  # called above
+    below: BoolArray  # called not above
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The zones that are surely above."""
+        """The zones that are called above."""
         return tuple(self.totals.zones.names[zone] for zone in np.flatnonzero(self.above))
 
 

@@ -148,7 +148,7 @@ class DensityMap(ReleasedMap):
         return (*found, *self.layers())
 
     def total(self, zone: Any, *, repair: bool = False) -> Total:
-        """The users of a zone, with the exact interval of the noise; see :func:`mapveil.analysis.zone_totals.total`."""
+        """The users of a zone, with the interval of the noise; see :func:`mapveil.analysis.zone_totals.total`."""
         made: Total = function_of("analysis.zone_totals:total")(self, zone, repair=repair)
         return made
 
@@ -163,7 +163,7 @@ class DensityMap(ReleasedMap):
         return made
 
     def above(self, zones: Any, limit: float, *, alpha: float = INTERVAL_ALPHA, **read: Any) -> ZonesAbove:
-        """The zones surely above a number of users; see :func:`mapveil.analysis.zone_ranks.above`."""
+        """The zones called above a number of users; see :func:`mapveil.analysis.zone_ranks.above`."""
         made: ZonesAbove = function_of("analysis.zone_ranks:above")(self, zones, limit, alpha=alpha, **read)
         return made
 

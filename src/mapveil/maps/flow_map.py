@@ -183,7 +183,7 @@ class FlowMap(ReleasedMap):
         return np.asarray(p <= _largest_kept(p, self.tiling.size**2, false_rate))
 
     def _above_noise(self, sums: FlowSums, false_rate: float) -> BoolArray:
-        """Flows that were measured alone, and whose noisy sums no noise explains: by the exact law of the noise."""
+        """Flows that were measured alone, and whose noisy sums no noise explains: by the law of the noise."""
         from mapveil.privacy.weighted_noise import WeightedNoise, half_width, tail
 
         law, finest = sums.blocks[-1].law(), sums.blocks[-1]
@@ -198,7 +198,7 @@ class FlowMap(ReleasedMap):
         return np.asarray(kept[sums.leaf_of(self.origin, self.destination)])
 
     def total(self, origins: ZoneNames | None = None, destinations: ZoneNames | None = None) -> Total:
-        """Users, or trips, from some zones to some others, with an exact interval; all zones by default.
+        """Users, or trips, from some zones to some others, with an interval of the noise; all zones by default.
 
         Costs no privacy; see :func:`mapveil.analysis.flow_totals.flow_total`.
         """

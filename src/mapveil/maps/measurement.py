@@ -19,6 +19,8 @@ INTERVAL_ALPHA: Final = 0.05
 _FINE: Final = 2.0**-24
 """Users per lattice unit of an estimate, which is on no lattice: so fine that none is seen."""
 
+_LEAST_TERMS: Final = 0.5  # that WeightedNoise takes
+
 
 class Law(NamedTuple):
     """A sum of ``terms`` discrete Laplace variables, see :mod:`mapveil.privacy.weighted_noise`."""
@@ -134,13 +136,20 @@ class EstimatedUsers(Measurement):
         return self.deviation(groups) * math.sqrt(2 * level) + 2 * groups * self.step * level / 3
 
     def law(self) -> Law:
-        """The law of the noise on one estimate: as many Laplace variables as reports, of the same variance.
+        r"""The law that stands for the noise on one estimate: m Laplace variables of the same variance.
 
-        The sum of so many terms is nearly Gaussian; tails of Laplace variables are no lighter than those of terms.
+        .. math:: m = \frac{n v}{2 s^2}, \qquad \frac12 \le m \le n
+
+        A term is s with a small probability, so the sum of few such terms has a longer tail than a Gaussian. By the
+        law of m variables both tails together are at most 1.4 times the stated probability, down to 1e-8, and at
+        most that from 1 % on where n v is a few squares of s (``tests/maps/test_measurement.py``).
         """
-        known = self.variance * self.reports > 0
-        rate = math.sqrt(2 / self.variance) if known else 1.0
-        return Law(_FINE, _FINE * rate, float(self.reports) if known else 0.0)
+        total = self.variance * self.reports
+        if not total > 0:
+            return Law(_FINE, _FINE, 0.0)
+        terms = self.reports if self.step <= 0 else min(total / (2 * self.step**2), self.reports)
+        terms = max(float(terms), _LEAST_TERMS)
+        return Law(_FINE, _FINE * math.sqrt(2 * terms / total), terms)
 
     def relative_variance(self, users: FloatArray) -> FloatArray:
         """See :meth:`Measurement.relative_variance`: less at nodes that hold fewer users than the fullest."""

@@ -49,16 +49,16 @@ _HEADS: Final = {
     "high": ("High", ",.1f"),
     "deviation": ("Deviation", ",.1f"),
     "placed": ("Placed by the model", ".0%"),
-    "inside": ("At least", ",.1f"),
-    "touched": ("At most", ",.1f"),
+    "inside": ("Inside", ",.1f"),
+    "touched": ("Touched", ",.1f"),
     "covered": ("In the map", ".0%"),
     "estimate_per_1000": ("Per 1,000", ",.2f"),
     "low_per_1000": ("Low per 1,000", ",.2f"),
     "high_per_1000": ("High per 1,000", ",.2f"),
     "first_rank": ("Best rank", ".0f"),
     "last_rank": ("Worst rank", ".0f"),
-    "surely_above": ("Surely above", ""),
-    "surely_not_above": ("Surely not above", ""),
+    "called_above": ("Called above", ""),
+    "called_not_above": ("Called not above", ""),
 }
 """Head and format of the columns that the table has."""
 

@@ -156,7 +156,7 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
     if ground is not None:
         draw_names(ground, axes, reserved=corners_taken(after, doubts=1))
     lead = (
-        f"{count} of {len(found.zones)} zones changed, tested against {found.tested}; at most {100 * found.fdr:g} % of "
+        f"{count} of {len(found.zones)} zones changed, tested against {found.tested}; about {100 * found.fdr:g} % of "
         "such calls are expected to be false."
     )
     names = [each.title or "the map" for each in (before, after)]
@@ -186,7 +186,7 @@ def write_changes_page(
             found.zones.names[at].removeprefix("*"),
             *(f"{each[at]:,.1f}" for each in numbers),
             f"{found.q[at]:.2g}",
-            "yes" if found.changed[at] else "not surely",
+            "yes" if found.changed[at] else "no call",
         )
         for at in np.argsort(found.q, kind="stable").tolist()
     ]
