@@ -16,8 +16,9 @@ other, whatever the rate :math:`\lambda` is; so the exact two-sample test knows 
 alone: it is at most :math:`s_\gamma` but with probability :math:`\gamma`, and the p-value is the largest over the
 numbers that remain (Berger and Boos). More users make the difference wider, but for their parity where noise is small:
 so the two largest are tried. A user who is divided over zones counts as less than one whole chance, which made p too
-large wherever that was measured with noise of .3 users or more; with less it may be too small. People who come in groups
-come less regularly than Poisson's, and then p is too small. With ``people``, :math:`p = \Pr[|\eta| \ge d]`.
+large wherever that was measured with noise of .3 users or more; with less it may be too small. People who come in
+groups come less regularly than Poisson's, and then p is too small. With ``people``,
+:math:`p = \Pr[|\eta| \ge d]`.
 
 Zones are called changed by Benjamini and Hochberg's procedure, at ``fdr`` over Storey's estimate of the fraction of
 zones without a change, :math:`\min(1, 2 (1 + \#\{p > 1/2\}) / m)` of m zones; none with p above 1/2 is called.
@@ -109,8 +110,8 @@ def _placed_note(one: ZoneOverlay, two: ZoneOverlay) -> tuple[str, ...]:
         return ()
     many = "1 zone cuts" if zones.size == 1 else f"{zones.size} zones cut"
     return (
-        f"{many} measured cells, such as {one.zones.names[zones[0]]}: a difference there may be one of placement, since "
-        "users are taken as spread evenly over a cell and the maps measured different cells",
+        f"{many} measured cells, such as {one.zones.names[zones[0]]}: a difference there may be one of placement, "
+        "since users are taken as spread evenly over a cell and the maps measured different cells",
     )
 
 

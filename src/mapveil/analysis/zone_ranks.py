@@ -4,9 +4,9 @@ A zone's rank set goes from one more than the number of zones that are called bu
 not called quieter. Calls are by intervals of all pairwise differences that hold simultaneously with probability
 1 - alpha: each has coverage :math:`1 - \alpha / \binom{Z}{2}` for Z zones, by the law of that difference.
 
-Zones are called above or below a number where the tail beyond their estimate is at most :math:`\alpha / Z` (Bonferroni):
-one of the two one-sided hypotheses holds for each zone. The law that stands for estimates from reports bounds both tails
-together, so there each tail counts twice.
+Zones are called above or below a number where the tail beyond their estimate is at most :math:`\alpha / Z`
+(Bonferroni): one of the two one-sided hypotheses holds for each zone. The law that stands for estimates from reports
+bounds both tails together, so there each tail counts twice.
 
 Source: Klein, Wright, Wieczorek, "A joint confidence region for an overall ranking of populations" (2020).
 """

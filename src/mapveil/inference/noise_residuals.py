@@ -11,7 +11,8 @@ component, and :math:`\sigma` the standard deviations that the file states. T ha
 were chosen by the first sums: a block whose noise is large is divided deeper, so residuals must not be divided by their
 own :math:`v_c`. Its variance is :math:`\sum_c v_c^2 (2 + \kappa_c) / (\sum_c v_c)^2` with the excess kurtosis
 :math:`\kappa_c` of the residual; it is compared with the scaled chi-squared law of the same two moments (Satterthwaite
-1946), which misses some of the skewness: of 64 residuals 1.6 in 1,000 fall below its 1 in 1,000. Run by: anybody who holds the map.
+1946), which misses some of the skewness: of 64 residuals 1.6 in 1,000 fall below its 1 in 1,000. Run by: anybody who
+holds the map.
 """
 
 from __future__ import annotations
