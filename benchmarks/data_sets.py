@@ -166,7 +166,8 @@ def open_set(
         region = mv.Region.from_bbox(*data.box)
         return mv.read_points(path, weight=data.weight, region=region, on_bad_rows="drop")
     given = dict(columns or {})
-    return mv.read_points(path, region=_middle(mv.read_points(path, **given)), **given)
+    usable = mv.read_points(path, **{**given, "on_bad_rows": "drop"})
+    return mv.read_points(path, region=_middle(usable), **given)
 
 
 def _middle(points: mv.Points) -> mv.Region:

@@ -123,23 +123,24 @@ def people_of(source: mv.Points | mv.Counts, max_cells: int) -> Population:
 
 
 def coarser(counts: mv.Counts, max_cells: int) -> mv.Counts:
-    """Counts summed over square blocks, the smallest with which there are few enough cells."""
+    """Counts summed over the smallest blocks with which there are few enough cells: square ones, or the whole height or
+    width of a raster that is narrower than that.
+    """
     grid = counts.tiling
     assert isinstance(grid, mv.Grid)
-    side = 1
-    while (grid.rows // side) * (grid.columns // side) > max_cells:
-        side += 1
-    rows, columns = grid.rows // side, grid.columns // side
-    if side == 1:
+    down = across = 1
+    while (grid.rows // down) * (grid.columns // across) > max_cells:
+        down, across = min(down + 1, grid.rows), min(across + 1, grid.columns)
+    rows, columns = grid.rows // down, grid.columns // across
+    if (rows, columns) == (grid.rows, grid.columns):
         return counts
-    if rows == 0 or columns == 0:
-        raise InputError(f"{counts.source}: {grid.spec} is too narrow for {max_cells} square blocks of cells")
-    image = counts.values.reshape(grid.rows, grid.columns)[: rows * side, : columns * side]
-    values = image.reshape(rows, side, columns, side).sum(axis=(1, 3)).reshape(-1)
+    image = counts.values.reshape(grid.rows, grid.columns)[: rows * down, : columns * across]
+    values = image.reshape(rows, down, columns, across).sum(axis=(1, 3)).reshape(-1)
     region = mv.Region.without_georeference(columns, rows)
     if grid.region.georeferenced:
         x0, y0, x1, y1 = grid.region.bounds_m
-        east, south = x0 + (x1 - x0) * columns * side / grid.columns, y1 - (y1 - y0) * rows * side / grid.rows
+        east = x0 + (x1 - x0) * columns * across / grid.columns
+        south = y1 - (y1 - y0) * rows * down / grid.rows
         region = mv.Region.from_bounds_in(grid.region.crs, x0, south, east, y1)
     return mv.Counts(np.asarray(values), mv.Grid(region, rows=rows, columns=columns), counts.source)
 
@@ -190,7 +191,7 @@ def asked_for(folder: Path | None, synthetic: bool, role: str | None) -> list[tu
     return chosen
 
 
-@click.command("heldout")
+@click.command("heldout", context_settings={"default_map": {"on_bad_rows": "drop"}})
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @names_option("--trust", ",".join(TRUSTS), "Trust models, separated by commas.")
 @click.option("--epsilon", "epsilons", type=Parsed("epsilons", epsilon_list), default="0.1,0.5,1,2",
@@ -204,7 +205,6 @@ def asked_for(folder: Path | None, synthetic: bool, role: str | None) -> list[tu
 )
 @click.option("--role", type=click.Choice(["tune", "test"]), help="Run this role only. [default: both]")
 @click.option("--synthetic", is_flag=True, help="Add the synthetic cities. [default: only without a folder]")
-@click.option("--skip-unreadable", is_flag=True, help="Leave out files that cannot be read.")
 @click.option("--every-row", is_flag=True, help="Print every row and not only those where the default loses.")
 @click.option(
     "--quick", is_flag=True, help="See that all runs: 16 x 16 cells, 2,000 devices, epsilon 1, 2 trials."
@@ -224,7 +224,6 @@ def command(
     max_users: int,
     role: str | None,
     synthetic: bool,
-    skip_unreadable: bool,
     every_row: bool,
     quick: bool,
     workers: int,
@@ -234,7 +233,8 @@ def command(
     """Compare every method on every table and raster of FOLDER. It reads the truth: NOT private.
 
     Without FOLDER it runs on the synthetic cities. A file that `data_sets.csv` does not name has the test role;
-    options of columns are for tables of such files.
+    options of columns are for tables of such files. Files that cannot be read, and rows that cannot be used, are left
+    out with a warning.
     """
     for name in trust:
         check(name in TRUSTS, "--trust", f"one of {', '.join(TRUSTS)}", name)
@@ -250,16 +250,16 @@ def command(
             raise InputError(f"{path}: no users; expected at least one")
         return people
 
-    chosen = []
+    chosen: list[tuple[DataSet, Path | None]] = []
+    left_out: list[dict[str, str]] = []
     for data, path in asked_for(folder, synthetic, role):
         try:
             if path is not None:
                 # Every file is read, and let go again, before hours are spent on the first.
                 people_in(data, path)
         except MapveilError as error:
-            if not skip_unreadable:
-                raise InputError(f"{data.name}: {error} (--skip-unreadable leaves such files out)") from error
             console.warn(f"left out: {data.name}: {error}")
+            left_out.append({"data": data.name, "reason": str(error)})
             continue
         chosen.append((data, path))
     if not chosen:
@@ -314,6 +314,8 @@ def command(
     text = (
         f"counted: {COUNTED_USERS}; of rasters {COUNTED_UNITS}\n\n{tables(found, means, every_row=every_row)}"
     )
+    if left_out:
+        text += "\n\nleft out: " + "; ".join(f"{each['data']}: {each['reason']}" for each in left_out)
     if refused:
         names = ", ".join(dict.fromkeys(f"{each['method']} on {each['data']}" for each in refused))
         text += f"\n\nnot run (reasons with -v and --json): {names}"
@@ -321,6 +323,7 @@ def command(
         "private": False,
         "settings": settings,
         "data_sets": described,
+        "left_out": left_out,
         "verdicts": count_verdicts(found),
         "means": means,
         "rows": [each._asdict() for each in found],

@@ -51,9 +51,10 @@ def test_every_source_gives_the_same(tmp_path: Path, suffix: str) -> None:
             pq.write_table(TABLE, tmp_path / "t.parquet")
             source = f"SELECT * FROM '{tmp_path / 't.parquet'}'"
     read = read_measurements(source)
-    assert read.names == ("lat", "lon", "rss_dbm", "speed")
-    expected = np.array([COLUMNS[name] for name in read.names]).T
+    assert (read.names, read.categories) == (("lat", "lon", "rss_dbm", "speed", "network"), (4,))
+    expected = np.array([*(COLUMNS[name] for name in read.names[:4]), [0, 0, 1, 0]]).T
     assert (read.rows == expected).all()
+    assert read.texts == {"network": {"GSM": 0, "UMTS": 1}}
     assert read.user_ids == ("ann", "bob", "cid")
     assert read.users.tolist() == [1, 0, 1, 2]
     assert read.positions.tolist() == [0, 1, 2, 3]
@@ -103,7 +104,7 @@ def test_rows_with_a_missing_value_are_left_out_and_counted() -> None:
 
 def test_a_column_with_many_missing_values_is_left_out_or_filled() -> None:
     table = changed(speed=[1.0, None, 2.0, 3.0])
-    assert read_measurements(table).names == ("lat", "lon", "rss_dbm")
+    assert read_measurements(table).names == ("lat", "lon", "rss_dbm", "network")
     assert any(
         "missing in more than 1% of the rows: speed" in note for note in read_measurements(table).notes
     )
@@ -123,11 +124,11 @@ def test_users_without_a_whole_row_are_in_no_code() -> None:
 
 def test_text_that_is_no_number_leaves_a_column_out_of_csv(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    pd.DataFrame(COLUMNS).to_csv(path, index=False)
+    pd.DataFrame(COLUMNS).rename(columns={"network": "street"}).to_csv(path, index=False)
     notes = read_measurements(path).notes
-    assert "left out, not numbers: network" in notes
-    with pytest.raises(InputError, match="row 1, column 'network' is 'GSM'; expected a finite number"):
-        read_measurements(path, features=["network"])
+    assert "left out, not numbers: street" in notes
+    with pytest.raises(InputError, match="row 1, column 'street' is 'GSM'; expected a finite number"):
+        read_measurements(path, features=["street"])
 
 
 def test_a_nan_among_numbers_is_an_error_even_as_text(tmp_path: Path) -> None:
@@ -204,7 +205,7 @@ def test_times_may_be_seconds_and_a_column_without_times_is_not_used() -> None:
 
 
 def test_a_repr_tells_no_values() -> None:
-    assert repr(read_measurements(TABLE)) == "Measurements(Table: lat, lon, rss_dbm, speed)"
+    assert repr(read_measurements(TABLE)) == "Measurements(Table: lat, lon, rss_dbm, speed, network)"
 
 
 def test_points_of_a_frame_in_any_reference_system_are_places() -> None:

@@ -182,7 +182,7 @@ def attack_measurements(
     truth = replace(truth, positions=np.arange(len(truth)))
     parts = truth.split(split, rng.child("split"), pilot=pilot)
     normalisation = Normalisation.learn(parts.pilot)
-    rows = _rows(private, truth.names, len(truth))
+    rows = _rows(private, truth)
     privatized = truth.with_rows(np.where(np.isnan(rows), normalisation.absent, rows))
     # Overlapping runs are more evidence to learn from; those that are judged do not overlap.
     known, held_out = (
@@ -196,21 +196,24 @@ def attack_measurements(
         rng=rng.child("attack"),
         progress=progress,
     )
-    return attack, utility(normalisation.apply(truth.rows), normalisation.standardise(privatized.rows))
+    before, after = normalisation.apply(truth.rows), normalisation.standardise(privatized.rows)
+    return attack, utility(before[:, truth.numeric], after[:, truth.numeric])
 
 
-def _rows(private: Any, names: tuple[str, ...], count: int) -> FloatArray:
+def _rows(private: Any, truth: Measurements) -> FloatArray:
     """The privatized features, NaN where they are empty; ids and times of the table are not looked at."""
     table = open_table(private)
     types = column_types(table)
-    for name in names:
+    for name in truth.names:
         if name not in types:
             raise InputError(
                 f"{table.name}: no column {name!r}; expected the features of the truth (--truth)"
             )
-    rows = feature_rows(table, names)
-    if len(rows) != count:
-        raise InputError(f"{table.name}: {len(rows)} rows; expected the {count} complete rows of the truth")
+    rows = feature_rows(table, truth.names, truth.texts)
+    if len(rows) != len(truth):
+        raise InputError(
+            f"{table.name}: {len(rows)} rows; expected the {len(truth)} complete rows of the truth"
+        )
     if np.isinf(rows).any() or np.isnan(rows).all():
         raise InputError(
             f"{table.name}: privatized values are missing or infinite; expected what 'signal privatize' wrote"

@@ -53,7 +53,7 @@ def certify_(
         columns.pop(given)  # the privatizer's
     with console.progress() as progress:
         progress("read", 0.0)
-        measured = read_signal(console, source, columns, names=fitted.names)
+        measured = read_signal(console, source, columns, names=fitted.names, texts=fitted.texts)
         progress("read", 1.0)
         made = mv.certify(
             fitted,

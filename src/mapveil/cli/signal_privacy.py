@@ -32,7 +32,7 @@ signal_columns = gathered(
         "--category",
         "categories",
         multiple=True,
-        help="A feature whose numbers are names, such as cell_id. Repeatable. [default: inferred from its name]",
+        help="A feature whose values are names, such as network_mode. Repeatable. [default: inferred from its name]",
     ),
     click.option("--fill", type=float, help="Value of a missing feature, such as -105."),
     column_option("time"),
@@ -97,11 +97,13 @@ def attack(
     from mapveil.attacks.signal_attack import attack_measurements
     from mapveil.evaluation.html_report import text_table
     from mapveil.evaluation.signal_report import attack_rows, write_attack
-    from mapveil.obfuscation.privatized_file import privatized_names
+    from mapveil.obfuscation.privatized_file import privatized_names, privatized_texts
 
     with console.progress() as progress:
         progress("read", 0.0)
-        measured = read_signal(console, truth, columns, names=privatized_names(private))
+        measured = read_signal(
+            console, truth, columns, names=privatized_names(private), texts=privatized_texts(private)
+        )
         progress("read", 1.0)
         result, cost = attack_measurements(
             private, measured, network=not no_network, progress=progress, **parameters

@@ -115,7 +115,9 @@ def privatize_split(
     sent = normalisation.apply if fitted is None else normalisation.standardise
     # Runs that overlap are several times the evidence, but must not cut what was privatized together.
     step = max(length // 5, 1) if privatizer is None or privatizer.sequence == 1 else None
-    before, after = normalisation.apply(split.held_out.rows), sent(rest.rows)
+    before, after = (
+        part[:, split.pilot.numeric] for part in (normalisation.apply(split.held_out.rows), sent(rest.rows))
+    )
     full, full_pilot = (~normalisation.empty(part.rows) for part in (rest, pilot))
     kept = full.any() and full_pilot.any()
     return Privatization(
@@ -123,7 +125,11 @@ def privatize_split(
         SignalEvidence.of(split.pilot, pilot, normalisation, length=length, step=step),
         SignalEvidence.of(split.held_out, rest, normalisation, length=length),
         utility(before[full], after[full]) if kept else Utility(math.nan, math.nan, math.nan),
-        held_out_rmse_dbm(sent(pilot.rows[full_pilot]), before, float(normalisation.scale[RSS]))
+        held_out_rmse_dbm(
+            sent(pilot.rows[full_pilot])[:, split.pilot.numeric],
+            before,
+            float(normalisation.scale[RSS]),
+        )
         if kept
         else math.nan,
         fit_s,

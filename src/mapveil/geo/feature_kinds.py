@@ -13,6 +13,9 @@ _CATEGORY: Final = re.compile(
     r"|^(is|has)_"
 )
 
+MOST_VALUES: Final = 1 << 12
+"""Values of a category at most; columns of more are identifiers."""
+
 
 class FeatureKind(StrEnum):
     """The kind of a feature."""
@@ -23,7 +26,7 @@ class FeatureKind(StrEnum):
 
 
 def kind_of(name: str, boolean: bool = False) -> FeatureKind:
-    """Infer the kind of a column of numbers by its name; whoever runs a command confirms or overrides it.
+    """Infer the kind of a column by its name; whoever runs a command confirms or overrides it.
 
     Parameters
     ----------

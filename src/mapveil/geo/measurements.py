@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.geo.text_categories import TextNumbers
 from mapveil_client.errors import InputError, check
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Measurements:
         Omissions when the table was read, one line each.
     categories : tuple of int
         Columns of ``rows`` whose numbers are names: privatized as categories, never averaged.
+    texts : mapping of str to mapping
+        By the name of a column of text, a category, the number that stands for each text in ``rows``; -1 is any other.
     """
 
     rows: npt.NDArray[np.float64]
@@ -60,6 +63,7 @@ class Measurements:
     source: str = "measurements"
     notes: tuple[str, ...] = ()
     categories: tuple[int, ...] = ()
+    texts: TextNumbers = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = (len(self.users), len(self.names))
@@ -77,6 +81,11 @@ class Measurements:
     def features(self) -> int:
         """Number of features of a report, location and signal strength included (m of the paper)."""
         return len(self.names)
+
+    @property
+    def numeric(self) -> list[int]:
+        """Columns of ``rows`` that hold numbers, not categories."""
+        return [at for at in range(self.features) if at not in self.categories]
 
     def take(self, kept: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Measurements:
         """Some of the rows; users keep their codes, so that parts of one table agree about them."""
@@ -155,6 +164,8 @@ def joined(first: Measurements, second: Measurements) -> Measurements:
             f"{second.source}: columns {', '.join(second.names)}; expected {', '.join(first.names)}"
         )
     no_times = first.time is None or second.time is None
+    if first.texts != second.texts:
+        raise InputError(f"{second.source}: its texts are numbered otherwise than those of {first.source}")
     time = None if no_times else np.concatenate([np.asarray(first.time), np.asarray(second.time)])
     return replace(
         first,

@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.feature_kinds import FeatureKind, kind_of
+from mapveil.geo.feature_columns import (
+    category_columns,
+    feature_columns,
+    is_text,
+    may_be_number,
+    refuse_identifiers,
+)
+from mapveil.geo.feature_kinds import MOST_VALUES
 from mapveil.geo.find_columns import NUMBER, find_column, find_columns, listed
 from mapveil.geo.measurements import RSS, Measurements
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import Table, column_types, quote_name, reading, value_text
+from mapveil.geo.text_categories import OTHER, TextNumbers, number_texts
 from mapveil_client.errors import InputError, check
 from mapveil_client.plane import DEGREES_CRS
 
@@ -39,6 +47,7 @@ class _Column(NamedTuple):
     values: npt.NDArray[np.float64]  # NaN where missing or not a number
     missing: npt.NDArray[np.bool_]  # null
     unread: npt.NDArray[np.bool_]  # text that is no number
+    texts: Mapping[str, int] | None = None  # the number of each text, where it is a category of text
 
     @property
     def odd(self) -> npt.NDArray[np.bool_]:
@@ -64,6 +73,7 @@ def read_measurements(
     fill: float | None = None,
     time: str | None = None,
     names: Sequence[str] | None = None,
+    texts: TextNumbers | None = None,
 ) -> Measurements:
     """Read a table of signal measurements whole. Run by: the curator of a pilot, or a simulation of the clients.
 
@@ -80,16 +90,18 @@ def read_measurements(
         (:func:`~mapveil.geo.feature_kinds.kind_of`) and those that are the same in all but one row in a thousand or
         missing in more than 1 % of the rows, which ``notes`` lists.
     categories : sequence of str, optional
-        Features whose numbers are names, further ones among them. By default those of ``features`` that
-        :func:`~mapveil.geo.feature_kinds.kind_of` takes for categories.
+        Features whose numbers or texts are names, further ones among them. By default those of ``features`` that
+        :func:`~mapveil.geo.feature_kinds.kind_of` takes for categories, columns of text among them.
     identifiers : bool
         Whether identifiers may be features, which are then averaged as numbers are.
     fill : float, optional
         Value for a missing feature (null), such as -105 for an access point that was not heard; otherwise rows with a
-        missing value are left out and counted in ``notes``.
+        missing value are left out and counted in ``notes``. A missing text is then one that has no number.
     names : sequence of str, optional
         Columns of other measurements (``Measurements.names``): latitude, longitude, signal strength and the further
         features, where they are not named otherwise.
+    texts : mapping of str to mapping, optional
+        The number of each text of columns of text (``Measurements.texts``), which are categories then.
 
     Raises
     ------
@@ -115,15 +127,15 @@ def read_measurements(
     signal = _signal(table.name, types, rss)
     base = [found.columns.lat, found.columns.lon, signal]
     taken = {found.columns.user, found.columns.time, *base}
-    further = _further(table.name, types, features, categories, taken, identifiers, notes)
-    named = _categories(further, types, categories, inferred=names is None)
+    further = feature_columns(table.name, types, features, categories, texts or {}, taken, identifiers, notes)
+    named = category_columns(further, types, categories, inferred=names is None) | set(texts or {})
     if features is not None and not identifiers:
-        _refuse_identifiers(table.name, [each for each in further if each not in named], types)
+        refuse_identifiers(table.name, [each for each in further if each not in named], types)
     with duckdb.connect() as connection, reading(table.name):
-        rows = _Rows(table, connection, found.expressions.user, [*base, *further], types)
+        rows = _Rows(table, connection, found.expressions.user, [*base, *further], types, named, texts or {})
         _check(rows, rows.columns[:3], fill)
         if features is None:
-            rows.leave_out_unfit(fill, notes)
+            rows.leave_out_unfit(fill, named, notes)
         rows.refuse_odd(rows.columns[3:])
         moments = rows.moments(found.columns.time, types, time is not None, notes)
         made = rows.whole(moments, fill, notes)
@@ -139,10 +151,6 @@ def _with_degrees(frame: Any) -> Any:
     return frame.drop(columns=frame.geometry.name).assign(lon=points.x, lat=points.y)
 
 
-def _numeric(name: str, types: Mapping[str, str]) -> bool:
-    return types[name] in ("VARCHAR", "BOOLEAN") or bool(NUMBER.match(types[name]))
-
-
 def _signal(source: str, types: Mapping[str, str], given: str | None) -> str:
     name = find_column("rss", source, types, given, USUAL_SIGNALS)
     if name is None:
@@ -150,73 +158,11 @@ def _signal(source: str, types: Mapping[str, str], given: str | None) -> str:
             f"{source}: no column of signal strength among {listed(types)}; expected a usual name "
             "(rss_dbm, rsrp_dbm, rssi) or rss=NAME (--rss NAME)"
         )
-    if not _numeric(name, types) or types[name] == "BOOLEAN":
+    if not may_be_number(name, types) or types[name] == "BOOLEAN":
         raise InputError(
             f"{source}: column {name!r} for rss is of type {types[name].lower()}; expected numbers (dBm)"
         )
     return name
-
-
-def _further(
-    source: str,
-    types: Mapping[str, str],
-    features: Sequence[str] | None,
-    categories: Sequence[str] | None,
-    taken: set[str | None],
-    identifiers: bool,
-    notes: list[str],
-) -> list[str]:
-    for given in (features, categories):
-        check(not isinstance(given, str), "features", "a sequence of column names", given)
-    asked = [name for name in categories or () if features is None or name not in features]
-    if features is None:
-        # Where some columns have types, a column of text is one that was never meant as a number.
-        untyped = set(types.values()) == {"VARCHAR"}
-        found = [
-            name for name in types if name not in taken and (untyped or NUMBER.match(types[name]) is not None)
-        ]
-        gone = (
-            []
-            if identifiers
-            else [each for each in found if each not in asked and kind_of(each) is FeatureKind.IDENTIFIER]
-        )
-        if gone:
-            notes.append(f"left out, identifiers: {listed(gone, str)}")
-        found = [name for name in found if name not in gone]
-        return found + [name for name in _named(source, types, asked, taken) if name not in found]
-    return _named(source, types, [*features, *asked], taken)
-
-
-def _named(
-    source: str, types: Mapping[str, str], features: Sequence[str], taken: set[str | None]
-) -> list[str]:
-    for name in features:
-        if name not in types:
-            raise InputError(f"{source}: no column {name!r}; its columns are {listed(types)}")
-        if not _numeric(name, types):
-            raise InputError(
-                f"{source}: column {name!r} is of type {types[name].lower()}; expected numbers as features"
-            )
-        if name in taken or list(features).count(name) > 1:
-            raise InputError(f"{source}: column {name!r} is named twice; expected each column once")
-    return list(features)
-
-
-def _categories(
-    further: Sequence[str], types: Mapping[str, str], given: Sequence[str] | None, inferred: bool
-) -> set[str]:
-    if given is not None or not inferred:
-        return set(given or ())
-    return {name for name in further if kind_of(name, types[name] == "BOOLEAN") is FeatureKind.CATEGORY}
-
-
-def _refuse_identifiers(source: str, further: Sequence[str], types: Mapping[str, str]) -> None:
-    for name in further:
-        if kind_of(name) is FeatureKind.IDENTIFIER:
-            raise InputError(
-                f"{source}: column {name!r} is an identifier, which no average means anything of; leave it out, or "
-                f"privatize it as a category, by categories={name!r} (--category {name})"
-            )
 
 
 class _Rows:
@@ -229,15 +175,19 @@ class _Rows:
         user: str,
         names: Sequence[str],
         types: Mapping[str, str],
+        categories: set[str],
+        texts: TextNumbers,
     ) -> None:
         self.source = table.name
         self._connection = connection
         self._from = table.relation(connection)
         select = [
-            f"{'TRY_CAST' if types[name] == 'VARCHAR' else 'CAST'}({quote_name(name)} AS DOUBLE) AS f{at}, "
-            f"{quote_name(name)} IS NULL AS m{at}"
+            f"{f'TRY_CAST({quoted}::VARCHAR' if is_text(types[name]) else f'CAST({quoted}'} AS DOUBLE) AS f{at}, "
+            f"{quoted} IS NULL AS m{at}"
             for at, name in enumerate(names)
+            for quoted in [quote_name(name)]
         ]
+        untyped = set(types.values()) == {"VARCHAR"}
         found = self._arrow(f"{user} AS user_id, {', '.join(select)}")
         if not len(found):
             raise InputError(f"{self.source}: holds no rows; expected at least one")
@@ -249,7 +199,15 @@ class _Rows:
         for at, name in enumerate(names):
             cast, missing = found[f"f{at}"], found[f"m{at}"].to_numpy()
             values = np.asarray(cast.to_numpy(), dtype=np.float64)
-            self.columns.append(_Column(name, values, missing, cast.is_null().to_numpy() & ~missing))
+            column = _Column(name, values, missing, cast.is_null().to_numpy() & ~missing)
+            # Without types, a category whose values all read as numbers is one of numbers.
+            category = name in categories and is_text(types[name]) and (not untyped or column.unread.any())
+            if name in texts or category:
+                held = self._arrow(f"{quote_name(name)}::VARCHAR AS held")["held"]
+                numbered = number_texts(held, texts.get(name))
+                nothing = np.zeros_like(missing)
+                column = _Column(name, numbered.numbers, missing, nothing, numbered.texts)
+            self.columns.append(column)
 
     def __len__(self) -> int:
         return len(self._users)
@@ -274,11 +232,11 @@ class _Rows:
         for column in columns:
             self.refuse(column.name, column.odd, "a finite number, or null where it is missing,")
 
-    def leave_out_unfit(self, fill: float | None, notes: list[str]) -> None:
+    def leave_out_unfit(self, fill: float | None, categories: set[str], notes: list[str]) -> None:
         """Go on without the features that say nothing or are not there."""
         unfit: dict[str, list[str]] = {}
         for column in self.columns[3:]:
-            reason = _unfit(column, fill)
+            reason = _unfit(column, fill, column.name in categories)
             if reason is not None:
                 unfit.setdefault(reason, []).append(column.name)
         gone = {name for names in unfit.values() for name in names}
@@ -314,6 +272,9 @@ class _Rows:
         missing = np.column_stack([column.missing for column in self.columns])
         if fill is not None:
             rows[:, 2:][missing[:, 2:]] = fill
+            for at, column in enumerate(self.columns):
+                if column.texts is not None:
+                    rows[missing[:, at], at] = OTHER
             missing[:, 2:] = False
         kept = np.flatnonzero(~missing.any(axis=1))
         if not len(kept):
@@ -330,6 +291,7 @@ class _Rows:
             kept,
             self.source,
             tuple(notes),
+            texts={each.name: each.texts for each in self.columns if each.texts is not None},
         )
 
 
@@ -358,9 +320,11 @@ def _check(rows: _Rows, base: Sequence[_Column], fill: float | None) -> None:
     check(fits, "fill", f"{span} where a signal strength is missing", fill)
 
 
-def _unfit(column: _Column, fill: float | None) -> str | None:
+def _unfit(column: _Column, fill: float | None, category: bool) -> str | None:
     """The reason to leave out a feature, if there is one."""
     missing = int(column.missing.sum())
+    if category and np.unique(column.values[~column.missing]).size > MOST_VALUES:
+        return f"categories of more than {MOST_VALUES:,} values"
     if column.unread.any():
         return "not numbers"
     if missing == len(column.values):

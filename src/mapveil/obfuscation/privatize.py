@@ -22,6 +22,7 @@ from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import reading
 from mapveil.obfuscation.export.privatizer_file import fingerprint
 from mapveil.obfuscation.privatized_file import METADATA_KEY, ROWS_KEY
+from mapveil.obfuscation.privatizers.category import Category
 from mapveil.obfuscation.privatizers.map_error import learn_map_error
 from mapveil.obfuscation.privatizers.privatizer import (
     FittedPrivatizer,
@@ -144,8 +145,9 @@ def privatize(
     """Privatize the features of a table, row by row, and empty its other columns. Run by: a simulation of the clients.
 
     Privatized values are brought into the range of their column (degrees, dBm, whole numbers where the source has
-    them): that is processing after the privatizer, which no promise depends on. Where the source has no types (CSV),
-    categories become whole numbers where the pilot's are, and other features numbers. The record in the file states the
+    them): that is processing after the privatizer, which no promise depends on. Categories of text stay text. Where the
+    source has no types (CSV), other categories become whole numbers where the pilot's are, and further features
+    numbers. The record in the file states the
     first and the last day of the reports, which certificates need and the guarantee names as not protected.
 
     Parameters
@@ -179,7 +181,7 @@ def privatize(
 
     check_date(fitted.expires, _today(today))
     opened = open_table(source)
-    measurements = read_measurements(opened, names=fitted.names, **columns)
+    measurements = read_measurements(opened, names=fitted.names, texts=fitted.texts, **columns)
     with duckdb.connect() as connection, reading(opened.name):
         whole = connection.sql(f"SELECT * FROM {opened.relation(connection)}").to_arrow_table()
     for name in keep:
@@ -207,17 +209,21 @@ def privatize(
     if period is not None:
         guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, Assumes.PERIOD_PUBLIC()))
     untyped = all(pyarrow.types.is_string(field.type) for field in taken.schema)
-    whole_categories = {
-        each.column for each in fitted.categories if (each.values == np.rint(each.values)).all()
-    }
+    categories = {each.column: each for each in fitted.categories}
+    whole_categories = {at for at, each in categories.items() if (each.values == np.rint(each.values)).all()}
     emptied, kept, kinds = [], [], []
     for field in taken.schema:
         kind = field.type
         if field.name in fitted.names:
             at = fitted.names.index(field.name)
-            if untyped:
-                kind = pyarrow.int64() if at in whole_categories else pyarrow.float64()
-            kept.append(_typed(rows[:, at], kind))
+            if field.name in fitted.texts:
+                made = _texts(rows[:, at], categories[at], kind)
+                kind = made.type
+            else:
+                if untyped:
+                    kind = pyarrow.int64() if at in whole_categories else pyarrow.float64()
+                made = _typed(rows[:, at], kind)
+            kept.append(made)
         elif field.name in keep:
             kept.append(taken[field.name])
         else:
@@ -234,6 +240,7 @@ def privatize(
         "per_user": total_record(total),
         "parameters": fitted.privatizer.parameters(),
         "privatized": list(fitted.names),
+        "texts": fitted.texts,
         "kept": list(keep),
         "map_error": None if fitted.map_error is None else fitted.map_error._asdict(),
         "guarantee": guarantee.to_dict(),
@@ -314,6 +321,16 @@ def _csv_record(table: pyarrow.Table) -> str:
     csv.write_csv(table, rows)
     record = json.loads(table.schema.metadata[METADATA_KEY])
     return json.dumps(record | {ROWS_KEY: hashlib.sha256(rows.getbuffer()).hexdigest()})
+
+
+def _texts(values: npt.NDArray[np.float64], category: Category, kind: pyarrow.DataType) -> pyarrow.Array:
+    """The texts of a category's reports, null where NaN; in the column's own type where that is one of text."""
+    import pyarrow
+
+    at = np.searchsorted(category.values, np.where(np.isnan(values), category.values[0], values))
+    taken = pyarrow.array(category.texts, pyarrow.string()).take(pyarrow.array(at, mask=np.isnan(values)))
+    large = pyarrow.types.is_large_string(kind)
+    return taken.cast(kind) if large else taken
 
 
 def _typed(values: npt.NDArray[np.float64], kind: pyarrow.DataType) -> pyarrow.Array:

@@ -16,6 +16,7 @@ from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_measurements import read_measurements
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import FileTable, FrameTable, Table, quote_name, reading
+from mapveil.geo.text_categories import OTHER, TextNumbers, number_texts
 from mapveil.obfuscation.privatizers.map_error import MapError
 from mapveil.privacy.claim import Assumes
 from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
@@ -34,6 +35,7 @@ _PARQUET: Final = b"PAR1"  # first bytes of a Parquet file
 _ALIKE: Final = (
     "fingerprint",
     "privatized",
+    "texts",
     "map_error",
     "guarantee",
 )  # equal in the files of one privatizer
@@ -51,6 +53,17 @@ def privatized_names(source: Any) -> tuple[str, ...] | None:
     """Read the privatized features of what :func:`write_privatized` wrote; None of anything else."""
     names = _record(source).get("privatized")
     return tuple(names) if isinstance(names, list) else None
+
+
+def privatized_texts(source: Any) -> TextNumbers:
+    """Read the numbers of the texts of what :func:`write_privatized` wrote; empty of anything else."""
+    try:
+        return {
+            str(name): {str(text): int(number) for text, number in texts.items()}
+            for name, texts in _record(source).get("texts", {}).items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        return {}
 
 
 def privatized_guarantee(source: Any) -> Guarantee | None:
@@ -221,14 +234,24 @@ def read_reports(path: str | Path) -> FloatArray:
         raise InputError(
             f"{path}: does not say which features it has; expected what 'signal privatize' wrote"
         )
-    return feature_rows(table, names)
+    return feature_rows(table, names, privatized_texts(path))
 
 
-def feature_rows(table: Table, names: Sequence[str]) -> FloatArray:
-    """Some columns of a table as numbers, NaN where they are null, shape (rows, names)."""
+def feature_rows(table: Table, names: Sequence[str], texts: TextNumbers) -> FloatArray:
+    """Some columns of a table as numbers, NaN where they are null or text without a number, shape (rows, names)."""
     import duckdb
 
-    columns = ", ".join(f"CAST({quote_name(name)} AS DOUBLE) AS f{at}" for at, name in enumerate(names))
+    columns = ", ".join(
+        f"{quote_name(name)}::{'VARCHAR' if name in texts else 'DOUBLE'} AS f{at}"
+        for at, name in enumerate(names)
+    )
     with duckdb.connect() as connection, reading(table.name):
         found = connection.sql(f"SELECT {columns} FROM {table.relation(connection)}").to_arrow_table()
-    return np.column_stack([np.asarray(each.to_numpy(), dtype=np.float64) for each in found.columns])
+    made = []
+    for name, each in zip(names, found.columns, strict=True):
+        if name in texts:
+            numbers = number_texts(each, texts[name]).numbers
+            made.append(np.where(numbers == OTHER, np.nan, numbers))
+        else:
+            made.append(np.asarray(each.to_numpy(), dtype=np.float64))
+    return np.column_stack(made)

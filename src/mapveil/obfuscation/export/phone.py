@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.geo.text_categories import OTHER, TextNumbers
 from mapveil.obfuscation.export.privatizer_file import read_categories, read_date
 from mapveil.obfuscation.privatizers.dense_network import network_normals
 from mapveil.obfuscation.privatizers.normalisation import Normalisation, whole_runs
@@ -83,6 +84,8 @@ class PhonePrivatizer:
         The cost of one report, which accounts add up; computed or stated likewise.
     fingerprint : str
         SHA-256 of the privatizer's own file, by which certificates name it.
+    texts : mapping of str to mapping
+        By the name of a column of text, the number of each text; any other text is -1.
     """
 
     def __init__(
@@ -93,6 +96,11 @@ class PhonePrivatizer:
         self.guarantee, self.report_cost = claims
         self.expires = read_date(record["expires"])
         self.fingerprint = str(record["fingerprint"])
+        self.texts: TextNumbers = {
+            self.names[int(each["column"])]: {str(text): int(at) for text, at in each["texts"].items()}
+            for each in record["categories"]
+            if "texts" in each
+        }
         self._inputs = [(str(each["input"]), int(each["width"])) for each in record.get("randomness", ())]
         self._fitted = fitted
         self._session = session
@@ -146,6 +154,31 @@ class PhonePrivatizer:
             else:
                 feeds[name] = uniforms(runs, stream)
         return np.asarray(self._session.run(None, feeds)[0], dtype=np.float64).reshape(np.shape(rows))
+
+    def numbers(self, rows: Sequence[Sequence[float | str]]) -> FloatArray:
+        """Rows of numbers and texts, shape (rows, features), as :meth:`privatize` takes them. Run by: the client."""
+        known = [self.texts.get(name) for name in self.names]
+        return np.array(
+            [
+                [
+                    value if texts is None else texts.get(str(value), OTHER)
+                    for value, texts in zip(row, known, strict=True)
+                ]
+                for row in rows
+            ],
+            dtype=np.float64,
+        ).reshape(-1, len(self.names))
+
+    def values(self, reports: FloatArray) -> list[list[float | str | None]]:
+        """Reports with their texts, None where a value is empty. Run by: the client."""
+        known = [{at: text for text, at in self.texts.get(name, {}).items()} for name in self.names]
+        return [
+            [
+                None if np.isnan(value) else (texts[int(value)] if texts else float(value))
+                for value, texts in zip(row, known, strict=True)
+            ]
+            for row in np.atleast_2d(reports)
+        ]
 
     def __repr__(self) -> str:
         return f"PhonePrivatizer(features {', '.join(self.names)})"

@@ -166,14 +166,15 @@ def fingerprint(fitted: FittedPrivatizer) -> str:
 
 def read_categories(record: Mapping[str, Any], values: Mapping[int, npt.ArrayLike]) -> tuple[Category, ...]:
     """The categories of a record, with their values by column; a ValueError or KeyError where it is none."""
-    return tuple(
-        Category(
-            int(each["column"]),
-            np.asarray(values[int(each["column"])], dtype=np.float64),
-            read_exact(each["epsilon"]),
-        )
-        for each in record["categories"]
-    )
+    made = []
+    for each in record["categories"]:
+        column, texts = int(each["column"]), dict(each.get("texts", {}))
+        held = np.asarray(values[column], dtype=np.float64)
+        ordered = tuple(sorted(map(str, texts), key=texts.__getitem__))
+        if texts and [texts[text] for text in ordered] != held.tolist():
+            raise ValueError("texts")
+        made.append(Category(column, held, read_exact(each["epsilon"]), ordered))
+    return tuple(made)
 
 
 def read_date(text: str | None) -> date | None:

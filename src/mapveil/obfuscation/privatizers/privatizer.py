@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.measurements import Measurements
-from mapveil.obfuscation.privatizers.category import Category
+from mapveil.geo.text_categories import TextNumbers
+from mapveil.obfuscation.privatizers.category import Category, check_texts, learn_categories
 from mapveil.obfuscation.privatizers.map_error import MapError
 from mapveil.obfuscation.privatizers.normalisation import Normalisation, whole_runs
 from mapveil.obfuscation.privatizers.null_code import NULL_EPSILON, NULL_ERROR, NullCode
@@ -25,7 +26,7 @@ from mapveil.privacy.guarantee import Guarantee
 from mapveil.registry import Row, find_row
 from mapveil_client import __version__
 from mapveil_client.arrays import FloatArray, IntArray
-from mapveil_client.epsilon import EpsilonLike, as_epsilon
+from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import Checked, InputError, PromiseError, check_whole
 from mapveil_client.randomness.random import Randomness, as_randomness, uniforms
 from mapveil_client.report_account import ReportCost
@@ -173,10 +174,7 @@ class Privatizer(Checked, ABC):
                 f"{pilot.source}: {len(runs)} sequences of {self.sequence} rows of one user; at least 2 are needed"
             )
         stream = as_randomness(rng)
-        each = as_epsilon(category_epsilon, "category_epsilon") if pilot.categories else Fraction(1)
-        categories = tuple(
-            Category.learn(at, pilot.rows[:, at], each, pilot.names[at]) for at in pilot.categories
-        )
+        categories = learn_categories(pilot, category_epsilon)
         numbers = numeric_columns(len(pilot.names), categories)
         learnt, given = normalisation.take(numbers), pilot.rows[:, numbers]
         rows = learnt.apply(given)[runs].reshape(len(runs), -1)
@@ -257,6 +255,11 @@ class FittedPrivatizer:
         return columns, self.normalisation.take(columns)
 
     @property
+    def texts(self) -> TextNumbers:
+        """By the name of a column of text, the number of each of its texts, as ``read_measurements`` takes them."""
+        return {self.names[each.column]: each.numbers for each in self.categories if each.texts}
+
+    @property
     def category_epsilon(self) -> Fraction:
         """Epsilon of all categories of one report."""
         return self.privatizer.sequence * sum((each.epsilon for each in self.categories), Fraction(0))
@@ -332,13 +335,14 @@ class FittedPrivatizer:
         Raises
         ------
         InputError
-            The columns are not those of the pilot.
+            The columns are not those of the pilot, or their texts are numbered otherwise.
         """
         if measurements.names != self.names:
             raise InputError(
                 f"{measurements.source}: features {', '.join(measurements.names)}; this privatizer privatizes "
                 f"{', '.join(self.names)}"
             )
+        check_texts(self.texts, measurements)
         length = self.privatizer.sequence
         order = measurements.sequences(1)[:, 0]
         users = measurements.users[order]
@@ -368,7 +372,7 @@ class FittedPrivatizer:
             "method": self.privatizer.name,
             "parameters": self.privatizer.parameters(),
             "features": list(self.names),
-            "categories": [{"column": each.column, "epsilon": str(each.epsilon)} for each in self.categories],
+            "categories": [each.to_dict() for each in self.categories],
             "expires": None if self.expires is None else self.expires.isoformat(),
             "report_cost": self.report_cost.to_list(),
             "guarantee": self.guarantee().to_dict(),
