@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import func, select, update
 
 from mapveil.collector.refusals import Conflict, Invalid, NotFound
-from mapveil.collector.rounds import conductor
+from mapveil.collector.roles import Loop
+from mapveil.collector.rounds import worker
 from mapveil.collector.rounds.collection import find
 from mapveil.collector.rounds.device_service import OpenCollection
 from mapveil.collector.rounds.engine import Engine
@@ -115,7 +116,7 @@ def test_whoever_finds_too_few_too_late_ends_nothing(engine, store, clock, crowd
         stale = find(connection, id)
     asyncio.run(crowd.join(engine, id))
     engine.tick()
-    assert engine._conductor._end(stale, "0 devices joined in time") is False
+    assert engine._conductor.end(stale, "0 devices joined in time") is False
     assert engine.collection(id)["state"] == "running"
 
 
@@ -245,14 +246,14 @@ def test_a_fault_of_one_collection_leaves_the_others_alone(
         bodies = crowd.local_reports(CollectionTerms.decode(engine.devices.terms(id)))
         for device in (1, 2, 3):
             asyncio.run(engine.devices.report(id, device, bodies[device - 1]))
-    real = conductor.make_map
+    real = worker.make_map
 
     def broken(store, collection):
         if collection.id == ids[0]:
             raise ZeroDivisionError("a secret in a message")
         return real(store, collection)
 
-    monkeypatch.setattr(conductor, "make_map", broken)
+    monkeypatch.setattr(worker, "make_map", broken)
     engine.tick()
     assert [engine.collection(id)["state"] for id in ids] == ["finishing", "done"]
     assert "ZeroDivisionError" in caplog.text
@@ -275,16 +276,16 @@ def test_a_map_that_takes_long_moves_no_other_deadline(
     bodies = crowd.local_reports(CollectionTerms.decode(engine.devices.terms(slow)))
     for device in (1, 2, 3):
         asyncio.run(engine.devices.report(slow, device, bodies[device - 1]))
-    making, free, real = threading.Event(), threading.Event(), conductor.make_map
+    making, free, real = threading.Event(), threading.Event(), worker.make_map
 
     def held(store, collection):
         making.set()
         assert free.wait(60)
         return real(store, collection)
 
-    monkeypatch.setattr(conductor, "make_map", held)
+    monkeypatch.setattr(worker, "make_map", held)
     assert engine._conductor.tick()
-    mapping = threading.Thread(target=engine._conductor.make_maps)
+    mapping = threading.Thread(target=engine.loops._act, args=(Loop.MAPS,))
     mapping.start()
     try:
         assert making.wait(60)

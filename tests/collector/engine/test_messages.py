@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 
 from mapveil.collector.refusals import Conflict, Invalid, NotFound, TooLate
 from mapveil.collector.rounds import secure_rounds
+from mapveil.collector.rounds.shard_ends import close_shard
 from mapveil.collector.store.schema import messages, reports
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.randomness.random import Randomness
@@ -153,7 +154,7 @@ def test_no_survivors_are_told_before_the_round_is_charged(engine, store, runnin
     with store.write() as connection:
         secure_rounds.shut_phase(connection, id, 1, ServerState.INPUTS)
     # The machine goes on before the store does, as it would if the process died in between.
-    secure_rounds.close_machines(engine._machines.of(id, 1), ServerState.INPUTS)
+    close_shard(engine._machines.of(id, 1), 0, ServerState.INPUTS)
     assert engine.ledger() == []
     assert engine.devices.server_message(id, 1, 1) == inbox
     engine.tick()

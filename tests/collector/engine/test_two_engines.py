@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 
 import numpy as np
 from sqlalchemy import func, select
 
+from mapveil.collector.roles import LOOPS, Loop, Role
+from mapveil.collector.rounds import worker
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.schema import charges, messages
+from mapveil.collector.store.work_queue import LEASE_SECONDS
 from mapveil_client.randomness.random import Randomness
 from tests.authority import AUTHORITY
 
 
 def both(engines, id):
-    """One step of each conductor, at the same time."""
+    """One step of each conductor and the work that is there, at the same time."""
     barrier, failures = threading.Barrier(len(engines)), []
 
     def run(engine):
         barrier.wait()
         try:
             engine._conductor.step(id)
+            for loop in LOOPS[Role.WORKER]:
+                engine.loops._act(loop)
         except BaseException as error:
             failures.append(error)
 
@@ -80,3 +86,46 @@ def test_only_one_process_conducts(new_store, store_url, clock, opened, make_spe
         assert mine
         assert conductors[0].tick() is False
     assert conductors[0].tick() is True
+
+
+def test_a_worker_that_dies_costs_its_lease_and_no_sum(
+    new_store, postgresql_url, clock, crowd_of, opened, make_spec, mortal_store, totals_of, monkeypatch
+):
+    _, killed = mortal_store
+    stores = [new_store(postgresql_url) for _ in range(3)]
+    stores[0].create_tables()
+    engine, *workers = (Engine(store, clock, Randomness(1), authority=AUTHORITY) for store in stores)
+    crowd = crowd_of(stores[0], 8)
+    options = {"shard_size": 4, "tolerated_dropout": 0, "corrupt": 0}
+    spec = make_spec("distributed", devices=8, method="uniform", options=options, epsilon="9")
+    id, _ = opened(engine, spec)
+    deaths = 0
+
+    def die(*_):
+        raise killed
+
+    while engine.collection(id)["state"] not in ("done", "aborted"):
+        engine.loops._act(Loop.CONDUCT)
+        for loop in LOOPS[Role.WORKER]:
+            with monkeypatch.context() as patch:
+                patch.setattr(worker, "close_shard", die)
+                patch.setattr(worker, "make_map", die)
+                with contextlib.suppress(killed):
+                    workers[0].loops._act(loop)
+                    continue  # there was nothing to do
+            deaths += 1
+            before = engine.collection(id)
+            while workers[1].loops._act(loop):  # all but what the first one has
+                pass
+            engine.loops._act(Loop.CONDUCT)
+            assert engine.collection(id)["state"] == before["state"]
+            assert engine.collection(id)["rounds"] == before["rounds"]
+            clock.advance(LEASE_SECONDS + 1)
+            assert workers[1].loops._act(loop)
+        asyncio.run(crowd.turn(engine, id))
+    assert engine.collection(id)["state"] == "done"
+    assert deaths == 6  # five phases, and the map
+    ((total, included),) = totals_of(stores[0], id).values()
+    assert included == 8
+    assert np.array_equal(total, sum(crowd.vectors[d, 1] for d in range(1, 9)))
+    assert len(engine.ledger()) == 1

@@ -1,9 +1,11 @@
-"""``kill -9`` of the service at random moments of one collection, each time started again at once."""
+"""``kill -9`` of the service, or of a process of any role, at random moments of one collection, each time started
+again at once."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -24,12 +26,12 @@ REQUESTS = 24 * (1 + 2 * 10)
 
 
 class Killer:
-    """Kills the service at moments of the collection that a seed chooses, counted in what devices ask and say."""
+    """Kills a service at moments of the collection that a seed chooses, counted in what devices ask and say."""
 
-    def __init__(self, service: Service, kills: int, requests: int, seed: int) -> None:
+    def __init__(self, services: Sequence[Service], kills: int, requests: int, seed: int) -> None:
         self._random = random.Random(seed)
         self._moments = set(self._random.sample(range(1, requests), kills))
-        self._service = service
+        self._services = services
         self._asked = 0
         self._down = False
         self._one_at_a_time = asyncio.Lock()
@@ -56,8 +58,9 @@ class Killer:
                 await asyncio.sleep(self._random.uniform(0, 0.3))
         async with self._one_at_a_time:
             self._down = True
-            await asyncio.to_thread(self._service.kill)
-            await asyncio.to_thread(self._service.start)
+            service = self._random.choice(self._services)
+            await asyncio.to_thread(service.kill)
+            await asyncio.to_thread(service.start)
             self._down = False
         if when == "during":
             answer = await sent
@@ -68,13 +71,31 @@ class Killer:
 def test_a_service_that_is_killed_at_random_moments_makes_the_same_sums(scene: Scene, seed: int) -> None:
     service = scene.service()
     collection = scene.open(service, **ADAPTIVE)
-    killer = Killer(service, KILLS, REQUESTS - 24, seed)
+    killer = Killer([service], KILLS, REQUESTS - 24, seed)
     with Wire([service.port], killer.carry) as wire:
         scene.fleet(wire.url, collection, range(24)).wait()
     assert len(killer.kills) == KILLS
     assert service.lives == 1 + KILLS
     assert len(set(killer.kills)) == 4
     found = outcome_of(scene, service, collection)
+    assert (found.state, found.included, found.spent) == ("done", (24, 24), 4000)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_processes_of_any_role_are_killed_and_the_sums_are_the_same(
+    postgresql_scene: Scene, seed: int
+) -> None:
+    scene = postgresql_scene
+    roles = ("intake", "conductor", "worker", "worker")
+    services = [scene.service("--role", role, "--lease-seconds", "1") for role in roles]
+    collection = scene.open(services[0], **ADAPTIVE)
+    kills = KILLS if len(SEEDS) > 1 else 8
+    killer = Killer(services, kills, REQUESTS - 24, seed)
+    with Wire([services[0].port], killer.carry) as wire:
+        scene.fleet(wire.url, collection, range(24)).wait()
+    assert sum(service.lives - 1 for service in services) == kills
+    assert len({service.lives > 1 for service in services}) == 1, "another seed: one role was never killed"
+    found = outcome_of(scene, services[0], collection)
     assert (found.state, found.included, found.spent) == ("done", (24, 24), 4000)
 
 
@@ -90,7 +111,7 @@ def test_reports_survive_a_service_that_is_killed(scene: Scene, seed: int) -> No
         "devices": 40,
     }
     collection = scene.open(service, **local)
-    killer = Killer(service, 6, 40, seed)
+    killer = Killer([service], 6, 40, seed)
     with Wire([service.port], killer.carry) as wire:
         scene.fleet(wire.url, collection, range(40)).wait()
     assert len(killer.kills) == 6

@@ -13,6 +13,8 @@ import pytest
 from mapveil.collector.http import asgi as application
 from mapveil.collector.http.asgi import create_app
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.roles import Loop, Role
+from mapveil.collector.rounds import loops
 from mapveil.collector.rounds.engine import Engine
 from tests.authority import AUTHORITY
 
@@ -49,13 +51,13 @@ def test_the_conductor_runs_from_beginning_to_end(live: Any, sqlite_store: Any, 
     closed: list[bool] = []
     app = create_app(engine, sqlite_store, Settings(), closing=lambda: closed.append(True))
     with live(app, Settings()) as address:
-        until(lambda: engine.idle_seconds < 1, "the conductor runs")
+        until(lambda: engine.loops.idle_seconds < 1, "the conductor runs")
         assert health(address)[1]["conductor"] is True
         assert not closed
     assert closed == [True]
-    idle = engine.idle_seconds
+    idle = engine.loops.idle_seconds
     time.sleep(0.3)
-    assert engine.idle_seconds >= idle + 0.3  # nothing ticks any more
+    assert engine.loops.idle_seconds >= idle + 0.3  # nothing ticks any more
 
 
 def test_a_conductor_that_fails_is_started_again(
@@ -63,18 +65,18 @@ def test_a_conductor_that_fails_is_started_again(
 ) -> None:
     engine = Engine(sqlite_store, clock, authority=AUTHORITY)
     runs: list[int] = []
-    original = engine.run
+    original = engine.loops.run
 
-    async def run() -> None:
+    async def run(role: Role) -> None:
         runs.append(1)
         if len(runs) < 3:
             raise ZeroDivisionError
-        await original()
+        await original(role)
 
     monkeypatch.setattr(application, "_RESTART_SECONDS", 0.01)
-    monkeypatch.setattr(engine, "run", run)
+    monkeypatch.setattr(engine.loops, "run", run)
     with live(create_app(engine, sqlite_store, Settings()), Settings()):
-        until(lambda: engine.idle_seconds < 1, "the conductor runs")
+        until(lambda: engine.loops.idle_seconds < 1, "the conductor runs")
     assert len(runs) == 3
 
 
@@ -83,8 +85,8 @@ def test_a_conductor_that_hangs_is_said_to(
 ) -> None:
     engine = Engine(sqlite_store, clock, authority=AUTHORITY)
     hanging = threading.Event()
-    monkeypatch.setattr(application, "_STUCK_SECONDS", 0.3)
-    monkeypatch.setattr(engine, "_conduct", lambda: hanging.wait(120))
+    monkeypatch.setattr(loops, "_STUCK_SECONDS", 0.3)
+    monkeypatch.setitem(engine.loops._acts, Loop.CONDUCT, lambda: hanging.wait(120))
     with live(create_app(engine, sqlite_store, Settings()), Settings()) as address:
         try:
             until(

@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -37,6 +36,7 @@ from mapveil.collector.http.settings import Settings
 from mapveil.collector.operators.operator_keys import PeerKey
 from mapveil.collector.operators.peer import PEER_ROUTES
 from mapveil.collector.refusals import NotFound, Unauthorized
+from mapveil.collector.roles import Role
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import Certification, Lifetimes
 from mapveil.collector.store.principals import Accounts
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("mapveil.collector")
 _COLLECTOR: Final = Path(__file__).parent.parent
 _HEALTH_SECONDS: Final = 3.0
-_STUCK_SECONDS: Final = 600.0
 _RESTART_SECONDS: Final = 1.0
 _LIST_SECONDS: Final = 15.0
 _QUERY: Final = "/retrieval/query"
+_OF_EVERY_ROLE: Final = ("/healthz", "/metrics")
 
 
 def create_app(
@@ -112,8 +112,8 @@ class _Collector:
         peer_key: PeerKey | None,
     ) -> None:
         self._engine, self._conduct, self._closing = engine, conduct, closing
+        self._answers = settings.role in (Role.ALL, Role.INTAKE)
         self._task: asyncio.Task[None] | None = None
-        self._since = 0.0
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="mapveil-api")
         pace = ((settings.enrol_minute, 60), (settings.enrol_day, 24 * 3600))
         accounts, metrics = Accounts(store, pace), Metrics(lambda: _states(store))
@@ -145,17 +145,18 @@ class _Collector:
         self.gate = Gate(self._answer, settings, metrics)
 
     def _conducting(self) -> bool:
-        """Whether the conductor still looks for what is due; one step of a large collection may take minutes."""
+        """Whether the loops of this process's role run and none is stuck."""
         if not self._conduct:
             return True
-        started = self._task is not None and not self._task.done()
-        return started and min(self._engine.idle_seconds, time.monotonic() - self._since) < _STUCK_SECONDS
+        return self._task is not None and not self._task.done() and not self._engine.loops.stuck()
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._api(scope, receive, send)
             return
         path = scope["path"]
+        if not self._answers and path not in _OF_EVERY_ROLE:
+            raise NotFound
         if self._devices.find(path) is not None:
             await self._devices(scope, receive, send)
         elif path.startswith(PEER_ROUTES + "/"):
@@ -217,7 +218,6 @@ class _Collector:
 
         anyio.to_thread.current_default_thread_limiter().total_tokens = self._service.settings.threads
         if self._conduct:
-            self._since = time.monotonic()
             self._task = asyncio.create_task(self._keep_conducting())
         looking = asyncio.create_task(self._keep_looking())
         try:
@@ -225,7 +225,7 @@ class _Collector:
         finally:
             looking.cancel()
             if self._task is not None:
-                self._engine.stop()
+                self._engine.loops.stop()
                 await asyncio.wait([self._task], timeout=self._service.settings.shutdown_seconds)
                 self._task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -244,7 +244,7 @@ class _Collector:
         """Run the conductor; whatever it stumbles over, collections must go on."""
         while True:
             try:
-                await self._engine.run()
+                await self._engine.loops.run(Role(self._service.settings.role))
                 return
             except Exception as error:  # the outermost frame of the conductor
                 _LOG.error("the conductor failed and is started again", exc_info=error)

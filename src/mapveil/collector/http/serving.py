@@ -55,7 +55,12 @@ def application(settings: Settings, *, authority_only: bool = False) -> ASGIApp:
     store.create_tables()
     part = operator_part(settings, store)
     engine = Engine(
-        store, clock, authority=authority_of(settings, store), leader=part.leader, helper=part.helper
+        store,
+        clock,
+        authority=authority_of(settings, store),
+        leader=part.leader,
+        helper=part.helper,
+        lease_seconds=settings.lease_seconds,
     )
     return create_app(
         engine, store, settings, authority_only=authority_only, closing=store.close, peer_key=part.key

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
+from mapveil.collector.roles import Role
 from mapveil.secure_sum.enrolment_authority import DAYS, LIST_DAYS, MOST_DAYS
 from mapveil_client.errors import ParameterError, check
 
@@ -103,6 +104,8 @@ class Settings:
     host: str = _text("127.0.0.1", "Address to listen on")
     port: int = _number(8321, "Port to listen on; 0 takes a free one", 0, 65535)
     workers: int = _number(1, "Processes; more than one needs PostgreSQL", 1, 64)
+    role: str = _text("all", "Part that this process plays; not all of it needs PostgreSQL", *Role)
+    lease_seconds: int = _seconds(30, "Time after which another takes the work of a worker that was killed")
     tls_cert: str | None = _text(None, "File with the certificate chain (PEM); enables HTTPS")
     tls_key: str | None = _text(None, "File with the certificate's key (PEM)")
     trusted_proxies: str | None = _text(
@@ -182,6 +185,11 @@ class Settings:
             )
         if self.operator is not None and self.workers > 1:
             raise ParameterError("workers (--workers) must be 1 for an operator of two")
+        if self.role != Role.ALL and (self.operator is not None or not self.store.startswith("postgresql")):
+            raise ParameterError(
+                f"role (--role) must be all on SQLite and for an operator of two, got {self.role}; "
+                "processes of other roles share a store on PostgreSQL"
+            )
         if self.workers > 1 and not self.store.startswith("postgresql"):
             raise ParameterError(
                 f"workers (--workers) must be 1 on SQLite, got {self.workers}; more need a store on PostgreSQL"

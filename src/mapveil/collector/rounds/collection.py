@@ -38,6 +38,7 @@ from mapveil.collector.store.schema import (
     shards,
     tasks,
 )
+from mapveil.collector.store.work_queue import Task, forget_work
 from mapveil_client.arrays import IntArray
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms
@@ -171,6 +172,7 @@ def move(
         values["opened_at"] = now_text(connection)
     if after in (State.DONE, State.ABORTED):
         values["ended_at"] = now_text(connection)
+        forget_work(connection, identifier, Task.SHARD, Task.MAP)
     if after is State.ABORTED:
         values["reason"] = detail.get("reason", "")
     connection.execute(update(collections).where(collections.c.id == identifier).values(**values))

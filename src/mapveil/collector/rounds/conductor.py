@@ -1,8 +1,8 @@
-"""The conductor: whatever is due for a collection is done here, one durable step after another.
+"""The conductor: whatever is due for a collection is decided here, one durable step after another.
 
-A step reads where the collection stands, works outside any transaction, and commits once. Another process on the same
-store may take the same step at the same time: each commit is guarded by where the collection stood, so that one of
-them changes nothing.
+What is heavy, the shards of a phase that ends and the map, it orders of the workers. A step reads where the
+collection stands, works outside any transaction, and commits once. Another process on the same store may take the same
+step at the same time: each commit is guarded by where the collection stood, so that one of them changes nothing.
 """
 
 import enum
@@ -33,11 +33,12 @@ from mapveil.collector.rounds.collection import (
 )
 from mapveil.collector.rounds.life_cycle import ACTIVE, Happening, State
 from mapveil.collector.rounds.progress import Deadlines, ProgressBoard, progress_of
-from mapveil.collector.rounds.results import StoredMap, make_map, store_map
+from mapveil.collector.rounds.shard_ends import Lines, ShardEnd, close_round
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import audit_log as audit
-from mapveil.collector.store.database import Store
+from mapveil.collector.store.database import Store, lock_collection
 from mapveil.collector.store.schema import reports
+from mapveil.collector.store.work_queue import Task, Work, is_ordered, order, results, unfinished
 from mapveil.trust.queries import Query
 from mapveil_client.errors import MapveilError
 from mapveil_client.randomness.random import Randomness
@@ -52,7 +53,6 @@ class Lane(enum.Enum):
 
     ROUNDS = "conductor"
     HELPER = "leader"  # steps that ask the helper, which may not answer for minutes
-    MAPS = "mapmaker"  # a map of a million cells takes minutes of computing
 
 
 class Conductor:
@@ -62,6 +62,8 @@ class Conductor:
     ----------
     on_phase : callable, optional
         Called with every phase that was closed: its name, and the seconds from its opening to that of the next.
+    steps : int
+        Taken so far.
     """
 
     def __init__(
@@ -77,6 +79,8 @@ class Conductor:
         self._board, self._rng, self._leader = board, rng, leader
         self._taking = {lane: threading.Lock() for lane in Lane}
         self._resting: dict[str, float] = {}
+        self._active: frozenset[str] = frozenset()
+        self.steps = 0
         self.on_phase: Callable[[str, float], None] | None = None
 
     def tick(self) -> bool:
@@ -87,15 +91,12 @@ class Conductor:
         """Take every step that is due together with the helper; as :meth:`tick`."""
         return self._leader is None or self._take(Lane.HELPER)
 
-    def make_maps(self) -> bool:
-        """Make the map of every collection whose rounds or reports are all in; as :meth:`tick`."""
-        return self._take(Lane.MAPS)
-
     def _take(self, lane: Lane) -> bool:
         with self._taking[lane], self._store.sole(lane.value) as mine:
             if mine:
                 with self._store.read() as connection:
                     active = listed(connection, ACTIVE)
+                self._forget_ended(frozenset(each.id for each in active))
                 for collection in active:
                     if self._lane(collection) is lane:
                         self._guarded(collection.id, partial(self._steps, collection.id, lane))
@@ -105,10 +106,14 @@ class Conductor:
 
     def _lane(self, collection: Collection) -> Lane:
         """The lane of a collection's next step."""
-        if collection.state is State.FINISHING:
-            return Lane.MAPS
         helped = self._leader is not None and collection.terms.trust == "operators"
-        return Lane.HELPER if helped else Lane.ROUNDS
+        return Lane.HELPER if helped and collection.state is not State.FINISHING else Lane.ROUNDS
+
+    def _forget_ended(self, active: frozenset[str]) -> None:
+        """Drop what this process holds of collections that another process, or its own worker, has ended."""
+        for identifier in self._active - active:
+            self.forget(identifier)
+        self._active = active
 
     def _steps(self, identifier: str, lane: Lane) -> None:
         while self.step(identifier):
@@ -155,8 +160,9 @@ class Conductor:
             raise
         except MapveilError as error:
             _LOG.warning("collection %s cannot go on: %s", collection.id, error)
-            done = self._end(collection, str(error))
+            done = self.end(collection, str(error))
         if done:
+            self.steps += 1
             self._board.forget(collection.id)
         return done
 
@@ -182,7 +188,7 @@ class Conductor:
             return self._leads(collection) and self._led.verify(collection, rest=False)
         if there.present < collection.terms.minimum:
             what = "joined" if collection.terms.trust == "distributed" else "reported"
-            return self._end(
+            return self.end(
                 collection,
                 f"{there.present} devices {what} in time; {collection.terms.minimum} are promised at least",
             )
@@ -247,18 +253,28 @@ class Conductor:
         return self._leader
 
     def _close(self, collection: Collection, newest: Round) -> bool:
+        """Put the results of a phase's shards together, once all are there."""
         number, phase = newest.number, newest.phase
+        with self._store.read() as connection:
+            waited_for = unfinished(connection, collection.id, number, phase.value)
+        if waited_for is None:  # shut by a Mapveil that ordered nothing
+            with self._store.write() as connection:
+                return secure_rounds.shut_phase(connection, collection.id, number, phase)
+        if waited_for:
+            return False
         held = self._machines.of(collection.id, number)
         if held is None:  # another process was faster
             return False
-        closed = secure_rounds.close_machines(held, phase)
+        with self._store.read() as connection:
+            ends = map(ShardEnd.decode, results(connection, collection.id, number, phase.value))
+            closed = close_round(held.announcement, phase, ends)
         terms, announced = collection.terms, held.announcement
         try:
             with self._store.write() as connection:
                 moved = secure_rounds.restart(connection, collection.id, number, phase, closed)
                 moved = moved or secure_rounds.open_next(connection, terms, announced, phase, closed)
         except Abort as error:
-            return self._end(collection, str(error), closed.lines)
+            return self.end(collection, str(error), closed.lines)
         if not moved:  # another process was faster, and may have ended the messages
             self._machines.forget(collection.id)
         if moved:
@@ -269,13 +285,17 @@ class Conductor:
         return moved
 
     def _finish(self, collection: Collection) -> bool:
-        """Everything is in: make the map."""
-        heat = make_map(self._store, collection)
-        stored = StoredMap.encode(heat)
+        """Everything is in: order the map."""
+        wanted = Work(Task.MAP, collection.id)
+        with self._store.read() as connection:
+            if is_ordered(connection, wanted):
+                return False
         with self._store.write() as connection:
-            return store_map(connection, collection.id, heat, stored)
+            if lock_collection(connection, collection.id) == State.FINISHING:
+                order(connection, [wanted])
+        return True
 
-    def _end(self, collection: Collection, reason: str, lines: secure_rounds.Lines = ()) -> bool:
+    def end(self, collection: Collection, reason: str, lines: Lines = ()) -> bool:
         """Abort a collection that cannot go on, unless it has gone on."""
         text = "".join(letter if letter.isprintable() else " " for letter in reason)[:MOST_REASON]
         with self._store.write() as connection:

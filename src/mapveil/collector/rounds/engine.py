@@ -4,13 +4,10 @@ Every method may be called from any thread. Whatever is acknowledged was committ
 dropped at any moment.
 """
 
-import asyncio
-import contextlib
 import secrets
-import time
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
@@ -20,7 +17,7 @@ from mapveil.collector.operators.helper import Helper
 from mapveil.collector.operators.leader import Leader
 from mapveil.collector.operators.peer import PeerUnavailable
 from mapveil.collector.operators.task_records import account_of, begin_task
-from mapveil.collector.refusals import Conflict, StoreUnavailable
+from mapveil.collector.refusals import Conflict
 from mapveil.collector.rounds import collection as records
 from mapveil.collector.rounds.charge_table import abort_rows
 from mapveil.collector.rounds.collection import Collection, counted, find, listed, move, rounds_of, terms_of
@@ -28,6 +25,7 @@ from mapveil.collector.rounds.conductor import Conductor
 from mapveil.collector.rounds.device_service import DeviceService
 from mapveil.collector.rounds.forecast import Forecast, forecast
 from mapveil.collector.rounds.life_cycle import Happening, State
+from mapveil.collector.rounds.loops import Loops
 from mapveil.collector.rounds.progress import Deadlines, Progress, ProgressBoard, progress_of
 from mapveil.collector.rounds.results import guarantee_of, stored_guarantee, stored_map
 from mapveil.collector.rounds.shard_machines import ShardMachines
@@ -37,10 +35,12 @@ from mapveil.collector.rounds.specification import (
     Trust,
     read_specification,
 )
+from mapveil.collector.rounds.worker import Worker
 from mapveil.collector.store import audit_log
 from mapveil.collector.store.audit_log import AuditLine
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import charges, collections, members, reports
+from mapveil.collector.store.work_queue import LEASE_SECONDS
 from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
@@ -50,8 +50,6 @@ from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.secure_sum.states import ServerState, phase_name
-
-_TICK_SECONDS: Final = 0.1
 
 
 class Engine:
@@ -72,11 +70,15 @@ class Engine:
     leader, helper : Leader and Helper, optional
         This service's part in sums by two operators. Without a leader such collections are refused; a helper answers
         another service.
+    lease_seconds : int
+        Time after which another worker may take work whose worker was killed.
 
     Attributes
     ----------
     devices : DeviceService
         Answers devices.
+    loops : Loops
+        Take whatever steps are due.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Engine:
         authority: Authority | EnrolmentAuthority | None = None,
         leader: Leader | None = None,
         helper: Helper | None = None,
+        lease_seconds: int = LEASE_SECONDS,
     ) -> None:
         self._store, self.authority, self._leader, self.helper = store, authority, leader, helper
         self._deadlines = Deadlines(clock)
@@ -97,8 +100,9 @@ class Engine:
         self._conductor = Conductor(
             store, self._deadlines, self._machines, self._board, rng or Randomness(), leader
         )
-        self._stopping = False
-        self._ticked = float("-inf")
+        ends = self._conductor.end, self._conductor.forget
+        worker = Worker(store, self._machines, *ends, lease_seconds)
+        self.loops = Loops(self._conductor, worker)
 
     # Operators
 
@@ -202,54 +206,15 @@ class Engine:
         with self._store.read() as connection:
             return stored_guarantee(connection, id)
 
-    # The conductor
+    # Steps
 
     def observe_phases(self, observer: Callable[[str, float], None]) -> None:
         """Call ``observer`` with every phase that this process closes: its name, and its seconds."""
         self._conductor.on_phase = observer
 
-    async def run(self) -> None:
-        """Take whatever steps are due, until :meth:`stop`. A store that fails is asked again."""
-        self._stopping = False
-        # Neither a helper that does not answer nor a map of a million cells keeps another collection waiting.
-        async with asyncio.TaskGroup() as loops:
-            for act in (self._conduct, self._lead, self._make_maps):
-                loops.create_task(self._repeat(act))
-
-    async def _repeat(self, act: Callable[[], None]) -> None:
-        while not self._stopping:
-            await asyncio.to_thread(act)
-            await asyncio.sleep(_TICK_SECONDS)
-
-    def stop(self) -> None:
-        """Let :meth:`run` end after the step it is taking."""
-        self._stopping = True
-
     def tick(self) -> None:
         """Take every step that is due now, one after another."""
-        self._conduct()
-        if self._leader is not None:
-            self._lead()
-            self._conduct()
-        self._make_maps()
-
-    def _conduct(self) -> None:
-        with contextlib.suppress(StoreUnavailable):
-            self._conductor.tick()
-            self._ticked = time.monotonic()
-
-    def _lead(self) -> None:
-        with contextlib.suppress(StoreUnavailable):
-            self._conductor.lead()
-
-    def _make_maps(self) -> None:
-        with contextlib.suppress(StoreUnavailable):
-            self._conductor.make_maps()
-
-    @property
-    def idle_seconds(self) -> float:
-        """Seconds since steps were last looked for with success; infinite before."""
-        return time.monotonic() - self._ticked
+        self.loops.tick()
 
 
 def _record(connection: Connection, collection: Collection, progress: Progress) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The rounds of a distributed collection: started, closed phase by phase, and done.
 
 A phase is closed in three steps: no more messages are accepted (a transaction); the machine of every shard takes the
-phase's messages from the store (outside any); and the next phase is opened (a transaction). Whatever is lost between
-them is done again, and comes out the same.
+phase's messages from the store (:mod:`~mapveil.collector.rounds.shard_ends`, by any worker); and the next phase is
+opened (a transaction). Whatever is lost between them is done again, and comes out the same.
 """
 
 import json
@@ -22,19 +22,19 @@ from mapveil.collector.rounds.collection import (
 )
 from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.rounds.offer import offer
-from mapveil.collector.rounds.plan_replay import TOTAL, announce, round_terms, shard_sizes
-from mapveil.collector.rounds.shard_machines import RoundMachines, ShardFailure
+from mapveil.collector.rounds.plan_replay import TOTAL, announce, shard_sizes
+from mapveil.collector.rounds.shard_ends import Closed, Lines
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import assignments, rounds, shards
-from mapveil.collector.store.watched_devices import FAULT
+from mapveil.collector.store.work_queue import Task, Work, forget_work, order
 from mapveil.trust.queries import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import PromiseError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.messages import usual_size
-from mapveil_client.secure_sum.states import Abort, Message, ServerState, sent_messages, server_phases
+from mapveil_client.secure_sum.states import Abort, Message, ServerState, sent_messages
 from mapveil_client.terms import CollectionTerms
 
 _RUN_BYTES: Final = 16
@@ -46,28 +46,12 @@ MOST_RESTARTS: Final = 2
 that two failures leave no shard out, and devices that fail on purpose cost the others four phases at most."""
 
 
-Lines = tuple[tuple[str, dict[str, Any]], ...]
-"""Lines of the audit log: action and detail."""
-
-
 class Drawn(NamedTuple):
     """A round that could begin."""
 
     announcement: RoundAnnouncement
     devices: IntArray  # in the order of the shards
     seeds: tuple[bytes, ...]  # of each shard's graph
-
-
-class Closed(NamedTuple):
-    """Result of a phase, over all shards."""
-
-    phase: ServerState  # the next one
-    included: int | None  # devices in the sums, once that is settled
-    total: IntArray | None  # units of all shards, once the round is done
-    left: int  # shards that go on
-    failed: tuple[ShardFailure, ...]  # shards that ended with this phase
-    withdrawn: tuple[tuple[int, int], ...]  # shard and client whose masked inputs count no more
-    lines: Lines  # for the audit log
 
 
 def draw_round(terms: CollectionTerms, query: Query, number: int, asked: IntArray, rng: Randomness) -> Drawn:
@@ -136,54 +120,20 @@ def start_round(connection: Connection, identifier: str, drawn: Drawn) -> bool:
 
 
 def shut_phase(connection: Connection, identifier: str, number: int, phase: ServerState) -> bool:
-    """First step of closing a phase: accept no more of its messages; False where the collection has gone on."""
+    """First step of closing a phase: accept no more of its messages, and order the second step of every shard.
+
+    False where the collection has gone on.
+    """
     if lock_collection(connection, identifier) != State.RUNNING:
         return False
     at = (*_of(identifier, number), rounds.c.phase == phase.value)
-    return connection.execute(update(rounds).where(*at).values(open=False)).rowcount == 1
-
-
-def close_machines(held: RoundMachines, phase: ServerState) -> Closed:
-    """Second step: every shard's machine takes the phase's messages from the store. CPU-heavy.
-
-    A shard that cannot be finished is left out.
-    """
-    announced = held.announcement
-    order = (*server_phases(announced.active), ServerState.DONE)
-    following = order[order.index(phase) + 1]
-    included: int | None = 0 if following.value > ServerState.INPUTS.value else None
-    terms, totals, failed, lines = round_terms(announced), [], [], []
-    withdrawn: list[tuple[int, int]] = []
-    for machine in held.machines:
-        with machine.lock:
-            count = 0
-            try:
-                machine.bring_up(following)
-                if included is not None:
-                    count = int(np.count_nonzero(machine.server.included))
-                if following is ServerState.DONE:
-                    total = machine.server.total
-                    if terms.plausible(total, count):
-                        totals.append(total)
-                    else:
-                        machine.fail(phase, "a coordinate of its sum is outside its range")
-            except Abort:
-                pass
-            failure = machine.failure
-            if failure is not None and failure.phase is not phase:
-                continue
-            if failure is not None:
-                failed.append(failure)
-                lines.append(("shard.fail", held.described(failure)))
-            elif included is not None:
-                included += count
-                if phase is ServerState.INPUTS:
-                    gone = np.flatnonzero(machine.server.withdrawn).tolist()
-                    withdrawn += [(machine.shard, client) for client in gone]
-            lines += [(FAULT, held.fault(machine, each)) for each in machine.faults(phase)]
-    left = sum(machine.failure is None for machine in held.machines)
-    units = terms.units(totals) if totals else None
-    return Closed(following, included, units, left, tuple(failed), tuple(withdrawn), tuple(lines))
+    if connection.execute(update(rounds).where(*at).values(open=False)).rowcount != 1:
+        return False
+    of_round = shards.c.collection == identifier, shards.c.round == number
+    going_on = select(shards.c.shard).where(*of_round, shards.c.failed.is_(None))
+    of_phase = Work(Task.SHARD, identifier, number, phase=phase.value)
+    order(connection, [of_phase._replace(shard=shard) for shard in connection.execute(going_on).scalars()])
+    return True
 
 
 def restart(connection: Connection, identifier: str, number: int, phase: ServerState, closed: Closed) -> bool:
@@ -207,6 +157,7 @@ def restart(connection: Connection, identifier: str, number: int, phase: ServerS
     forget_messages(connection, identifier, number, phase)
     restarted = {"round": number, "failed": len(closed.failed)}
     record_lines(connection, identifier, (*closed.lines, ("round.restart", restarted)))
+    forget_work(connection, identifier, Task.SHARD)
     return True
 
 
@@ -257,6 +208,7 @@ def open_next(
         charge(connection, identifier, number, announced.purpose, announced.epsilon)
     if closed.total is not None:
         forget_messages(connection, identifier, number)
+        forget_work(connection, identifier, Task.SHARD)
         audit.record(connection, "service", "round.done", identifier, round=number)
     return True
 

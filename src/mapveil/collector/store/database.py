@@ -170,6 +170,10 @@ class Store:
                     except SQLAlchemyError:
                         connection.invalidate()  # the lock is released with its connection
 
+    def only_worker(self, role: str) -> AbstractContextManager[bool]:
+        """Whether a process may work in a role: on SQLite one at a time, on PostgreSQL any number."""
+        return contextlib.nullcontext(True) if self.shareable else self.sole(role)
+
     def close(self) -> None:
         """Commit what waits and close every connection; nothing can be committed afterwards."""
         self._commits.close()

@@ -223,6 +223,23 @@ charges: Final = _of_collection(
     Column("at", _TIME, nullable=False),
 )
 
+work: Final = Table(
+    "work",
+    METADATA,
+    Column("task", String(16), primary_key=True),  # shard | map | export
+    Column("collection", _ID, primary_key=True),
+    Column("round", Integer, primary_key=True),  # of a shard; 0 otherwise
+    Column("shard", Integer, primary_key=True),  # of a shard; 0 otherwise
+    Column("name", String(32), primary_key=True),  # of an export: its format
+    Column("place", String(500), primary_key=True),  # of an export: where its file is wanted
+    Column("phase", Integer, nullable=False),  # of a shard: the ServerState that ends
+    Column("served_at", _TIME, nullable=False),  # when it was last taken, at first when it was ordered
+    Column("worker", String(32)),  # who has it, or had it last
+    Column("lease_until", _TIME),
+    Column("attempts", Integer, nullable=False),
+    Column("result", LargeBinary),  # of a shard: ShardEnd.encode()
+)
+
 results: Final = _of_collection(
     "results",
     Column("geoparquet", LargeBinary, nullable=False),  # the map, whole, with its guarantee
@@ -313,7 +330,7 @@ def check_version(connection: Connection) -> int | None:
 def create_tables(connection: Connection) -> None:
     """Create the tables and triggers in an empty database, in the transaction of the connection.
 
-    A store that an earlier Mapveil of the same version made gets the one table that it lacks.
+    A store that an earlier Mapveil of the same version made gets the tables that it lacks.
 
     Raises
     ------
@@ -321,7 +338,8 @@ def create_tables(connection: Connection) -> None:
         As :func:`check_version`.
     """
     if check_version(connection) is not None:
-        ended_tasks.create(connection, checkfirst=True)
+        for table in (ended_tasks, work):
+            table.create(connection, checkfirst=True)
         return
     METADATA.create_all(connection)
     for statement in _TRIGGERS[connection.dialect.name]:

@@ -1,0 +1,93 @@
+"""The loops of a process: each takes the steps of its kind that are due, and is stuck where one comes to no end."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from mapveil.collector.refusals import StoreUnavailable
+from mapveil.collector.roles import LOOPS, Loop, Role
+from mapveil.collector.rounds.conductor import Conductor
+from mapveil.collector.rounds.worker import Worker
+from mapveil.collector.store.work_queue import MOST_SECONDS
+
+_TICK_SECONDS: Final = 0.1
+_STUCK_SECONDS: Final = 600.0  # one step of a large collection takes minutes
+
+
+class Loops:
+    """The loops of one process; each takes every step of its kind that is due, in a thread.
+
+    Parameters
+    ----------
+    conductor, worker : Conductor and Worker
+        Of this process.
+    """
+
+    def __init__(self, conductor: Conductor, worker: Worker) -> None:
+        self._conductor = conductor
+        self._acts: Mapping[Loop, Callable[[], object]] = {
+            Loop.CONDUCT: conductor.tick,
+            Loop.LEAD: conductor.lead,
+            Loop.SHARDS: worker.close_shards,
+            Loop.MAPS: worker.make_maps,
+        }
+        self._stopping = False
+        self._begun: dict[Loop, float] = {}
+        self._beats: dict[Loop, float] = {}
+
+    async def run(self, role: Role = Role.ALL) -> None:
+        """Do whatever is due of a role, until :meth:`stop`. A store that fails is asked again."""
+        self._stopping = False
+        self._begun = dict.fromkeys(LOOPS[role], time.monotonic())
+        wakes = {loop: asyncio.Event() for loop in LOOPS[role]}
+        async with asyncio.TaskGroup() as tasks:
+            for loop in wakes:
+                tasks.create_task(self._repeat(loop, wakes))
+
+    async def _repeat(self, loop: Loop, wakes: Mapping[Loop, asyncio.Event]) -> None:
+        while not self._stopping:
+            wakes[loop].clear()
+            if await asyncio.to_thread(self._act, loop):
+                for other in wakes.keys() - {loop}:
+                    wakes[other].set()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(wakes[loop].wait(), _TICK_SECONDS)
+
+    def stop(self) -> None:
+        """Let :meth:`run` end after the steps that are being taken."""
+        self._stopping = True
+
+    def tick(self) -> None:
+        """Take every step that is due now, one after another."""
+        self._act(Loop.CONDUCT)
+        if self._act(Loop.LEAD):
+            self._act(Loop.CONDUCT)
+        while self._act(Loop.SHARDS):
+            self._act(Loop.CONDUCT)
+        self._act(Loop.MAPS)
+
+    def _act(self, loop: Loop) -> bool:
+        """Take every step of a loop that is due now; whether there may be more for the others."""
+        steps, done = self._conductor.steps, None
+        with contextlib.suppress(StoreUnavailable):
+            done = self._acts[loop]()
+            self._beats[loop] = time.monotonic()
+        conducts = loop in (Loop.CONDUCT, Loop.LEAD)
+        return self._conductor.steps > steps if conducts else done is True
+
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds since the conductor last looked for steps with success; infinite before."""
+        return time.monotonic() - self._beats.get(Loop.CONDUCT, float("-inf"))
+
+    def stuck(self) -> list[str]:
+        """Names of the loops that do not come to an end of what they do, or cannot reach the store."""
+        now = time.monotonic()
+        patience = {Loop.MAPS: MOST_SECONDS}
+        return [
+            loop.value
+            for loop, begun in self._begun.items()
+            if now - self._beats.get(loop, begun) > patience.get(loop, _STUCK_SECONDS)
+        ]

@@ -1,0 +1,231 @@
+"""Work in the store: ordered by the conductor or a request, leased by one worker at a time, done, and taken off.
+
+A worker that was killed renews its lease no more; then another takes the work. Two workers may do the same work all
+the same, such as one whose machine was asleep: the results are the same bytes, and the first one counts. On SQLite a
+store has one worker, so what a worker before it had leased is free at once.
+"""
+
+import contextlib
+import enum
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, case, delete, exists, func, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection
+
+from mapveil.collector.clock import Clock, time_text
+from mapveil.collector.refusals import StoreUnavailable
+from mapveil.collector.store.backends import CLOCK
+from mapveil.collector.store.database import Store
+from mapveil.collector.store.schema import work
+
+LEASE_SECONDS: Final = 30
+"""A lease, which its worker renews three times within: work of a worker that was killed waits so long. Machines whose
+clocks differ by more do some work twice, and nothing else comes of it."""
+
+MOST_SECONDS: Final = 1800
+"""Time after which a worker that does not come to the end of a task renews its lease no more."""
+
+
+class Task(enum.StrEnum):
+    """Kind of work."""
+
+    SHARD = "shard"  # a shard's part of the end of a phase
+    MAP = "map"  # of a collection whose rounds or reports are all in
+    EXPORT = "export"  # a finished map as a file
+
+
+class Work(NamedTuple):
+    """One piece of work."""
+
+    task: Task
+    collection: str
+    round: int = 0
+    shard: int = 0
+    name: str = ""  # of an export: its format
+    place: str = ""  # of an export: where its file is wanted
+    phase: int = 0  # of a shard: the ServerState that ends
+
+    @property
+    def _row(self) -> ColumnElement[bool]:
+        key = self._asdict()
+        del key["phase"]
+        return and_(*(work.c[name] == value for name, value in key.items()))
+
+
+def order(connection: Connection, wanted: Sequence[Work]) -> None:
+    """Order work that is not there yet; the same shard of a later phase is ordered anew."""
+    if not wanted:
+        return
+    dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
+    added = dialect.insert(work)
+    later = added.on_conflict_do_update(
+        index_elements=list(work.primary_key),
+        set_={"phase": added.excluded.phase, "result": None, "lease_until": None},
+        where=work.c.phase != added.excluded.phase,
+    )
+    fresh = {"served_at": _time(connection), "attempts": 0}
+    connection.execute(later, [{**each._asdict(), **fresh} for each in wanted])
+
+
+def forget_work(connection: Connection, collection: str, *tasks: Task) -> None:
+    """Take the work of a collection off, done or not."""
+    connection.execute(delete(work).where(work.c.collection == collection, work.c.task.in_(tasks)))
+
+
+def finish(connection: Connection, done: Work) -> bool:
+    """Take a piece of work off; False where another worker was faster."""
+    return connection.execute(delete(work).where(done._row)).rowcount == 1
+
+
+def keep_result(connection: Connection, done: Work, result: bytes) -> bool:
+    """Keep the result of a shard; False where there is one, or the phase is over."""
+    open_still = done._row, work.c.phase == done.phase, work.c.result.is_(None)
+    return connection.execute(update(work).where(*open_still).values(result=result)).rowcount == 1
+
+
+def unfinished(connection: Connection, collection: str, number: int, phase: int) -> int | None:
+    """Shards of a phase without a result; None where none was ordered."""
+    query = select(func.count(), func.count(work.c.result)).where(*_of_phase(collection, number, phase))
+    ordered, done = connection.execute(query).one()
+    return ordered - done if ordered else None
+
+
+def results(connection: Connection, collection: str, number: int, phase: int) -> Iterator[bytes]:
+    """Results of a phase's shards, in their order."""
+    query = select(work.c.result).where(*_of_phase(collection, number, phase)).order_by(work.c.shard)
+    return map(bytes, connection.execute(query, execution_options={"yield_per": 100}).scalars())
+
+
+def is_ordered(connection: Connection, wanted: Work) -> bool:
+    """Whether a piece of work is there, leased or not."""
+    return bool(connection.execute(select(exists().where(wanted._row))).scalar_one())
+
+
+def waits_in_vain(connection: Connection, seconds: float) -> bool:
+    """Whether work waits for longer than this while no worker has a lease: there is none, or none that works."""
+    now = _time(connection)
+    leased = exists().where(work.c.result.is_(None), work.c.lease_until >= now)
+    since = _time(connection, -seconds)
+    waiting = exists().where(work.c.result.is_(None), work.c.served_at < since)
+    return bool(connection.execute(select(and_(waiting, ~leased))).scalar_one())
+
+
+class Leases:
+    """One worker's leases of one kind of work.
+
+    Parameters
+    ----------
+    store : Store
+        With its tables created.
+    worker : str
+        Name that no other worker has.
+    task : Task
+        Kind of work.
+    seconds : int
+        Length of a lease.
+    place : str
+        Of exports: those whose files are wanted there.
+    """
+
+    def __init__(
+        self, store: Store, worker: str, task: Task, seconds: int = LEASE_SECONDS, place: str = ""
+    ) -> None:
+        self._store, self._worker, self._seconds = store, worker, seconds
+        self._mine = work.c.task == task.value, work.c.place == place
+
+    def take(self, most: int) -> list[Work]:
+        """Lease at most so many pieces of one collection: of all that have free work, the one served longest ago.
+
+        Of its shards the ones come first that this worker had in the phase before: it may still hold their machines.
+        """
+        with self._store.read() as connection:
+            free = self._free(connection)
+            waiting = func.sum(case((free, 1), else_=0)) > 0
+            query = select(work.c.collection).where(*self._mine).group_by(work.c.collection).having(waiting)
+            waiting_longest = connection.execute(
+                query.order_by(func.max(work.c.served_at), work.c.collection)
+            ).scalars()
+            collections = list(waiting_longest)
+        for collection in collections:  # another worker may be taking all of the first one's
+            if taken := self._take(collection, most):
+                return taken
+        return []
+
+    def _take(self, collection: str, most: int) -> list[Work]:
+        nobodys = case((work.c.worker == self._worker, 0), (work.c.worker.is_(None), 1), else_=2)
+        with self._store.write() as connection:
+            query = select(*(work.c[name] for name in Work._fields)).where(
+                *self._mine, work.c.collection == collection, self._free(connection)
+            )
+            some = query.order_by(nobodys, work.c.shard, work.c.name).limit(most)
+            found = connection.execute(some.with_for_update(skip_locked=True)).all()
+            taken = [Work(*row)._replace(task=Task(row.task)) for row in found]
+            values = {
+                "worker": self._worker,
+                "lease_until": _time(connection, self._seconds),
+                "served_at": _time(connection),
+            }
+            for each in taken:
+                connection.execute(
+                    update(work).where(each._row).values(**values, attempts=work.c.attempts + 1)
+                )
+        return taken
+
+    def _free(self, connection: Connection) -> ColumnElement[bool]:
+        over = or_(work.c.lease_until.is_(None), work.c.lease_until < _time(connection))
+        if not self._store.shareable:
+            over = or_(over, work.c.worker != self._worker)
+        return and_(work.c.result.is_(None), over)
+
+    def rest(self, given_back: Sequence[Work], seconds: float = 0) -> None:
+        """Give work back, for anybody to take after a time."""
+        with self._store.write() as connection:
+            until = _time(connection, seconds) if seconds else None
+            for each in given_back:
+                own = each._row, work.c.worker == self._worker, work.c.result.is_(None)
+                connection.execute(update(work).where(*own).values(lease_until=until, worker=None))
+
+    @contextlib.contextmanager
+    def renewed(self) -> Iterator[None]:
+        """Renew what this worker has leased until the block is left, or the most time is over."""
+        if not self._store.shareable:
+            yield
+            return
+        over = threading.Event()
+        renewing = threading.Thread(
+            target=self._keep_renewing, args=(over,), name="mapveil-lease", daemon=True
+        )
+        renewing.start()
+        try:
+            yield
+        finally:
+            over.set()
+            renewing.join()
+
+    def _keep_renewing(self, over: threading.Event) -> None:
+        last = self._store.clock.monotonic() + MOST_SECONDS
+        while not over.wait(self._seconds / 3) and self._store.clock.monotonic() < last:
+            with contextlib.suppress(StoreUnavailable):
+                self.renew()
+
+    def renew(self) -> None:
+        """Lease what this worker has anew."""
+        held = *self._mine, work.c.worker == self._worker, work.c.result.is_(None)
+        with self._store.write() as connection:
+            until = _time(connection, self._seconds)
+            leased = *held, work.c.lease_until.is_not(None)
+            connection.execute(update(work).where(*leased).values(lease_until=until))
+
+
+def _of_phase(collection: str, number: int, phase: int) -> tuple[ColumnElement[bool], ...]:
+    of_round = work.c.collection == collection, work.c.round == number
+    return work.c.task == Task.SHARD.value, *of_round, work.c.phase == phase
+
+
+def _time(connection: Connection, later: float = 0) -> str:
+    clock: Clock = connection.get_execution_options()[CLOCK]
+    return time_text(clock.now() + timedelta(seconds=later))
