@@ -1,7 +1,8 @@
 """Coverage on shared signal data: every way to collect in one plane, and how many phones' days sums need.
 
 ``python -m benchmarks.coverage_plane run chania`` measures one set (minutes), ``page`` writes what was measured to
-docs/reference/coverage-plane.md and docs/_static. Uses true data: figures of data that are public already.
+docs/reference/coverage-plane.md and docs/_static; ``roles`` measures maps alone on the sets of ``signal_sets.csv`` by
+their roles, and writes docs/reference/coverage-roles.md. Uses true data: figures of data that are public already.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from reproductions.zhang.data import SIGNAL_SETS, read_signal
 
 FOLDER: Final = Path("build/coverage")
 PAGE: Final = Path("docs/reference/coverage-plane.md")
+ROLES_PAGE: Final = Path("docs/reference/coverage-roles.md")
 PICTURES: Final = Path("docs/_static")
 
 _HEAD: Final = """# Coverage: every way to collect
@@ -105,6 +107,18 @@ def curve(name: str, rows: int, trials: int, shared: Path) -> None:
     }
     (FOLDER / "curves").mkdir(parents=True, exist_ok=True)
     (FOLDER / "curves" / f"{name}.json").write_text(json.dumps(record, indent=1))
+
+
+@command.command()
+@click.option("--rows", default=8_000, show_default=True, help="Rows of a trial.")
+@click.option("--trials", default=4, show_default=True, help="Splits by days, users and places of each set.")
+@click.option("--gap-steps", default=200, show_default=True, help="Steps of GAP's training.")
+@click.option("--shared", type=click.Path(path_type=Path), default=Path("../shared"), show_default=True)
+def roles(rows: int, trials: int, gap_steps: int, shared: Path) -> None:
+    """Measure every map on the sets of each role, without adversaries, and write its page; trials made are kept."""
+    from benchmarks.coverage_roles import measure_roles
+
+    ROLES_PAGE.write_text(measure_roles(FOLDER / "roles", shared, rows, trials, gap_steps))
 
 
 @command.command()
