@@ -33,7 +33,7 @@ for each set, `python -m benchmarks.coverage_plane curve SET --shared FOLDER` wh
 `python -m benchmarks.coverage_plane page`; adversaries are trained in full, GAP by 500 steps only. Numbers are means
 over the trials, in brackets their 95 % interval (Student's, of three trials).
 `mapveil signal tradeoff FILE --json` measures the same of any file.
-No constant of sums was chosen on these data.
+No constant of sums was chosen on these data. [Maps alone, on sets by role](coverage-roles.md).
 
 Epsilon of sums is about one user's day; that of `local-gaussian` and `truncated-laplacian` about one row of the
 thousands that a phone sends. Learned privatizers have no epsilon but that of their worst case. An adversary of sums
@@ -111,7 +111,7 @@ def curve(name: str, rows: int, trials: int, shared: Path) -> None:
 
 @command.command()
 @click.option("--rows", default=8_000, show_default=True, help="Rows of a trial.")
-@click.option("--trials", default=4, show_default=True, help="Splits by days, users and places of each set.")
+@click.option("--trials", default=3, show_default=True, help="Splits by days, users and places of each set.")
 @click.option("--gap-steps", default=200, show_default=True, help="Steps of GAP's training.")
 @click.option("--shared", type=click.Path(path_type=Path), default=Path("../shared"), show_default=True)
 def roles(rows: int, trials: int, gap_steps: int, shared: Path) -> None:
