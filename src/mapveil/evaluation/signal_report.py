@@ -74,9 +74,12 @@ def plane_figure(panels: Sequence[tuple[str, Plane, Sequence[TradeoffPoint]]]) -
             own = [point for point in own if math.isfinite(point.means[plane.x] + point.means[plane.y])]
             x, y = ([point.means[each] for point in own] for each in (plane.x, plane.y))
             xerr, yerr = (_finite_spread(own, each) for each in (plane.x, plane.y))
-            marker = MARKERS[(index + index // 7) % 7]  # no two names share colour and marker
+            at = index % len(COLOURS)
+            marker = MARKERS[
+                (at + index // len(COLOURS)) % len(MARKERS)
+            ]  # no two names share colour and marker
             axes.errorbar(
-                x, y, xerr=xerr, yerr=yerr, color=COLOURS[index % 7], marker=marker, markersize=4.5,
+                x, y, xerr=xerr, yerr=yerr, color=COLOURS[at], marker=marker, markersize=4.5,
                 linewidth=1.3, elinewidth=0.7, label=name,
             )  # fmt: skip
         drawn = [point.means[plane.y] for point in points if point.means[plane.y] >= _LOWEST_UTILITY]
