@@ -1,7 +1,8 @@
 """Coverage on shared signal data: every way to collect in one plane, and how many phones' days sums need.
 
 ``python -m benchmarks.coverage_plane run chania`` measures one set (minutes), ``page`` writes what was measured to
-docs/reference/coverage-plane.md and docs/_static. Uses true data: figures of data that are public already.
+docs/reference/coverage-plane.md and docs/_static; ``roles`` measures maps alone on the sets of ``signal_sets.csv`` by
+their roles, and writes docs/reference/coverage-roles.md. Uses true data: figures of data that are public already.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from reproductions.zhang.data import SIGNAL_SETS, read_signal
 
 FOLDER: Final = Path("build/coverage")
 PAGE: Final = Path("docs/reference/coverage-plane.md")
+ROLES_PAGE: Final = Path("docs/reference/coverage-roles.md")
 PICTURES: Final = Path("docs/_static")
 
 _HEAD: Final = """# Coverage: every way to collect
@@ -31,7 +33,7 @@ for each set, `python -m benchmarks.coverage_plane curve SET --shared FOLDER` wh
 `python -m benchmarks.coverage_plane page`; adversaries are trained in full, GAP by 500 steps only. Numbers are means
 over the trials, in brackets their 95 % interval (Student's, of three trials).
 `mapveil signal tradeoff FILE --json` measures the same of any file.
-No constant of sums was chosen on these data.
+No constant of sums was chosen on these data. [Maps alone, on sets by role](coverage-roles.md).
 
 Epsilon of sums is about one user's day; that of `local-gaussian` and `truncated-laplacian` about one row of the
 thousands that a phone sends. Learned privatizers have no epsilon but that of their worst case. An adversary of sums
@@ -105,6 +107,18 @@ def curve(name: str, rows: int, trials: int, shared: Path) -> None:
     }
     (FOLDER / "curves").mkdir(parents=True, exist_ok=True)
     (FOLDER / "curves" / f"{name}.json").write_text(json.dumps(record, indent=1))
+
+
+@command.command()
+@click.option("--rows", default=8_000, show_default=True, help="Rows of a trial.")
+@click.option("--trials", default=3, show_default=True, help="Splits by days, users and places of each set.")
+@click.option("--gap-steps", default=200, show_default=True, help="Steps of GAP's training.")
+@click.option("--shared", type=click.Path(path_type=Path), default=Path("../shared"), show_default=True)
+def roles(rows: int, trials: int, gap_steps: int, shared: Path) -> None:
+    """Measure every map on the sets of each role, without adversaries, and write its page; trials made are kept."""
+    from benchmarks.coverage_roles import measure_roles
+
+    ROLES_PAGE.write_text(measure_roles(FOLDER / "roles", shared, rows, trials, gap_steps))
 
 
 @command.command()

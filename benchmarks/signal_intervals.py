@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.signal_intervals ROLE --shared FOLDER``: for each set of the role, rows are divided by days and
 users, a privatizer is fitted on the pilot, the days between are reported, and the map is judged on true rows of later
-days, without and with what the fit learnt of the map's error. Reads true data.
+days, without and with what the fit learnt of the map's error. ``--traces`` judges kriging of raw
+rows instead, on users' days that it was not fitted on. Reads true data.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import click
 import numpy as np
 
 from mapveil.analysis.signal_mapping import signal_map
+from mapveil.analysis.signal_models.kriging import Kriging
 from mapveil.evaluation.html_report import text_table
-from mapveil.geo.collection_roles import collection_roles
+from mapveil.geo.collection_roles import collection_roles, user_days
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.read_measurements import read_measurements
 from mapveil.geo.region import Region
@@ -27,6 +29,7 @@ from mapveil_client.randomness.random import Randomness
 from reproductions.data import shared_file
 
 TABLE: Final = Path(__file__).with_name("signal_sets.csv")
+_TRACE_BLOCKS: Final = 600  # of kriging by trace: a fit takes seconds
 _DAY_US: Final = 86_400_000_000
 _PRIVATIZERS: Final[dict[str, dict[str, Any]]] = {
     "codebook": {"mu": 1},
@@ -66,12 +69,25 @@ def covered(found: SignalMap, later: Measurements) -> float:
     return float((np.abs(truth - found.mean_dbm[cell]) <= 1.96 * found.deviation_db[cell]).mean())
 
 
+def covered_by_trace(measurements: Measurements, rng: Randomness) -> tuple[float, int]:
+    """The fraction of rows of held-out users' days within kriging's intervals, and the number of those days."""
+    traces = user_days(measurements)
+    out = (
+        rng.child("traces").generator().permutation(int(traces.max()) + 1)[: round(0.3 * (traces.max() + 1))]
+    )
+    held = np.isin(traces, out)
+    fitted = Kriging(blocks=_TRACE_BLOCKS).fit(measurements.take(~held), rng=rng.child("map"))
+    found, truth = fitted.predict(measurements.rows[held]), measurements.rows[held, RSS]
+    return float((np.abs(truth - found.mean_dbm) <= 1.96 * found.deviation_db).mean()), len(out)
+
+
 @click.command()
 @click.argument("role", type=click.Choice(["tune", "test"]))
 @click.option("--rows", default=20_000, show_default=True, help="Rows of a trial.")
 @click.option("--trials", default=2, show_default=True, help="Splits by days and users of each set.")
+@click.option("--traces", is_flag=True, help="Judge kriging of raw rows on users' days it was not fitted on.")
 @click.option("--shared", type=click.Path(path_type=Path), default=Path("../shared"), show_default=True)
-def command(role: str, rows: int, trials: int, shared: Path) -> None:
+def command(role: str, rows: int, trials: int, traces: bool, shared: Path) -> None:
     """Measure how often intervals of maps of privatized rows cover later days."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         sets = [row for row in csv.DictReader(file) if row["role"] == role]
@@ -81,6 +97,10 @@ def command(role: str, rows: int, trials: int, shared: Path) -> None:
         for trial in range(trials):
             rng = Randomness(trial)
             sample = measurements.sample(rows, rng.child("rows"))
+            if traces:
+                share, count = covered_by_trace(sample, rng)
+                click.echo(f"{row['name']}, trial {trial}: {share:.3f} of {count} users' days")
+                continue
             try:
                 roles = collection_roles(sample.take(np.argsort(sample.positions)), rng.child("roles"))
             except InputError as error:
@@ -103,6 +123,8 @@ def command(role: str, rows: int, trials: int, shared: Path) -> None:
                     rates = [f"{covered(each, roles.later):.3f}" for each in maps]
                     wide = f"{float(np.nanmedian(maps[1].deviation_db)):.1f}"
                     table.append([row["name"], str(trial), name, model, *rates, wide])
+    if traces:
+        return
     header = ["set", "trial", "privatizer", "model", "of the reports", "with the map's error", "deviation dB"]
     click.echo(text_table(header, table))
 

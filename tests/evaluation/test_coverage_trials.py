@@ -126,5 +126,5 @@ def test_the_plane_shows_sums_and_the_maps_of_the_pilot() -> None:
         point("gap", 0.5, p2_m=300, places_db=9.0, later_db=math.nan),
     ]
     figure = error_plane(points)
-    assert [axes.get_title() for axes in figure.axes] == ["at held-out places"]
+    assert [axes.get_title() for axes in figure.axes] == ["at held-out places (one trial: no intervals)"]
     assert {text.get_text() for text in figure.legends[0].get_texts()} == {*SUMS, "gap"}

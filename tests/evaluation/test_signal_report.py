@@ -62,9 +62,18 @@ def test_a_plane_joins_each_privatizer_s_points_in_order_of_its_parameter() -> N
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["gap", "gaussian-noise"]
 
 
+def test_no_two_ways_to_collect_look_alike() -> None:
+    every = [each._replace(privatizer=f"way {at}") for at in range(14) for each in points()[:1]]
+    (axes,) = plane_figure([("one", PLANES["P-U"], every)]).axes
+    drawn = [(each.lines[0].get_color(), each.lines[0].get_marker()) for each in axes.containers]
+    assert len(set(drawn)) == 14
+
+
 def test_a_plane_without_intervals_and_one_without_points() -> None:
     figure = plane_figure([("one", PLANES["P-U"], points(math.inf)), ("none", PLANES["P-U"], [])])
     assert not figure.axes[0].containers[0].has_yerr
+    single = [each._replace(trials=1) for each in points(math.inf)]
+    assert plane_figure([("one", PLANES["P-U"], single)]).axes[0].get_title().endswith("no intervals)")
     assert plane_figure([("one", PLANES["P-U"], points())]).axes[0].containers[0].has_yerr
 
 

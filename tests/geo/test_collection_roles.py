@@ -40,6 +40,14 @@ def test_no_row_has_two_roles_and_periods_follow_each_other(days: int, users: in
     assert made.notes == ()
 
 
+def test_a_pilot_has_two_users_wherever_the_others_stand() -> None:
+    rows = table()
+    desk = rows.users < 4
+    values = np.where(desk[:, None] & (np.arange(3) < 2), [35.501, 24.001, 0.0], rows.rows)
+    pilots = [collection_roles(rows.with_rows(values), Randomness(seed)).pilot for seed in range(20)]
+    assert min(np.unique(each.users).size for each in pilots) == 2
+
+
 def test_held_out_places_are_in_no_other_role_of_those_days() -> None:
     made = collection_roles(table(), Randomness(3), block_m=200.0)
 

@@ -230,10 +230,10 @@ def tradeoff(
         result = tradeoff(measurements, **parameters, progress=progress)
     written = [] if output is None else write_tradeoff(result, output)
     console.warn_of_truth("a trade-off")
-    unit = str(result.settings["unit of sums"])
+    curve = text_table(*curve_rows(result.curve, str(result.settings["unit of sums"])))
     text = (
         f"Trade-off (against the strongest adversary)\n{text_table(*points_rows(result.points))}\n"
-        f"Coverage by sums on later days, by number of units\n{text_table(*curve_rows(result.curve, unit))}"
+        f"Coverage by sums, {result.settings['curve of sums']}, by number of units\n{curve}"
     )
     console.result(text, result.to_dict(), written)
 
@@ -268,8 +268,8 @@ def choose(
 
     TRADEOFF is the folder that 'signal tradeoff' wrote; with a table of measurements instead the trade-off is
     measured first. Where utility is constrained the most private value is taken, where only privacy is, the one with
-    the largest gain over the pilot's map; between measured values the curves are interpolated. Where no map is better
-    than the pilot's alone, the answer is "do not collect".
+    the largest gain over the pilot's map; between measured values the curves are interpolated. Where no map is told
+    from the pilot's alone, the answer is "do not collect".
 
     \b
     Examples:
@@ -304,19 +304,29 @@ def choose(
             points = tradeoff(measurements, **parameters, progress=progress).points
     choices = choose_parameters(points, constraints)
     words = ", ".join(each.words for each in constraints)
-    collect = any(choice.value is not None for choice in choices)
-    if not collect and not kept_by_any(points, constraints):
+    found = any(choice.value is not None for choice in choices)
+    collect = any(choice.told for choice in choices)
+    if not found and not kept_by_any(points, constraints):
         raise PromiseError(f"nothing keeps {words} at any value tried; looser constraints may")
     record = {
         "constraints": [each._asdict() for each in constraints],
         "collect": collect,
         "choices": plain_numbers([choice.to_dict() for choice in choices]),
     }
-    if not collect:
+    if not found:
         console.result(
             f"do not collect: under {words} no map is better than the pilot's alone, "
             "at held-out places and on later days",
             record,
         )
         return
-    console.result(f"Under {words} (the best first)\n{text_table(*choices_rows(choices))}", record)
+    text = f"Under {words} (the best first)\n{text_table(*choices_rows(choices))}"
+    trials = min(point.trials for point in points)
+    if trials == 1:
+        text += "\none trial tells no gain from chance: --trials 3 or more does"
+    elif not collect:
+        text = (
+            "do not collect: no gain over the pilot's map is told from zero (its 95 % interval over "
+            f"{trials} trials holds 0); more --trials may tell\n{text}"
+        )
+    console.result(text, record)

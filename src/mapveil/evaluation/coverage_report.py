@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mapveil.evaluation.collection_trials import PILOT_ONLY, PUBLIC_ONLY, RAW
-from mapveil.evaluation.coverage_trials import CURVE_EPSILONS, SUMS, CurvePoint, units_needed
+from mapveil.evaluation.coverage_trials import CURVE_EPSILONS, LATER, PLACES, SUMS, CurvePoint, units_needed
 from mapveil.evaluation.html_report import (
     COLOURS,
     MARKERS,
@@ -23,14 +23,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_JUDGED: Final = {"places_db": "at held-out places", "later_db": "on later days"}
+_JUDGED: Final = {"places_db": PLACES, "later_db": LATER}
 _FRAME: Final = 2.5  # errors of the pilot's map that the frame holds: a privatizer's error has no upper end
 _DASHES: Final = {PILOT_ONLY: "--", PUBLIC_ONLY: ":"}
 _SUMS_SHADES: Final = ("#000000", "#4d4d4d", "#8c8c8c", "#7b2fbe")  # one family, the local model apart
 
 
 def error_plane(points: Sequence[TradeoffPoint]) -> Figure:
-    """Draw every way to collect by the strongest adversary's error and the map's; the best is at the bottom right."""
+    """Draw every way to collect by the strongest adversary's error and the map's, with its 95 % interval.
+
+    The best is at the bottom right. The frame is that of the means: intervals may leave it.
+    """
     shown = {key: words for key, words in _JUDGED.items() if any(_finite(point, key) for point in points)}
     names = [name for name in dict.fromkeys(point.privatizer for point in points) if name not in _DASHES]
     others = [name for name in names if name not in SUMS and name != RAW]
@@ -57,13 +60,23 @@ def error_plane(points: Sequence[TradeoffPoint]) -> Figure:
                 [one.means["p2_m"] for one in own], [one.means[key] for one in own], label=name, markersize=5,
                 linewidth=1.2, **style,
             )  # fmt: skip
+            spread = [one for one in own if math.isfinite(one.lows[key]) and math.isfinite(one.highs[key])]
+            ends = ([one.lows[key] for one in spread], [one.highs[key] for one in spread])
+            axes.vlines(
+                [one.means["p2_m"] for one in spread], *ends, colors=style["color"], linewidth=0.8, alpha=0.45
+            )
         _references(axes, points, key)
-        axes.set_title(words, fontsize=10)
+        axes.set_title(f"{words}{trials_words(points)}", fontsize=10)
         axes.set_xlabel("error of the strongest adversary's location, m")
         axes.set_ylabel("error of the map, dB")
         axes.grid(visible=True, alpha=0.25)
     legend_below(figure, names)
     return figure
+
+
+def trials_words(points: Sequence[TradeoffPoint]) -> str:
+    """The remark of a picture without intervals; nothing where there are some."""
+    return " (one trial: no intervals)" if points and all(point.trials == 1 for point in points) else ""
 
 
 def _references(axes: Axes, points: Sequence[TradeoffPoint], key: str) -> None:
@@ -81,6 +94,7 @@ def _references(axes: Axes, points: Sequence[TradeoffPoint], key: str) -> None:
             va="bottom" if name == highest else "top",
             fontsize=7,
             color="#333333",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
         )
     levels = [one.means[key] for one in points if _finite(one, key)]
     if flat and levels:
@@ -93,16 +107,17 @@ def _finite(point: TradeoffPoint, key: str) -> bool:
     return math.isfinite(point.means["p2_m"]) and math.isfinite(point.means[key])
 
 
-def curve_figure(curve: Sequence[CurvePoint], unit: str) -> Figure:
-    """Draw the gain over the pilot's map on later days over the number of units, a line for each epsilon."""
+def curve_figure(curve: Sequence[CurvePoint], unit: str, judged: str = f"gain {LATER}") -> Figure:
+    """Draw the gain over the pilot's map, judged there, over the number of units, a line for each epsilon."""
     curves = []
     for epsilon in CURVE_EPSILONS:
         own = [one for one in curve if one.epsilon == epsilon]
         column = [[getattr(one, name) for one in own] for name in ("units", "gain_db", "low", "high")]
         curves.append(Curve(f"ε = {epsilon:g}", *column))
     ticks = sorted({one.units for one in curve})
+    alone = "" if any(math.isfinite(one.low + one.high) for one in curve) else " (one trial: no intervals)"
     figure = curves_figure(
-        [Panel("gain of coverage by sums on later days, dB", f"{unit}s", curves, log_x=True, ticks=ticks)]
+        [Panel(f"coverage by sums: {judged}, dB{alone}", f"{unit}s", curves, log_x=True, ticks=ticks)]
     )
     figure.axes[0].axhline(0.0, color="#333333", linewidth=0.9, linestyle="--")
     return figure

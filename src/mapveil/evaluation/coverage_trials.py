@@ -45,6 +45,10 @@ SUMS_EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
 CURVE_EPSILONS: Final = (1.0, 2.0, 4.0)
 """Epsilons of the curve over the number of units."""
 
+PLACES: Final = "at held-out places"
+LATER: Final = "on later days"
+"""Rows that maps are judged by."""
+
 _MANY_USERS: Final = 50  # from here on the unit of sums is a user
 _DEPTH: Final = 5  # of the tiling of sums: that of its finest nodes
 _MARGIN: Final = 0.02  # of the sides of the pilot's box

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mapveil.attacks.signal_score import SignalAttack
-from mapveil.evaluation.coverage_report import curve_figure, curve_rows, error_plane
+from mapveil.evaluation.coverage_report import curve_figure, curve_rows, error_plane, trials_words
+from mapveil.evaluation.coverage_trials import LATER
 from mapveil.evaluation.html_report import (
     COLOURS,
     MARKERS,
@@ -73,15 +74,19 @@ def plane_figure(panels: Sequence[tuple[str, Plane, Sequence[TradeoffPoint]]]) -
             own = [point for point in own if math.isfinite(point.means[plane.x] + point.means[plane.y])]
             x, y = ([point.means[each] for point in own] for each in (plane.x, plane.y))
             xerr, yerr = (_finite_spread(own, each) for each in (plane.x, plane.y))
+            at = index % len(COLOURS)
+            marker = MARKERS[
+                (at + index // len(COLOURS)) % len(MARKERS)
+            ]  # no two names share colour and marker
             axes.errorbar(
-                x, y, xerr=xerr, yerr=yerr, color=COLOURS[index % 7], marker=MARKERS[index % 7], markersize=4.5,
+                x, y, xerr=xerr, yerr=yerr, color=COLOURS[at], marker=marker, markersize=4.5,
                 linewidth=1.3, elinewidth=0.7, label=name,
             )  # fmt: skip
         drawn = [point.means[plane.y] for point in points if point.means[plane.y] >= _LOWEST_UTILITY]
         if drawn:
             low, high = min(drawn), max(*drawn, 0.0)
             axes.set_ylim(low - 0.06 * (0.1 + high - low), max(0.1, high + 0.05 * (high - low)))
-        axes.set_title(title, fontsize=10)
+        axes.set_title(f"{title}{trials_words(points)}", fontsize=10)
         axes.set_xlabel(plane.x_label)
         axes.set_ylabel(plane.y_label)
         axes.grid(visible=True, alpha=0.25)
@@ -167,14 +172,19 @@ def write_tradeoff(measured: Tradeoff, path: Path) -> list[Path]:
     unit = str(measured.settings.get("unit of sums", "unit"))
     pictures, curve_body = {"plane": plane}, ""
     if measured.curve:
-        pictures["curve"] = not_private_png(curve_figure(measured.curve, unit))
+        judged = str(measured.settings.get("curve of sums", f"gain {LATER}"))
+        pictures["curve"] = not_private_png(curve_figure(measured.curve, unit, judged))
         curve_body = html_picture(
             pictures["curve"], "Where a curve is above the dashed line the phones' sums help."
         ) + html_table(*curve_rows(measured.curve, unit))
     title = "Privacy and utility of privatized measurements"
     body = [
         settings_list(measured.settings),
-        html_picture(plane, "Bottom right is best: an adversary that is far off, a map that is not."),
+        html_picture(
+            plane,
+            "Bottom right is best: an adversary that is far off, a map that is not. Bars are 95 % intervals of means "
+            "over the trials (one trial has none); what a bar holds is not told from it.",
+        ),
         curve_body,
     ]
     points = html_table(*points_rows(measured.points))

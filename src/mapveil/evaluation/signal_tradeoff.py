@@ -22,6 +22,8 @@ from mapveil.evaluation.collection_trials import (
 )
 from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.evaluation.coverage_trials import (
+    LATER,
+    PLACES,
     SUMS,
     SUMS_EPSILONS,
     CurvePoint,
@@ -59,6 +61,7 @@ KNOBS: Final[Mapping[str, Knob]] = {
 
 _OF_PAPER: Final = ("u1", "u2", "u", "rmse_dbm", "p1", "p2", "p2_m", "p", "floor")
 _MEASURES: Final = (*_OF_PAPER, "gain_db", "places_db", "later_db", "epsilon")
+_GAIN_LOW: Final = "gain_db_low"  # lower end of the 95 % interval; not finite of a single trial
 _UTILITIES: Final = ("u1", "u2", "u", "rmse_dbm", "gain_db")
 _FINE: Final = 400
 _QUICK_STEPS: Final = 500  # of training GAP, chosen for speed: privacy looks higher than it is
@@ -123,6 +126,12 @@ class Choice(NamedTuple):
     knob: str
     value: float | None
     expected: Mapping[str, float]  # interpolated; empty without a value
+
+    @property
+    def told(self) -> bool:
+        """Whether its map is told from the pilot's; of a single trial, whether it is better."""
+        low = self.expected.get(_GAIN_LOW, math.nan)
+        return self.value is not None and not (math.isfinite(low) and low <= 0)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record."""
@@ -231,12 +240,17 @@ def tradeoff(
         sample = measurements.sample(rows, rng.child("rows"), length=length)
         sample = sample.take(np.argsort(sample.positions))
         roles = collection_roles(sample, rng.child("roles"), pilot=pilot, later=later)
+        if wanted and np.unique(roles.pilot.users).size < 2:
+            raise InputError(
+                f"{source}: the pilot would be one user; expected rows of at least two on the first days (--pilot)"
+            )
         ways: list[tuple[str, Privatizer | None, str, float]] = [(name, None, "", 0.0) for name in REFERENCES]
         ways += [(name, None, "epsilon", epsilon) for name in SUMS for epsilon in SUMS_EPSILONS]
         ways += [(privatizer.name, privatizer, knob, value) for knob, value, privatizer in wanted]
         tasks += [CollectionTask(source, roles, *way, trial, seed, chosen, length) for way in ways]
         curves.append(curve_gains(roles, pilot_map(roles.pilot, seed), rng.child("curve")))
         notes, unit = roles.notes, sums_unit(roles.held_out).value
+        judged = LATER if len(roles.later) else PLACES
     found = with_gains(
         tuple(in_processes(run_collection_task, tasks, workers=workers, progress=progress, step="trials"))
     )
@@ -248,6 +262,7 @@ def tradeoff(
         "roles": f"by days and users: pilot {pilot:g}, later {later:g}",
         **({"notes": "; ".join(notes)} if notes else {}),
         "unit of sums": unit,
+        "curve of sums": f"gain {judged}",
         "sequence": length,
         "adversaries": "quick" if quick else "full",
         "seed": seed,
@@ -278,8 +293,8 @@ def choose_parameters(
     Between two measured values the measures are interpolated. Among the values that keep every constraint and whose map
     is better than the pilot's alone, the one with the most privacy P is taken where utility is constrained, and the
     one with the largest gain where only privacy is. The best choice comes first; those without a value come last. Where
-    none has one, the answer is not to collect. Lines at which nothing is collected, or nothing is private, are no
-    choices.
+    none has one, or none is told from the pilot's map (:attr:`Choice.told`), the answer is not to collect. Lines at
+    which nothing is collected, or nothing is private, are no choices.
 
     Source: Section 6.4 and Figure 12 of Zhang et al. 2022.
     """
@@ -330,6 +345,7 @@ def _fine(own: Sequence[TradeoffPoint], log: bool) -> tuple[FloatArray, dict[str
     measured = {
         measure: np.interp(fine, axis, [point.means[measure] for point in own]) for measure in _MEASURES
     }
+    measured[_GAIN_LOW] = np.interp(fine, axis, [point.lows["gain_db"] for point in own])
     exact = np.searchsorted(fine, axis)
     chosen = np.exp(fine) if log and values[0] > 0 else fine.copy()
     chosen[exact] = values

@@ -107,13 +107,15 @@ def collection_roles(
     first, last, notes = _periods(measurements, pilot, later)
     if last is None:
         count = min(max(round(pilot * users.size), _LEAST_USERS), users.size - 1)
-        opted = np.isin(measurements.users, draw.permutation(users)[:count])
-        between, after = ~opted, np.zeros(len(measurements), dtype=np.bool_)
+        eligible = np.ones(len(measurements), dtype=np.bool_)
     else:
-        early = np.unique(measurements.users[first])
-        count = max(round(early.size / 2), min(_LEAST_USERS, early.size))
-        opted = first & np.isin(measurements.users, draw.permutation(early)[:count])
-        between, after = ~first & ~last, last
+        users = np.unique(measurements.users[first])
+        count = max(round(users.size / 2), min(_LEAST_USERS, users.size))
+        eligible = first
+    opted = eligible & np.isin(
+        measurements.users, _pilot_users(measurements.users, eligible & ~held, users, count, draw)
+    )
+    between, after = (~opted, ~eligible) if last is None else (~first & ~last, last)
     made = {
         "pilot": opted & ~held,
         "reports": between & ~held,
@@ -122,9 +124,12 @@ def collection_roles(
     }
     for name, kept in made.items():
         if not kept.any() and (name != "later days" or last is not None):
-            raise InputError(
-                f"{measurements.source}: no row is left for {name}; more days or users are needed"
+            wanted = (
+                f"places more than {block_m:g} m apart"
+                if name == "held-out places"
+                else "more days, users or places"
             )
+            raise InputError(f"{measurements.source}: no row is left for {name}; {wanted} are needed")
     parts = [measurements.take(kept) for kept in made.values()]
     return CollectionRoles(parts[0], parts[1], parts[2], parts[3], notes)
 
@@ -145,6 +150,16 @@ def _periods(
     first = int(np.abs(reached[: days.size - 2] - pilot).argmin())
     start = int(np.abs(reached[first + 1 : days.size - 1] - (1 - later)).argmin()) + first + 1
     return at <= first, at > start, ()
+
+
+def _pilot_users(
+    codes: IntArray, usable: BoolArray, users: IntArray, count: int, draw: np.random.Generator
+) -> IntArray:
+    """So many users at random, and more where all of them but one have no usable row."""
+    order = draw.permutation(users)
+    present = np.isin(order, codes[usable])
+    enough = np.flatnonzero(np.cumsum(present) >= _LEAST_USERS)
+    return order[: max(count, int(enough[0]) + 1) if enough.size else count]
 
 
 def _held_out_places(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.measurements import Measurements
+from mapveil.geo.measurements import RSS, Measurements
 from mapveil_client.errors import InputError
 
 _TAIL = 0.0005
@@ -61,9 +61,13 @@ class Normalisation:
         flat = low == high
         if flat.any():
             constant = ", ".join(repr(pilot.names[at]) for at in np.flatnonzero(flat))
-            raise InputError(
-                f"{pilot.source}: {constant} has the same value in nearly every row of the pilot; expected "
+            wanted = (
                 "features that vary, so leave it out"
+                if flat[RSS + 1 :].any()
+                else "places and strengths that vary"
+            )
+            raise InputError(
+                f"{pilot.source}: {constant} has the same value in nearly every row of the pilot; expected {wanted}"
             )
         return cls(pilot.names, mean, scale, low, high)
 
