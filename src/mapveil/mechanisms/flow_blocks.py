@@ -92,11 +92,10 @@ class FlowBlocks(Checked):
 
       .. math:: E(b) \ge c\, s_2
 
-    where: w is how much wider the noise of a margin is as a sum of all its pairs, 1 at least, n is the number of users,
-    :math:`s_1` and :math:`s_2` are the scales of the noise on a block and on a leaf, E are the estimated trips, and c
-    is ``leaf_signal``. The estimate starts from a gravity model with the shrunken
-    margins, and departs from it where the noisy sums of blocks, then of leaves, show it
-    (:mod:`mapveil.inference.flow_shrinkage`).
+    where: w is how many times larger the variance of a margin is as a sum of all its pairs, 1 at least, n is the number
+    of users, :math:`s_1` and :math:`s_2` are the scales of the noise on a block and on a leaf, E are the estimated
+    trips, and c is ``leaf_signal``. The estimate starts from a gravity model with the shrunken margins, and departs
+    from it where the noisy sums of blocks, then of leaves, show it (:mod:`mapveil.inference.flow_shrinkage`).
 
     Parameters
     ----------
@@ -129,7 +128,7 @@ class FlowBlocks(Checked):
     margin_share: float = 0.2
     block_share: float = 0.2
     leaf_signal: float = 2.0
-    pair_signal: float = 0.1
+    pair_signal: float = 0.08
     longest: int = 1 << 16
     most: int = 5000
     least: float = 0.0
@@ -205,7 +204,7 @@ class FlowBlocks(Checked):
             root = (MeasuredNodes(tree, total),)
             users = users_in_all(setting, total)
         pairs = cells_at(setting, setting.depth).size
-        widening = max(pairs**0.25 * self.margin_share / 2, 1.0)
+        widening = max(math.sqrt(pairs) * (self.margin_share / 2) ** 2, 1.0)
         wide = users < self.pair_signal * widening * pairs * self.scale(setting, budget)
         if wide or (not setting.curator and pairs > self.longest):
             return (yield from self._by_blocks(setting, order, budget, users, root))
