@@ -99,17 +99,33 @@ class Whereabouts(Secret):
         return np.floor(self.weights * WEIGHT_UNITS + 0.5).astype(np.int64)
 
     def _visits(self, cells: IntArray) -> tuple[IntArray, IntArray]:
-        """The cells, ascending, and the whole weight of each."""
+        """The cells, or other numbers of the locations, ascending, and the whole weight of each."""
         found, inverse = np.unique(cells, return_inverse=True)
         total = np.zeros(found.size, dtype=np.int64)
         np.add.at(total, inverse, self._units())
         return found[total > 0], total[total > 0]
 
     def devices(self, terms: CollectionTerms) -> Devices:
-        """Its locations as sites of the tiling's lattice, for a secure sum: one row. Run by: the client."""
-        cells, weight = self._visits(terms.cells.locate(self.lon, self.lat))
-        sites = np.where(cells >= 0, terms.sites[cells], -1)
-        return Devices(sites, np.array([0, sites.size]), weight)
+        """Its locations as sites of the tiling's lattice, for a secure sum: one row. Run by: the client.
+
+        Those of a series are labelled by their windows; a location in none is nowhere.
+
+        Raises
+        ------
+        InputError
+            The locations have no times, or no categories, and the windows need them.
+        """
+        cells, series = terms.cells.locate(self.lon, self.lat), terms.series
+        if series is None:
+            cells, weight = self._visits(cells)
+            return Devices(np.where(cells >= 0, terms.sites[cells], -1), np.array([0, cells.size]), weight)
+        windows = series.numbers(self.times, self.categories)
+        found, weight = self._visits(
+            np.where((cells >= 0) & (windows >= 0), cells * series.count + windows, -1)
+        )
+        cells, windows = np.divmod(found, series.count)
+        sites = np.where(found >= 0, terms.sites[cells], -1)
+        return Devices(sites, np.array([0, sites.size]), weight, windows)
 
     def cell(self, domain: Domain, choice: PlaceChoice, outside: str, rng: Randomness) -> int | None:
         """The one cell of the domain that a report is about; None where the device abstains. Run by: the client.

@@ -106,16 +106,16 @@ class Participation:
         alone = self.terms.own_epsilon
         exposure = f", epsilon {float(alone):.3g} or more if every other device is corrupt" if alone else ""
         self.memory.log.add("joined", f"{self.terms.trust}, {self.terms.method}{exposure}", self.collection)
-        if self.terms.series is not None:
-            name = self.terms.series.names[self.memory.parts[self.collection].window]
+        if (window := self.memory.parts[self.collection].window) >= 0 and self.terms.series is not None:
+            name = self.terms.series.names[window]
             detail = f"window {name} was drawn: this device reports about no other, and its report names it"
             self.memory.log.add("joined", detail, self.collection)
         self._save(None)
 
     def _draw_window(self) -> int:
-        """The window that the report will be about, drawn before a location is looked at; -1 without a series."""
+        """The window that a local report will be about, drawn before a location is looked at; -1 without one."""
         series = self.terms.series
-        if series is None:
+        if series is None or self.terms.trust != "local":
             return -1
         from mapveil_client.local.window_choice import draw_windows
 
@@ -234,7 +234,11 @@ class Participation:
             raise self._leave(f"round {announcement.number}: {fault}")
         before = copy.copy(part)
         asked = (announcement.query, announcement.alpha, announcement.scale, announcement.rounding)
-        vector = client_report(self._whereabouts.devices(self.terms), *asked, self._rng).dense(0)
+        try:
+            places = self._whereabouts.devices(self.terms)
+        except InputError as error:  # no times or categories, whatever they would be
+            raise self._leave(str(error)) from None
+        vector = client_report(places, *asked, self._rng).dense(0)
         machine = Client(parameters, client, vector, self._rng, credentials=self._credentials(parameters))
         part.round, part.announcement = announcement.number, digest
         part.shard, part.client = shard, client

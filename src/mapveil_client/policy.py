@@ -14,6 +14,7 @@ import numpy as np
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.contribution import sensitivity
 from mapveil_client.device_account import Budget
+from mapveil_client.encodings import LabelEncoding
 from mapveil_client.epsilon import keeps, readable
 from mapveil_client.errors import Checked, InputError, MapveilError, one_line
 from mapveil_client.method_parameters import LABELLED, OperatorParameters, SumParameters, shard_boundaries
@@ -257,10 +258,15 @@ class DevicePolicy(Checked):
         return self._refusal_of_encoding(terms, asked)
 
     def _refusal_of_encoding(self, terms: CollectionTerms, asked: RoundAnnouncement) -> str | None:
-        if asked.encoding["kind"] == "labels":
-            return "the announcement asks for labels, and this device has none"
+        places, series = asked.encoding, terms.series
+        if places["kind"] == "labels":
+            if series is None:
+                return "the announcement asks for labels, and this device has none"
+            if places["labels"] != series.count:
+                return f"labels must be the {series.count} windows of the terms, got {places['labels']}"
+            places = places["places"]
         # Locations on another raster could be an error for some and not for others, which would tell them apart.
-        if (depth := asked.encoding["depth"]) != terms.depth:
+        if (depth := places["depth"]) != terms.depth:
             return f"depth of the raster must be {terms.depth}, as the terms promised, got {depth}"
         if asked.query.encoding.copies * asked.scale > _MOST_UNITS:
             return "scale is too large: a coordinate would overflow"
@@ -279,9 +285,11 @@ class DevicePolicy(Checked):
 def _fault_of_encoding(terms: CollectionTerms, asked: RoundAnnouncement) -> str | None:
     """The fault of an encoding anywhere on the map: found now, and not at the one location that matters."""
     encoding = asked.query.encoding
+    if isinstance(encoding, LabelEncoding):
+        encoding = encoding.places
     for start in range(0, terms.sites.size, _CHUNK):
         position = encoding.positions(np.append(terms.sites[start : start + _CHUNK], -1))
-        if not -1 <= int(position.min()) <= int(position.max()) < asked.length:
+        if not -1 <= int(position.min()) <= int(position.max()) < encoding.length:
             return "a location would count at a coordinate that the vector does not have"
     return None
 

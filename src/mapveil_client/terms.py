@@ -191,8 +191,8 @@ class CollectionTerms(Document):
         HPKE configurations of the leader and of the helper, hexadecimal, for sums by two operators; given exactly
         there.
     windows : mapping, optional
-        The windows of a series of local reports (:class:`mapveil_client.public_windows.PublicWindows`): each device
-        reports about the one that it draws.
+        The windows of a series (:class:`mapveil_client.public_windows.PublicWindows`): each device reports about the
+        one that it draws under local trust, and divides its locations over all of them in secure sums.
 
     Raises
     ------
@@ -243,7 +243,8 @@ class CollectionTerms(Document):
         )
         keys = {each.public_key for each in self.configs}
         self._check(len(keys) == wanted, "operators", "of two different keys")
-        self._check(self.windows is None or self.trust == "local", "windows", "those of local reports only")
+        divided = self.windows is None or self.trust in ("local", "distributed")
+        self._check(divided, "windows", "those of local reports or of secure sums only")
         series = self.series
         stated = series is None or series.to_dict() == dict(self.windows or {})
         self._check(stated, "windows", "a record of windows with all its values, and no other")
@@ -266,7 +267,7 @@ class CollectionTerms(Document):
 
     @cached_property
     def series(self) -> "PublicWindows | None":
-        """The windows, where each device reports about one of them."""
+        """The windows of a series; None of one map."""
         if self.windows is None:
             return None
         from mapveil_client.public_windows import PublicWindows

@@ -58,7 +58,15 @@ def test_bands_are_drawn_for_each_zone(series: mv.SeriesMap, tmp_path: Path) -> 
     panels = [axes for axes in figure.axes if axes.get_title()]
     assert [axes.get_title() for axes in panels] == ["1", "2"]
     for zone, axes in enumerate(panels):
-        np.testing.assert_allclose(axes.lines[0].get_ydata(), np.maximum(found.estimate[zone], 0))
+        band, estimate = (each.get_data() for each in axes.patches)
+        np.testing.assert_allclose(estimate.values, np.maximum(found.estimate[zone], 0))
+        np.testing.assert_allclose(
+            [band.baseline, band.values], np.maximum([found.low[zone], found.high[zone]], 0)
+        )
+        assert axes.get_xlim() == (
+            -0.5,
+            WEEKS.count - 0.5,
+        )  # a window is as wide at the ends as in the middle
     head = figure.get_suptitle().replace("\n", " ")
     assert "95 % intervals of the noise" in head
     assert "NOT FOR RELEASE" in head

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import shapely
 
 BOX = "-74.03,40.69,-73.90,40.83"
 
@@ -41,6 +42,26 @@ def test_a_place_is_told_its_neighbours(mapveil: Callable, table: Path, tmp_path
     assert set(evaluation) == {"normalised_mse", "precision", "recall", "common"}
     assert 0 < evaluation["common"] <= 1
     assert "do not publish" in done.err
+
+
+def test_zones_are_cells(mapveil: Callable, table: Path, tmp_path: Path) -> None:
+    west, south, east, north = map(float, BOX.split(","))
+    middle, path = (west + east) / 2, tmp_path / "halves.geojson"
+    halves = [shapely.box(west, south, middle, north), shapely.box(middle, south, east, north)]
+    features = [
+        {"type": "Feature", "properties": {"name": name}, "geometry": shapely.geometry.mapping(half)}
+        for name, half in zip(("West", "East"), halves, strict=True)
+    ]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    done = mapveil(
+        "neighbours", table, "--zones", path, "--epsilon", "3", "-k", "12", "-o", tmp_path / "near.csv"
+    )
+    assert done.code == 0, done.err
+    lines = (tmp_path / "near.csv").read_text().splitlines()
+    assert {line.split(",")[0] for line in lines[1:]} == {"0", "1"}
+    both = mapveil("neighbours", table, "--zones", path, "--region", BOX, "--epsilon", "3")
+    assert (both.code, len(both.errors)) == (2, 1)
+    assert "leave out --region and --tiling" in both.err
 
 
 def test_more_than_the_users_are_listed_short_and_noted(

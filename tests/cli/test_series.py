@@ -106,7 +106,10 @@ def test_a_column_of_categories_makes_windows(mapveil: Callable, folder: Path, t
         (("--from", "2026-01-05"), "--from is for a series"),
         (("--per", "user-week"), "--per is for a series"),
         ((*WEEKS, "--method", "laplace"), "--method must be left out"),
-        ((*WEEKS, "--trust", "operators"), "--trust must be central, distributed or local"),
+        (
+            (*WEEKS, "--trust", "random-features"),
+            "--trust must be one of central, distributed, operators, local",
+        ),
         ((*WEEKS, "--smooth-m", "100"), "--smooth-m is for one map"),
         ((*WEEKS, "--windows-per-user", "4"), "from 1 to 3"),
         (("--by", "kind"), "--values"),

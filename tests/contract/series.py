@@ -15,6 +15,7 @@ from mapveil.secure_sum.drivers import IdealSum
 from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Execution
 from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil.trust.two_operators import TwoOperators
 from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import power
 from mapveil_client.local.domain import Domain
@@ -31,6 +32,7 @@ SERIES_AUDITED: Final[dict[str, dict[str, Any]]] = {
     "central multiscale-series windows_per_user=2": {"windows": WINDOWS, "windows_per_user": 2},
     "central multiscale-series per=user-week": {"windows": WEEKS, "per": "user-week"},
     "distributed multiscale-series": {"windows": WINDOWS, "trust": SecureAggregation()},
+    "operators multiscale-series": {"windows": WINDOWS, "trust": TwoOperators()},
 }
 """Parameters of series whose claims are audited."""
 

@@ -192,13 +192,12 @@ def _watch_operators(patch: pytest.MonkeyPatch, record: Record, after: AfterAnsw
 
     def about_the_decoy(self: Any, query: Query) -> Any:
         _asked(record, query)
-        truth = self._sites
-        decoy = self._vectors(decoy_devices(self._devices.count, truth.size))
-        self._sites = np.zeros_like(truth)
-        np.add.at(self._sites, decoy.position, decoy.value)
-        exact = curator.grouped_sums(self._sites, query.encoding)
+        truth = self._held
+        decoy = self._vectors(decoy_devices(self._devices.count, self.setting.members.size))
+        self._held = decoy.position, decoy.value
+        exact = curator.grouped_sums(*self._held, self._of_sites(query.encoding))
         reply = answer(self, query)
-        self._sites = truth
+        self._held = truth
         if not record.repeats(reply):
             noise = sum(draw.noise for draw in record.draws)
             np.testing.assert_array_equal(

@@ -132,7 +132,7 @@ def test_nobody_at_all_is_a_series_of_nobody() -> None:
         ({"per": "user-week"}, "per must be user under trust local"),
         ({"options": {"estimator": "simplex"}}, "estimator must be smoothed-em for a series"),
         ({"secure_sum": "protocol"}, "secure_sum"),
-        ({"trust": "operators"}, "trust must be central, distributed or local"),
+        ({"trust": "random-features"}, "trust must be one of central, distributed, operators, local"),
     ],
 )
 def test_what_cannot_be_released_is_said(given: dict, message: str) -> None:

@@ -11,7 +11,7 @@ from mapveil.engines import UNIT, UserSums, user_sums
 from mapveil.engines.contributions import user_cells
 from mapveil.geo.zone_order import zone_order
 from mapveil.maps.flow_map import FlowMap
-from mapveil.mechanisms.flow_blocks import FlowBlocks, pair_raster
+from mapveil.mechanisms.flow_blocks import FlowBlocks
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.morton import deinterleave
 
@@ -84,7 +84,7 @@ def test_a_pair_counts_by_both_of_its_ends() -> None:
 def test_every_pair_of_zones_has_a_site_of_its_own() -> None:
     grid = mv.Grid(REGION, rows=3, columns=5)
     order = zone_order(grid)
-    raster = pair_raster(order)
+    raster = FlowBlocks(epsilon=1).raster(order)
     assert np.unique(raster.site).size == grid.size**2
     row, col = deinterleave(raster.site)
     assert (order.cell[row] == np.repeat(np.arange(grid.size), grid.size)).all()

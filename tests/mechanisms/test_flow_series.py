@@ -11,15 +11,25 @@ import pytest
 from pyarrow import csv
 
 import mapveil as mv
-from mapveil.analysis.flow_totals import end_changes
+from mapveil.analysis.flow_totals import end_changes, end_totals
 from mapveil.analysis.verify_release import verify_release
 from mapveil.engines import UNIT, user_sums
 from mapveil.formats.content_hash import ChangedContent
 from mapveil.formats.read_map import read_flows
+from mapveil.geo.zone_order import zone_order
 from mapveil.maps.flow_series_map import FlowSeriesMap
 from mapveil.mechanisms.flow_series import FlowSeries
+from mapveil.mechanisms.methods import flow_blocks
+from mapveil.secure_sum.protocol_sum import ProtocolSum
 from mapveil.trust.curator import Curator
+from mapveil.trust.secure_aggregation.clients import devices_of
+from mapveil.trust.secure_aggregation.model import SecureAggregation
+from mapveil.trust.two_operators import TwoOperators
+from mapveil_client.contribution import encode_places
+from mapveil_client.encodings import LabelEncoding, MarginsEncoding, NodeEncoding
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.morton import PrefixTree
+from mapveil_client.randomness.random import Randomness
 from tests.mechanisms.test_flow_blocks import REGION, ZONES, hub_trips
 
 WEEKS = mv.Windows(every="1w", start="2026-01-05", until="2026-01-26", zone="UTC")
@@ -183,10 +193,65 @@ def test_a_declared_number_of_users_is_not_taken_for_that_of_their_windows(
     assert sum(share.epsilon for share in shares) == 2
 
 
+@pytest.mark.parametrize("trust", ["distributed", "operators"])
+def test_clients_answer_the_same_plan(trips: mv.Points, trust: str) -> None:
+    mechanism = flow_blocks(2, trust, {"windows": WEEKS, "longest": 256})
+    series = mechanism.release(trips, ZONES, rng=3)
+    assert isinstance(series, FlowSeriesMap)
+    assert (series.guarantee.model, series.guarantee.epsilon) == (trust, 2)
+    assert sum(share.epsilon for share in series.guarantee.shares) == 2
+    exact = user_sums(FlowSeries(epsilon=2, windows=WEEKS).numbered(trips), ZONES).sums / UNIT
+    exact = exact.reshape(3, ZONES.size, ZONES.size)
+    held = []
+    for at in range(3):
+        ends = end_totals(series.window(at))
+        for end, axis in ((ends.outflow, 1), (ends.inflow, 0)):
+            true = exact[at].sum(axis=axis)
+            held += list((end.low <= true) & (true <= end.high))
+    # 96 intervals of 95 %: fewer than 82 hold with probability below 1e-4.
+    assert sum(held) >= 82
+    back = np.abs(series.window(2).matrix().toarray() - exact[2]).sum() / exact[2].sum()
+    assert back < 0.3 < np.abs(exact[0] - exact[2]).sum() / exact[2].sum()
+    assert 3 * series.window_sums.leaves.size <= 256
+
+
+@pytest.mark.parametrize("trust", ["distributed", "operators"])
+def test_the_protocol_gives_the_series_too(trust: str) -> None:
+    options = {"windows": WEEKS, "scale": 16} if trust == "operators" else {"windows": WEEKS}
+    zones = mv.Quadtree(REGION, depth=1)
+    series = flow_blocks(8, trust, options).release(timed_trips(120), zones, secure_sum=ProtocolSum(), rng=3)
+    assert series.all_trips == pytest.approx(120, abs=10)
+
+
+def test_no_client_counts_more_than_its_scale_in_all_windows_together() -> None:
+    rng = np.random.default_rng(2)
+    user = np.minimum(rng.zipf(1.3, 12_000), 2_000)
+    ends = {
+        name: rng.uniform(*span, 12_000)
+        for name, span in (("to_lon", (-8.72, -8.50)), ("to_lat", (41.08, 41.24)))
+    }
+    lon, lat = rng.uniform(-8.72, -8.50, 12_000), rng.uniform(41.08, 41.24, 12_000)
+    time = np.datetime64("2026-01-04") + rng.integers(0, 25, 12_000)
+    mechanism = FlowSeries(epsilon=1, windows=WEEKS, trust=SecureAggregation())
+    numbered = mechanism.numbered(mv.Points.from_arrays(user, lon, lat, time=time, **ends))
+    raster = mechanism.raster(zone_order(ZONES))
+    clients = devices_of(numbered, ZONES, sites=raster.site)
+    for places in (MarginsEncoding(4), NodeEncoding(PrefixTree.uniform(4, 3))):
+        vectors = encode_places(clients, LabelEncoding(places, 3), 1024, "largest-remainder", Randomness(1))
+        each = np.bincount(vectors.client, vectors.value, clients.count)
+        assert vectors.value.min() >= 0
+        assert set(each.tolist()) <= {0, 1024 * places.copies}
+        assert each.max() == 1024 * places.copies
+
+
 def test_what_a_series_of_flows_cannot_be_is_refused(trips: mv.Points) -> None:
-    for trust in ("distributed", "operators", "local"):
-        with pytest.raises(ParameterError, match="trust must be central"):
-            mv.flows(hub_trips(5), ZONES, epsilon=1, trust=trust, windows=WEEKS, account=None)
+    with pytest.raises(ParameterError, match="trust must be central, distributed or operators"):
+        mv.flows(hub_trips(5), ZONES, epsilon=1, trust="local", windows=WEEKS, account=None)
+    for trust in (SecureAggregation(), TwoOperators()):
+        with pytest.raises(ParameterError, match="needs trust central"):
+            FlowSeries(epsilon=1, windows=WEEKS, windows_per_user=2, trust=trust)
+        with pytest.raises(ParameterError, match="96 coordinates of each device, and longest allows 95"):
+            FlowSeries(epsilon=1, windows=WEEKS, longest=95, trust=trust).release(trips, ZONES, account=None)
     with pytest.raises(ParameterError, match="windows_per_user must be a whole number from 1 to 3"):
         FlowSeries(epsilon=1, windows=WEEKS, windows_per_user=4)
     with pytest.raises(InputError, match="no column of times"):

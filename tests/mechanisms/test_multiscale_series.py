@@ -116,9 +116,10 @@ def test_the_account_is_charged_for_all_weeks_and_refuses_more(tmp_path) -> None
     assert account.remaining == 0
 
 
-def test_secure_sums_answer_the_same_plan() -> None:
-    series = release(visits(900), trust="distributed", epsilon=8)
-    assert series.guarantee.model == "distributed"
+@pytest.mark.parametrize("trust", ["distributed", "operators"])
+def test_clients_answer_the_same_plan(trust: str) -> None:
+    series = release(visits(900), trust=trust, epsilon=8)
+    assert series.guarantee.model == trust
     assert series.guarantee.simulated
     assert all(cost.length <= 1 << 16 for cost in series.rounds)
     assert series.values.sum() == pytest.approx(900, rel=0.1)
@@ -154,7 +155,8 @@ def test_much_budget_gives_the_plain_answer() -> None:
         ({"windows_per_user": 5}, "from 1 to 4"),
         ({"windows_per_user": 2, "per": "user-week"}, "left out with per user-week"),
         ({"windows_per_user": 2, "trust": "distributed"}, "need trust central"),
-        ({"trust": "operators"}, "central, distributed or local"),
+        ({"per": "user-week", "trust": "operators"}, "need trust central"),
+        ({"trust": "random-features"}, "one of central, distributed, operators, local"),
         ({"options": {"pooled_share": 1}}, "pooled_share"),
         ({"options": {"width": 1}}, "no option 'width'"),
         ({"windows": mv.Windows(by="weekend"), "per": "user-week"}, "do not divide a week"),

@@ -104,8 +104,8 @@ def flows(
         estimator ``"pair"`` makes both ends one report (:mod:`mapveil.analysis.pair_reports`): the default where it is
         better, else ``"joint"``.
     windows, windows_per_user, window_error
-        Windows of a series, of a curator only, and as for :func:`mapveil.release_series`: the flows of each window are
-        those of the trips whose rows lie in it (:class:`~mapveil.mechanisms.flow_series.FlowSeries`).
+        Windows of a series, not under local trust, and as for :func:`mapveil.release_series`: the flows of each window
+        are those of the trips whose rows lie in it (:class:`~mapveil.mechanisms.flow_series.FlowSeries`).
     secure_sum, dropout
         See :func:`mapveil.release`.
     region : Region, optional
@@ -129,8 +129,13 @@ def flows(
     if windows is None:
         check(windows_per_user is None, "windows_per_user", "left out without windows", windows_per_user)
         check(window_error is None, "window_error", "left out without windows", window_error)
-    elif trust != "central":
-        raise ParameterError(f"trust must be central for windows of flows (--every, --by), got {trust}")
+    elif trust == "local":
+        raise ParameterError(
+            "trust must be central, distributed or operators for flows over windows, got local"
+        )
+    check(
+        trust == "central" or window_error is None, "window_error", "left out without a curator", window_error
+    )
     if trust != "local":
         given = {"method": method, "estimator": estimator, "candidates": candidates}
         given["unit"] = None if unit == "user" else unit

@@ -17,6 +17,8 @@ from mapveil.cli.options import (
     note_read,
     region_option,
     table_source,
+    zone_cells_options,
+    zones_or_tiling,
 )
 from mapveil.cli.outputs import release_options
 from mapveil.cli.run_file import Rerunnable, titled
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
     from mapveil.analysis.trips import Trips
     from mapveil.cli.options import Drawing
     from mapveil.geo.region import Region
-    from mapveil.geo.tiling import Tiling
     from mapveil.geo.windows import Windows
+    from mapveil.geo.zone_cells import ZoneCells
     from mapveil.maps.flow_map import FlowMap
     from mapveil.privacy.account import Account
 
@@ -64,14 +66,7 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
 @click.command("flows", cls=Rerunnable)
 @click.argument("source", metavar="INPUT")
 @region_option()
-@click.option(
-    "--zones",
-    help="Polygons as cells, public, that do not overlap: GeoJSON, GeoParquet, or what pyogrio reads; instead of "
-    "--region and --tiling.",
-)
-@click.option(
-    "--zone-name", help="Column of the zones' names. [default: name, zone, district, id, label or code]"
-)
+@zone_cells_options
 @click.option(
     "--trust",
     type=click.Choice(["local", "central", "distributed", "operators"]),
@@ -143,8 +138,7 @@ def command(
     origin: tuple[str, str] | None,
     destination: tuple[str, str] | None,
     trip: str | None,
-    zones: str | None,
-    zone_name: str | None,
+    zones: ZoneCells | None,
     region: Region | None,
     tiling: str | None,
     evaluate: bool,
@@ -181,7 +175,9 @@ def command(
         raise ParameterError(
             "--per must be user for flows: their epsilon is for all windows of a user together"
         )
-    cells = _cells(zones, zone_name, region, tiling)
+    if zones is None and region is None:
+        raise ParameterError("--region or --zones is required: flows are between cells of a public region")
+    cells = zones_or_tiling(zones, region, tiling)
     with console.progress() as progress:
         progress("read the trips", 0.0)
         trips = read_trips(source, **columns, origin=origin, destination=destination, trip=trip)
@@ -213,26 +209,6 @@ def command(
     outside = options.get("outside", "drop")
     evaluation = console.evaluated(lambda: _evaluate(trips, released, outside)) if evaluate else None
     console.answer(outputs, released, account, lines=lines, evaluation=evaluation, seed=seed)
-
-
-def _cells(
-    zones: str | None, zone_name: str | None, region: Region | None, tiling: str | None
-) -> Tiling | str | None:
-    """The zones of a file, or the specification of a region's cells."""
-    if zones is None:
-        if region is None:
-            raise ParameterError(
-                "--region or --zones is required: flows are between cells of a public region"
-            )
-        if zone_name is not None:
-            raise ParameterError("--zone-name is for --zones only")
-        return tiling
-    if region is not None or tiling is not None:
-        raise ParameterError("--zones bring their region and are the cells: leave out --region and --tiling")
-    from mapveil.geo.zone_cells import ZoneCells
-    from mapveil.geo.zones import Zones
-
-    return ZoneCells(Zones.read(zones, name=zone_name))
 
 
 def _evaluate(trips: Trips, released: FlowMap, outside: Any) -> dict[str, float]:

@@ -20,6 +20,8 @@ from mapveil.cli.options import (
     region_option,
     table_source,
     tiling_option,
+    zone_cells_options,
+    zones_or_tiling,
 )
 from mapveil.cli.outputs import release_options
 from mapveil.cli.run_file import Rerunnable, titled
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from mapveil.cli.options import Drawing
     from mapveil.geo.points import Points
     from mapveil.geo.region import Region
+    from mapveil.geo.zone_cells import ZoneCells
     from mapveil.local.local_mechanism import LocalMechanism
     from mapveil.privacy.account import Account
 
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 @click.option("-k", "count", type=int, default=25, show_default=True, help="Number of nearest users.")
 @region_option()
 @tiling_option("quadtree:5")
+@zone_cells_options
 @places_option
 @epsilon_option("The budget of each user's report. Without it, INPUT is a released map.")
 @click.option(
@@ -65,6 +69,7 @@ def command(
     count: int,
     region: Region | None,
     tiling: str | None,
+    zones: ZoneCells | None,
     places_are_public: bool,
     epsilon: Fraction | None,
     method: str | None,
@@ -88,6 +93,7 @@ def command(
       mapveil neighbours checkins.parquet --region -74.03,40.69,-73.90,40.83 --epsilon 2 -k 25 -o near.html
       mapveil neighbours checkins.parquet --region -74.03,40.69,-73.90,40.83 --tiling places:venue_id \\
           --places-are-public --epsilon 2 -o near.csv -o near.png
+      mapveil neighbours checkins.parquet --zones districts.geojson --epsilon 2 -o near.csv
       mapveil neighbours released.parquet --at -73.98,40.75
     """
     from mapveil.analysis.neighbour_map import DEFAULT_CELLS, neighbours
@@ -103,10 +109,20 @@ def command(
         if epsilon is None:
             if isinstance(account, RehearsalAccount):
                 raise ParameterError("--dry-run is for a table with --epsilon: a released map costs nothing")
-            if region or tiling or method or options or evaluate or places_are_public or accept_large_epsilon:
+            if (
+                region
+                or tiling
+                or zones
+                or method
+                or options
+                or evaluate
+                or places_are_public
+                or accept_large_epsilon
+            ):
                 raise ParameterError(
                     "without --epsilon, INPUT is a released map, which brings its own: leave out --region, --tiling, "
-                    "--places-are-public, --method, --option, --evaluate and --accept-large-epsilon, or give --epsilon"
+                    "--zones, --places-are-public, --method, --option, --evaluate and --accept-large-epsilon, or give "
+                    "--epsilon"
                 )
             try:
                 heat = read_map(source)
@@ -114,6 +130,7 @@ def command(
                 raise InputError(f"{error}; for a table of points, give --epsilon and --region") from None
             near = neighbours(heat, k=count)
         else:
+            cells = zones_or_tiling(zones, region, tiling) or DEFAULT_CELLS
             mechanism: Any = find_method(method, "local").make(epsilon, options)
             if region is not None:
                 _check_inside(region, places)
@@ -121,7 +138,7 @@ def command(
             console.note_columns(points)
             near = neighbours(
                 points,
-                tiling or DEFAULT_CELLS,
+                cells,
                 k=count,
                 method=mechanism,
                 region=region,

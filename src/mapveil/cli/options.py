@@ -11,13 +11,14 @@ import click
 from mapveil.cli.arguments import epsilon_list, name_list, read_options
 from mapveil.cli.console import gathered
 from mapveil_client.epsilon import as_epsilon
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from mapveil.geo.basemap import Basemap
     from mapveil.geo.context import Context
     from mapveil.geo.online_tiles import OnlineTiles
     from mapveil.geo.region import Region
+    from mapveil.geo.zone_cells import ZoneCells
     from mapveil.maps.prior import Prior
     from mapveil.maps.released import ReleasedMap
 
@@ -151,6 +152,44 @@ places_option = click.option(
     help="State that the places in places:COLUMN are a public list: which they are is not protected.",
 )
 """Add ``--places-are-public``."""
+
+
+def zone_cells_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--zones`` and ``--zone-name``; the command receives ``zones``, polygons as cells, None without any."""
+
+    def given(zones: str | None, zone_name: str | None) -> dict[str, Any]:
+        if zones is None:
+            if zone_name is not None:
+                raise ParameterError("--zone-name is for --zones only")
+            return {"zones": None}
+        from mapveil.geo.zone_cells import ZoneCells
+        from mapveil.geo.zones import Zones
+
+        return {"zones": ZoneCells(Zones.read(zones, name=zone_name))}
+
+    return gathered(
+        given,
+        click.option(
+            "--zones",
+            help="Polygons as cells, public, that do not overlap: GeoJSON, GeoParquet, or what pyogrio reads; instead "
+            "of --region and --tiling.",
+        ),
+        click.option(
+            "--zone-name",
+            help="Column of the zones' names. [default: name, zone, district, id, label or code]",
+        ),
+    )(function)
+
+
+def zones_or_tiling(
+    zones: ZoneCells | None, region: Region | None, tiling: str | None
+) -> ZoneCells | str | None:
+    """The zones, or the specification of a region's cells; both together are refused."""
+    if zones is None:
+        return tiling
+    if region is not None or tiling is not None:
+        raise ParameterError("--zones bring their region and are the cells: leave out --region and --tiling")
+    return zones
 
 
 def epsilon_option(help: str, *, required: bool = False) -> Decorator:

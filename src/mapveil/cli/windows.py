@@ -113,7 +113,7 @@ def check_series(
         if value is not None:
             raise ParameterError(f"{name} is for one map, and cannot be used with --every or --by")
     if trust not in SERIES:
-        raise ParameterError(f"--trust must be central, distributed or local for a series, got {trust}")
+        raise ParameterError(f"--trust must be one of {', '.join(SERIES)} for a series, got {trust}")
     row = SERIES[trust]
     if method not in (None, row.name, row.name.removesuffix("-series")):
         raise ParameterError(

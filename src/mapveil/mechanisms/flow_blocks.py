@@ -57,7 +57,9 @@ if TYPE_CHECKING:
 MOST_ZONES: Final = 4096
 """Zones between which flows are estimated: the matrix of all pairs has 128 MiB."""
 
-_COARSER: Final = 2**0.25  # step of the search for leaves that fit
+COARSER: Final = 2**0.25
+"""Step of the search for blocks that fit."""
+
 _LEAST_FLOW: Final = 1e-9  # trips
 
 
@@ -83,17 +85,17 @@ class FlowBlocks(Checked):
     destinations, and has four parts: both runs halved. The queries are
 
     - the number of users, with ``users_share`` of a curator's budget;
-    - where a pair of zones holds ``pair_signal`` noise scales of users on average, every pair at once, and no other;
+    - where a pair of zones holds ``pair_signal`` w noise scales of users on average, every pair at once, and no other;
     - else every margin (trips from each zone, and to each zone) with ``margin_share`` of the rest, then the blocks of
       the level whose number is nearest to :math:`0.8 (n / s_1)^{2/3}` with ``block_share``, then leaves: a block is
       quartered while
 
       .. math:: E(b) \ge c\, s_2
 
-    where: n is the number of users, :math:`s_1` and :math:`s_2` are the scales of the noise on a block and on a leaf, E
-    are the estimated trips, and c is ``leaf_signal``. The estimate starts from a gravity model with the shrunken
-    margins, and departs from it where the noisy sums of blocks, then of leaves, show it
-    (:mod:`mapveil.inference.flow_shrinkage`).
+    where: w is how many times larger the variance of a margin is as a sum of all its pairs, 1 at least, n is the number
+    of users, :math:`s_1` and :math:`s_2` are the scales of the noise on a block and on a leaf, E are the estimated
+    trips, and c is ``leaf_signal``. The estimate starts from a gravity model with the shrunken margins, and departs
+    from it where the noisy sums of blocks, then of leaves, show it (:mod:`mapveil.inference.flow_shrinkage`).
 
     Parameters
     ----------
@@ -126,7 +128,7 @@ class FlowBlocks(Checked):
     margin_share: float = 0.2
     block_share: float = 0.2
     leaf_signal: float = 2.0
-    pair_signal: float = 0.25
+    pair_signal: float = 0.08
     longest: int = 1 << 16
     most: int = 5000
     least: float = 0.0
@@ -181,6 +183,14 @@ class FlowBlocks(Checked):
         """The shape of a curator's exact sums."""
         return (zones.size**2,)
 
+    def raster(self, order: ZoneOrder) -> Raster:
+        """The raster of pairs of places, and the site of each pair of zones."""
+        both = order.place >= 0
+        inside = np.logical_and.outer(both, both).ravel()
+        place = np.maximum(order.place, 0)
+        site = interleave(place, 0 * place)[:, None] + interleave(0 * place, place)
+        return Raster(order.depth, site.ravel(), inside)
+
     def plan(self, setting: Setting, order: ZoneOrder) -> FlowPlan:
         """Ask for noisy sums of pairs of places, from the public setting on, and return an estimate."""
         budget = self.budget
@@ -194,7 +204,8 @@ class FlowBlocks(Checked):
             root = (MeasuredNodes(tree, total),)
             users = users_in_all(setting, total)
         pairs = cells_at(setting, setting.depth).size
-        wide = users < self.pair_signal * pairs * self.scale(setting, budget)
+        widening = max(math.sqrt(pairs) * (self.margin_share / 2) ** 2, 1.0)
+        wide = users < self.pair_signal * widening * pairs * self.scale(setting, budget)
         if wide or (not setting.curator and pairs > self.longest):
             return (yield from self._by_blocks(setting, order, budget, users, root))
         tree = tree_at(setting, setting.depth)
@@ -253,7 +264,7 @@ class FlowBlocks(Checked):
             tree = quartered(setting, expected_of, level, least, setting.depth)
             if setting.curator or tree.size <= self.longest:
                 return tree
-            least *= _COARSER
+            least *= COARSER
 
     def release(
         self,
@@ -300,7 +311,7 @@ class FlowBlocks(Checked):
         self.check_zones(zones)
         trips = self.numbered(trips)
         order = zone_order(zones)
-        raster = pair_raster(order)
+        raster = self.raster(order)
         if self.budget < SMALL:
             self._rehearse(zones, order, raster)
         stream, tell = as_randomness(rng), progress or (lambda step, done: None)
@@ -369,15 +380,6 @@ class FlowBlocks(Checked):
             ),
             sums=sums,
         )
-
-
-def pair_raster(order: ZoneOrder) -> Raster:
-    """The raster of pairs of places, and the site of each pair of zones."""
-    both = order.place >= 0
-    inside = np.logical_and.outer(both, both).ravel()
-    place = np.maximum(order.place, 0)
-    site = interleave(place, 0 * place)[:, None] + interleave(0 * place, place)
-    return Raster(order.depth, site.ravel(), inside)
 
 
 def _measured(reply: MeasuredNodes) -> MeasuredBlocks:

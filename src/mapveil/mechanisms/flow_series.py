@@ -21,13 +21,13 @@ from mapveil.maps.flow_series_map import FlowSeriesMap
 from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.maps.series_map import counting_note
-from mapveil.mechanisms.flow_blocks import FlowBlocks, FlowPlan, Flows
+from mapveil.mechanisms.flow_blocks import COARSER, FlowBlocks, FlowPlan, Flows
 from mapveil.mechanisms.measured_nodes import off_raster
 from mapveil.mechanisms.uniform_grid import quartered
 from mapveil.privacy.claim import ContributionBound, Norm, Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.curator import Curator
-from mapveil.trust.queries import NoisySums, Query, Setting
+from mapveil.trust.queries import NoisySums, Query, Raster, Setting
 from mapveil_client.arrays import FloatArray, IntArray, quotient
 from mapveil_client.encodings import LabelEncoding, MarginsEncoding, NodeEncoding
 from mapveil_client.epsilon import split_epsilon
@@ -65,14 +65,15 @@ class FlowSeries(FlowBlocks):
 
     A user's trips in all windows are one distribution over origins, destinations and windows: one discrete Laplace
     variable on each sum keeps epsilon for all windows together. With ``windows_per_user`` k a user counts 1 in each of
-    at most k windows, chosen by a keyed hash, and the noise is k times as wide.
+    at most k windows, chosen by a keyed hash, and the noise is k times as wide. Clients of secure sums and of two
+    operators divide their trips themselves; their blocks in all windows are then at most ``longest``.
 
     Parameters
     ----------
     windows : Windows
         The windows; a trip lies in that of its row's time.
     windows_per_user : int, optional
-        k, from 1.
+        k, from 1, for a curator only.
     pooled_share : float
         Fraction of the budget for the flows of all windows, from 0.0001 to 0.9999.
     window_margin_share : float
@@ -99,10 +100,10 @@ class FlowSeries(FlowBlocks):
         for name in ("pooled_share", "window_margin_share"):
             self._check(1e-4 <= getattr(self, name) <= 1 - 1e-4, name, "from 0.0001 to 0.9999")
         self._check_positive("window_signal")
-        if not isinstance(self.trust, Curator):
+        if most is not None and not isinstance(self.trust, Curator):
             raise ParameterError(
-                f"trust must be central for windows of flows, the one that sums pairs of zones by window, got "
-                f"{self.trust.name}"
+                "windows_per_user (--windows-per-user) needs trust central: each client of a secure sum divides 1 over "
+                "all windows"
             )
 
     @property
@@ -149,6 +150,16 @@ class FlowSeries(FlowBlocks):
                 f"windows times pairs of zones must be at most {_MOST_PAIRS}, got {self.windows.count} windows of "
                 f"{zones.size} zones; give fewer zones or windows"
             )
+        ends = self.windows.count * MarginsEncoding((zones.size - 1).bit_length()).length
+        if not isinstance(self.trust, Curator) and ends > self.longest:
+            raise ParameterError(
+                f"both ends of trips in {self.windows.count} windows of {zones.size} zones are {ends} coordinates of "
+                f"each device, and longest allows {self.longest}; give fewer zones or windows, or raise longest"
+            )
+
+    def raster(self, order: ZoneOrder) -> Raster:
+        """Pairs of places, in each window."""
+        return dataclasses.replace(super().raster(order), labels=self.windows.count)
 
     def plan(self, setting: Setting, order: ZoneOrder) -> FlowPlan:
         """The queries of the flows of all windows, then margins and blocks in every window."""
@@ -195,7 +206,11 @@ class FlowSeries(FlowBlocks):
         def users_of(level: int, codes: IntArray) -> FloatArray:
             return pool(pooled, setting.depth - level)[deinterleave(codes)]
 
-        return quartered(setting, users_of, 0, least, deepest)
+        while True:
+            tree = quartered(setting, users_of, 0, least, deepest)
+            if setting.curator or tree.size == 1 or tree.size * self.windows.count <= self.longest:
+                return tree
+            least *= COARSER
 
     def map_of(self, made: Flows, zones: Tiling, order: ZoneOrder, claim: Guarantee) -> FlowMap:
         """Make a series of the plan's result."""

@@ -147,10 +147,14 @@ METHODS: tuple[Method, ...] = (
 )
 
 
+_SUMMING = {"central": _CURATOR, "distributed": _SECURE, "operators": _OPERATORS}
+
 _SERIES = Row[AnyMechanism]("multiscale-series", "mapveil.mechanisms.multiscale_series:MultiscaleSeries")
 SERIES: Final[Mapping[str, Method]] = {
-    "central": Method("multiscale-series", "central", _SERIES, Row("multiscale-series", _CURATOR)),
-    "distributed": Method("multiscale-series", "distributed", _SERIES, Row("multiscale-series", _SECURE)),
+    **{
+        trust: Method("multiscale-series", trust, _SERIES, Row("multiscale-series", model))
+        for trust, model in _SUMMING.items()
+    },
     "local": Method("olh-h-series", "local", Row("olh-h-series", "mapveil.local.local_series:LocalSeries")),
 }
 """The method of a series by trust model; it needs windows, so that the table above has no row of it."""
@@ -161,7 +165,7 @@ _REPORTS = Row[AnyMechanism]("signal-reports", "mapveil.local.signal_reports:Sig
 COVERAGE_SUMS: Final[Mapping[str, Method]] = {
     **{
         trust: Method("signal-sums", trust, _SUMS, Row("signal-sums", model))
-        for trust, model in (("central", _CURATOR), ("distributed", _SECURE), ("operators", _OPERATORS))
+        for trust, model in _SUMMING.items()
     },
     "local": Method("signal-reports", "local", _REPORTS),
 }
@@ -206,15 +210,14 @@ def flow_blocks(
     """
     from mapveil.mechanisms.flow_blocks import FlowBlocks
 
-    models = {"central": _CURATOR, "distributed": _SECURE, "operators": _OPERATORS}
-    check(trust in models, "trust", f"one of {', '.join(models)}", trust)
+    check(trust in _SUMMING, "trust", f"one of {', '.join(_SUMMING)}", trust)
     given = {**(options or {}), "most": most, "least": least}
     of_series = "windows" in given
     name, path = (
         ("flow-series", "flow_series:FlowSeries") if of_series else ("flow-blocks", "flow_blocks:FlowBlocks")
     )
     row: Row[Any] = Row(name, f"mapveil.mechanisms.{path}")
-    made: Any = Method(name, trust, row, Row(name, models[trust])).make(epsilon, given)
+    made: Any = Method(name, trust, row, Row(name, _SUMMING[trust])).make(epsilon, given)
     assert isinstance(made, FlowBlocks)
     return replace(made, accept_large_epsilon=accept_large_epsilon)
 

@@ -93,8 +93,8 @@ class MultiscaleSeries(Multiscale):
         # Asking for the parts refuses windows that do not lie within weeks.
         if self.parts is not None and not isinstance(self.trust, Curator):
             raise ParameterError(
-                "per user-week and windows_per_user need trust central: each client of a secure sum divides 1 over all "
-                "windows"
+                "per user-week and windows_per_user (--windows-per-user) need trust central: each client of a secure "
+                "sum divides 1 over all windows"
             )
 
     @property
@@ -136,6 +136,10 @@ class MultiscaleSeries(Multiscale):
     def shape_of_sums(self, tiling: Tiling) -> tuple[int, ...]:
         """The shape of a curator's exact sums."""
         return (self.windows.count, tiling.size)
+
+    def raster(self, tiling: Tiling) -> Raster:
+        """The sites, in each window."""
+        return dataclasses.replace(super().raster(tiling), labels=self.windows.count)
 
     def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
         """The promise of one release with these parameters."""

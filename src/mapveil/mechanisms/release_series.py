@@ -31,7 +31,7 @@ def release_series(
     per: Literal["user", "user-week"] = "user",
     windows_per_user: int | None = None,
     window_error: float | None = None,
-    trust: Literal["central", "distributed", "local"] = "central",
+    trust: Literal["central", "distributed", "operators", "local"] = "central",
     options: Mapping[str, Any] | None = None,
     region: Region | None = None,
     accept_large_epsilon: bool = False,
@@ -58,7 +58,7 @@ def release_series(
         Largest half width of the 95 % interval around the noisy sum of a block in a window, users, of a curator's
         series. More windows of a user than the budget allows at that error are refused.
     trust : str
-        ``"central"``, ``"distributed"`` or ``"local"``; see :func:`mapveil.release`.
+        ``"central"``, ``"distributed"``, ``"operators"`` or ``"local"``; see :func:`mapveil.release`.
     options : mapping, optional
         Further parameters of :class:`~mapveil.mechanisms.multiscale_series.MultiscaleSeries` or of its trust model,
         or of :class:`~mapveil.local.local_series.LocalSeries`.
@@ -94,7 +94,7 @@ def release_series(
     (2, Fraction(1, 1))
     """
     check(isinstance(points, Points), "points", "Points, with a column of times or categories", points)
-    check(trust in SERIES, "trust", "central, distributed or local for a series", trust)
+    check(trust in SERIES, "trust", f"one of {', '.join(SERIES)} for a series", trust)
     check(trust != "local" or per == "user", "per", "user under trust local, whose clients report once", per)
     if region is None and not isinstance(tiling, Tiling):
         raise ParameterError(

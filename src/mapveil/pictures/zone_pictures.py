@@ -92,14 +92,14 @@ def plot_totals(found: WindowTotals, series: DensityMap) -> Axes:
     size = (_PANEL[0] * across, _PANEL[1] * down + _LINE * len(lines) + 0.4)
     figure = figures.Figure(figsize=size, layout="constrained")
     panels = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()
-    at = np.arange(len(names))
+    edges = np.arange(len(names) + 1) - 0.5
     for zone, axes in enumerate(panels):
         if zone >= count:
             axes.set_axis_off()
             continue
         low, high = np.maximum(found.low[zone], 0.0), np.maximum(found.high[zone], 0.0)
-        axes.fill_between(at, low, high, step="mid", color="#9db8d2", linewidth=0)
-        axes.step(at, np.maximum(found.estimate[zone], 0.0), where="mid", color=INK, linewidth=1.2)
+        axes.stairs(high, edges, baseline=low, fill=True, color="#9db8d2", linewidth=0)
+        axes.stairs(np.maximum(found.estimate[zone], 0.0), edges, baseline=None, color=INK, linewidth=1.2)
         axes.set_title(found.zones.names[zone], size=9, color=INK, parse_math=False)
         axes.set_ylim(bottom=0)
         axes.margins(x=0)

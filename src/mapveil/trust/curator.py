@@ -208,16 +208,17 @@ class CuratorAnswerer:
 
     def _exact(self, encoding: Encoding) -> IntArray:
         """Exact sums of the groups, units of 1 / UNIT user."""
-        return grouped_sums(self._sites, encoding, self._windows)
+        held = np.flatnonzero(self._sites)
+        window, site = np.divmod(held, self.setting.members.size)
+        return grouped_sums(site, self._sites[held], encoding, None if self._windows is None else window)
 
 
-def grouped_sums(sites: IntArray, encoding: Encoding, windows: int | None = None) -> IntArray:
-    """Exact sums of the groups of an encoding, shape (length,), of exact sums per site, or per window and site."""
-    held = np.flatnonzero(sites)
+def grouped_sums(
+    site: IntArray, units: IntArray, encoding: Encoding, window: IntArray | None = None
+) -> IntArray:
+    """Exact sums of the groups of an encoding, shape (length,), of exact sums of sites, or of sites in windows."""
     exact = np.zeros(encoding.length, dtype=np.int64)
-    if held.size:
-        window, site = np.divmod(held, sites.size // (windows or 1))
-        for position in encoding.positions(site, None if windows is None else window).T:
-            inside = position >= 0
-            np.add.at(exact, position[inside], sites[held[inside]])
+    for position in encoding.positions(site, window).T if site.size else ():
+        inside = position >= 0
+        np.add.at(exact, position[inside], units[inside])
     return exact

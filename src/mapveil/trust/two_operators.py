@@ -176,7 +176,7 @@ class OperatorsAnswerer:
             )
         self.setting = setting_of(raster, tiling, self._devices.count, scale)
         self.costs.append(self._cost(asked))
-        self._sites = self._exact_sites()
+        self._held = self._exact_sums()
         self._operators: tuple[Operator, Operator] | None = None
 
     def answer(self, query: Query) -> NoisySums:
@@ -196,15 +196,13 @@ class OperatorsAnswerer:
         return self._execution.keep(query.purpose, NoisySums, lambda: self._noisy(query, moves))
 
     def _noisy(self, query: Query, moves: int) -> NoisySums:
-        progress, encoding = self._execution.progress, query.encoding
-        if self._raster.labels > 1:
-            encoding = _OfLabelledSites(encoding, self._raster.labels)
+        progress, encoding = self._execution.progress, self._of_sites(query.encoding)
         progress(query.purpose, 0.0)
         streams = [
             self._rng.child(f"operator {number} answer {len(self.revealed)}") for number in (LEADER, HELPER)
         ]
         if self._operators is None:
-            units = grouped_sums(self._sites, encoding)
+            units = grouped_sums(*self._held, encoding)
             for stream in streams[: 1 if self._least_noise else 2]:
                 units = units + discrete_laplace(encoding.length, query.epsilon, moves, stream)
         else:
@@ -215,6 +213,11 @@ class OperatorsAnswerer:
             units = noisy_sums_of(self._scheme, (leader, helper))
         progress(query.purpose, 1.0)
         return noisy_sums(units, query.epsilon, moves, self.setting)
+
+    def _of_sites(self, encoding: Encoding) -> Encoding:
+        """An encoding of locations as one of the sites that clients share, which may be divided by label."""
+        labels = self._raster.labels
+        return _OfLabelledSites(encoding, labels) if labels > 1 else encoding
 
     @property
     def _in_full(self) -> bool:
@@ -245,11 +248,13 @@ class OperatorsAnswerer:
         sites = _Sites(setting.depth, self._raster.labels)
         return encode_places(devices, sites, setting.scale, setting.rounding, self._rng)
 
-    def _exact_sites(self) -> IntArray:
+    def _exact_sums(self) -> tuple[IntArray, IntArray]:
+        """The sites that anybody is at, and their units: few of the sites of a series, or of pairs."""
         vectors = self._vectors(self._devices)
-        total = np.zeros(vectors.length, dtype=np.int64)
-        np.add.at(total, vectors.position, vectors.value)
-        return total
+        site, entry = np.unique(vectors.position, return_inverse=True)
+        units = np.zeros(site.size, dtype=np.int64)
+        np.add.at(units, entry, vectors.value)
+        return site, units
 
     def _collected(self) -> tuple[Operator, Operator]:
         """Shard every client's contribution, and verify the reports. Run by: clients and operators."""

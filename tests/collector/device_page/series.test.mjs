@@ -44,6 +44,13 @@ test("a report names the window that was drawn, byte for byte", async () => {
   }
 });
 
+test("a series of secure sums is read, and no window of it is drawn: the page leaves it to the app", async () => {
+  const other = vector.terms.replace('"trust":"local"', '"trust":"distributed"');
+  const terms = await readTerms(utf8(other));
+  assert.equal(terms.windows, null);
+  await assert.rejects(planOf(terms, { answers: [], pin: null }), /needs the Mapveil app/);
+});
+
 /** A storage in this process, whose content a second device opens as a reloaded page does. */
 function storage() {
   const [kept, answers] = [new Map(), new Map()];

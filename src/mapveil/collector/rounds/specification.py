@@ -133,7 +133,7 @@ class CollectionSpec(StrictModel):
     )
     windows: WindowsRecord | None = Field(
         default=None,
-        description="Windows of a series of local reports; each device reports about one it draws",
+        description="Windows of a series: a device reports about one it draws, or divides itself in secure sums",
     )
     devices: Annotated[int, Field(ge=3, le=1 << 24)] = Field(
         description="Number of devices at which the collection begins (rounds) or ends (reports)"

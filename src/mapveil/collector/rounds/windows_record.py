@@ -1,5 +1,6 @@
 """The windows of a series in an operator's specification."""
 
+import time
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,6 +11,9 @@ from mapveil_client.errors import InputError
 
 _MOST_WINDOWS: Final = 1024
 """Maximum number of windows of a series: each has a part of the devices, and a map in the result."""
+
+_METHODS: Final = {"local": "olh-h", "distributed": "multiscale"}
+"""The method of a series by trust model."""
 
 
 class WindowsRecord(BaseModel):
@@ -38,19 +42,25 @@ class WindowsRecord(BaseModel):
     ] = Field(default=[], description="The categories, which are public")
 
     def for_method(self, method: Method) -> Windows:
-        """The windows, for reports by hierarchical hashing: only these have an estimator of a series.
+        """The windows, for one of the methods that make a series.
 
         Raises
         ------
         InputError
-            They are no windows, too few or too many, or the method is another.
+            They are no windows, too few, too many or not over, or the method is another.
         """
-        if (method.trust, method.name) != ("local", "olh-h"):
+        if _METHODS.get(method.trust) != method.name:
             raise InputError(
-                f"windows: a series is made of local reports by olh-h, got {method.trust} and {method.name}; "
-                "leave windows out"
+                "windows: a series is made of local reports by olh-h or of secure sums by multiscale, got "
+                f"{method.trust} and {method.name}; leave windows out"
             )
         found = Windows.from_dict(self.model_dump())
         if not 2 <= found.count <= _MOST_WINDOWS:
             raise InputError(f"windows must be 2 to {_MOST_WINDOWS}, got {found.count}")
+        ends = found.ends(found.count - 1)
+        if method.trust == "distributed" and ends is not None and ends > time.time():
+            raise InputError(
+                f"windows must be over before a collection of secure sums, whose devices answer about all of them at "
+                f"once; {found.names[-1]} is not: create it then, or take trust local"
+            )
         return found

@@ -1,4 +1,4 @@
-// The windows of a series of local reports: one map, or a map for each period, or for each recurring time.
+// The windows of a series: one map, or a map for each period, or for each recurring time.
 import { el } from "./dom.js";
 import { field } from "./fields.js";
 
@@ -12,8 +12,10 @@ const KINDS = {
   "hour-of-week": "A map for each hour of the week",
 };
 const HINT =
-  "Each device draws one window by itself, whatever its data, and reports about that one only, with the whole epsilon. " +
-  "A device that is in no place then sends nothing. Allow time to report until the last window is over.";
+  "Randomized reports: each device draws one window by itself, whatever its data, and reports about that one only, with " +
+  "the whole epsilon. A device that is in no place then sends nothing. Allow time to report until the last window is over. " +
+  "Secure sums: each device counts 1 over all its places in all windows, which must be over by now.";
+const METHODS = { local: "olh-h", distributed: "multiscale" };
 
 /** Kind, dates and time zone; `value` is the specification's `windows`, or nothing. */
 export function windowsPicker() {
@@ -31,9 +33,9 @@ export function windowsPicker() {
   const isPeriod = () => /^\d/.test(kind.value);
   return {
     element,
-    /** Only reports by hierarchical hashing make a series. */
+    /** Only these methods make a series. */
     renew(trust, method) {
-      element.hidden = trust !== "local" || method !== "olh-h";
+      element.hidden = METHODS[trust] !== method;
       dates.hidden = !isPeriod();
       zoneField.hidden = kind.value === "none";
       from.required = until.required = !element.hidden && isPeriod();
