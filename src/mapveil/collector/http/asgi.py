@@ -131,7 +131,6 @@ class _Collector:
             bodies=Bodies(settings.waiting_bytes),
             alive=self._conducting,
             forecasting=threading.Lock(),
-            drawing=threading.Lock(),
             authority_only=authority_only,
         )
         store.on_commit = lambda batch: metrics.commit_seconds.observe(batch.seconds)

@@ -45,7 +45,6 @@ class Service:
     bodies: Bodies
     alive: Callable[[], bool]  # whether the conductor runs
     forecasting: threading.Lock
-    drawing: threading.Lock  # the libraries that write pictures want one thread at a time
     authority_only: bool = False  # whether it is an enrolment authority apart from any collector
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:

@@ -105,6 +105,12 @@ def is_ordered(connection: Connection, wanted: Work) -> bool:
     return bool(connection.execute(select(exists().where(wanted._row))).scalar_one())
 
 
+def failure(connection: Connection, wanted: Work) -> bytes | None:
+    """The result of a piece of work that failed; None where it has none, or is not there."""
+    found = connection.execute(select(work.c.result).where(wanted._row)).scalar()
+    return None if found is None else bytes(found)
+
+
 def waits_in_vain(connection: Connection, seconds: float) -> bool:
     """Whether work waits for longer than this while no worker has a lease: there is none, or none that works."""
     now = _time(connection)
