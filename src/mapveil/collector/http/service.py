@@ -43,7 +43,7 @@ class Service:
     metrics: Metrics
     pool: Executor
     bodies: Bodies
-    alive: Callable[[], bool]  # whether the conductor runs
+    alive: Callable[[], bool]  # whether the loops of its role run
     forecasting: threading.Lock
     authority_only: bool = False  # whether it is an enrolment authority apart from any collector
 

@@ -104,7 +104,11 @@ class Settings:
     host: str = _text("127.0.0.1", "Address to listen on")
     port: int = _number(8321, "Port to listen on; 0 takes a free one", 0, 65535)
     workers: int = _number(1, "Processes; more than one needs PostgreSQL", 1, 64)
-    role: str = _text("all", "Part that this process plays; not all of it needs PostgreSQL", *Role)
+    role: str = _text(
+        "all",
+        "Part of the service that this process plays; parts need PostgreSQL",
+        *(role.value for role in Role),
+    )
     lease_seconds: int = _seconds(30, "Time after which another takes the work of a worker that was killed")
     exports: str | None = _text(
         None,

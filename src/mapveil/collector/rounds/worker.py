@@ -143,9 +143,10 @@ class Worker:
             stored = StoredMap.encode(heat)
             with self._store.write() as connection:
                 store_map(connection, collection.id, heat, stored)
+        else:
+            with self._store.write() as connection:
+                finish(connection, wanted)
         self._ended(wanted.collection)
-        with self._store.write() as connection:
-            finish(connection, wanted)
         return ()
 
     def _make_export(self, taken: Sequence[Work]) -> Sequence[Work]:
