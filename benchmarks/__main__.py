@@ -32,6 +32,7 @@ MODULES = (
     "collector",
     "collector_active",
     "collector_reports",
+    "collector_busy",
     "collector_operators",
 )
 PAGE = """# Benchmarks

@@ -111,7 +111,7 @@ def _play(context: Context, devices: int, active: bool, phase_seconds: int) -> P
             phase_seconds=phase_seconds,
         )
         idle, begun = service.cpu, time.perf_counter()
-        share = {"server": service.address, "token": service.enrolment, "collection": collection}
+        share = {"server": service.address, "token": service.enrolment, "collections": [collection]}
         share["authority"] = service.ask("GET", f"/v1/collections/{collection}")["authority"]
         fleets = []
         for number in range(FLEETS):

@@ -89,7 +89,7 @@ def _play(
     """Let devices come until the collection is over; no more than these are waited for."""
     server = servers[0]
     before, begun = [each.cpu for each in servers], time.perf_counter()
-    share: dict[str, Any] = {"server": server.address, "token": server.enrolment, "collection": collection}
+    share: dict[str, Any] = {"server": server.address, "token": server.enrolment, "collections": [collection]}
     share |= {"drop": drop, "active": False, **more}
     fleets = [
         start_fleet({**share, "devices": (devices + number) // FLEETS, "seed": number})

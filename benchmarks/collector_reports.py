@@ -62,7 +62,7 @@ def _report_lines(context: Context, store: str, kind: str, devices: int) -> tupl
     with Service(store, context.folder, devices) as service:
         collection = service.open(trust="local", devices=devices, join_seconds=3600)
         terms = CollectionTerms.decode(service.text(f"/v1/collections/{collection}/terms").encode())
-        requests, size = _signed_reports(service, terms, devices)
+        requests, size = signed_reports(service, terms, devices)
         before = service.metric("mapveil_store_commit_seconds_count")
         made = send(context, service.address, requests)
         commits = service.metric("mapveil_store_commit_seconds_count") - before
@@ -89,7 +89,7 @@ def _report_lines(context: Context, store: str, kind: str, devices: int) -> tupl
     return _Sent(rate, max(1, round(devices / max(1.0, commits))), size), rows
 
 
-def _signed_reports(service: Service, terms: CollectionTerms, devices: int) -> tuple[list[bytes], int]:
+def signed_reports(service: Service, terms: CollectionTerms, devices: int) -> tuple[list[bytes], int]:
     """Enrol the devices, have each randomize its cell, and write and sign the requests that send the reports."""
     rng = Randomness()
     identities = [Identity.draw(rng) for _ in range(devices)]

@@ -120,6 +120,10 @@ class Service:
         """A document, as it is."""
         return self._client.get(path).text
 
+    def size(self, path: str) -> int:
+        """Bytes of a document, which may take long to make."""
+        return len(self._client.get(path, timeout=3600).raise_for_status().content)
+
     def metric(self, name: str) -> float:
         """One of the server's own numbers."""
         found = re.search(rf"^{name} (\S+)$", self.text("/metrics"), re.MULTILINE)

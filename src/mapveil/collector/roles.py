@@ -9,7 +9,7 @@ class Role(enum.StrEnum):
 
     ALL = "all"
     INTAKE = "intake"  # answers devices, operators and viewers
-    WORKER = "worker"  # closes shards and makes maps
+    WORKER = "worker"  # closes shards, makes maps and files of them
     CONDUCTOR = "conductor"  # decides what is due, one process at a time
 
 
@@ -20,12 +20,13 @@ class Loop(enum.Enum):
     LEAD = "leader"  # with the helper, which may not answer for minutes
     SHARDS = "shards"
     MAPS = "maps"  # a map of a million cells takes minutes
+    EXPORTS = "exports"
 
 
 LOOPS: Final = {
     Role.ALL: tuple(Loop),
     Role.INTAKE: (),
-    Role.WORKER: (Loop.SHARDS, Loop.MAPS),
+    Role.WORKER: (Loop.SHARDS, Loop.MAPS, Loop.EXPORTS),
     Role.CONDUCTOR: (Loop.CONDUCT, Loop.LEAD),
 }
 """Loops of each role."""

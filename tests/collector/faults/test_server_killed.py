@@ -87,7 +87,8 @@ def test_processes_of_any_role_are_killed_and_the_sums_are_the_same(
 ) -> None:
     scene = postgresql_scene
     roles = ("intake", "conductor", "worker", "worker")
-    services = [scene.service("--role", role, "--lease-seconds", "1") for role in roles]
+    options = ("--lease-seconds", "1", "--exports", str(scene.folder / "exports"))
+    services = [scene.service("--role", role, *options) for role in roles]
     collection = scene.open(services[0], **ADAPTIVE)
     kills = KILLS if len(SEEDS) > 1 else 8
     killer = Killer(services, kills, REQUESTS - 24, seed)

@@ -16,9 +16,12 @@ from mapveil.collector.http.settings import Settings
 from mapveil.collector.roles import Loop, Role
 from mapveil.collector.rounds import loops
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.work_queue import Task, Work, order
 from tests.authority import AUTHORITY
 
 from ..faults.scene import until
+
+IDLE = {"stuck": [], "workers": True}
 
 
 def health(address: str) -> tuple[int, dict[str, Any]]:
@@ -33,14 +36,14 @@ def body_bytes(api: Any) -> float:
 
 
 def test_a_lost_store_is_said_and_heals(api: Any, sqlite_url: str) -> None:
-    assert health(api.address) == (200, {"status": "ok", "store": True, "conductor": True})
+    assert health(api.address) == (200, {"status": "ok", "store": True, "conductor": True, **IDLE})
     path = Path(sqlite_url)
     away = path.rename(path.with_name("away"))
     lost = api.client.get("/v1/open")
     assert (lost.status_code, lost.json()["error"]["code"]) == (503, "unavailable")
     assert lost.headers["retry-after"] == "1"
     assert api.ask("GET", "/v1/collections").status_code == 503
-    assert health(api.address) == (503, {"status": "failing", "store": False, "conductor": True})
+    assert health(api.address) == (503, {"status": "failing", "store": False, "conductor": True, **IDLE})
     away.rename(path)
     assert health(api.address)[0] == 200
     assert api.ask("GET", "/v1/collections").status_code == 200
@@ -80,21 +83,48 @@ def test_a_conductor_that_fails_is_started_again(
     assert len(runs) == 3
 
 
-def test_a_conductor_that_hangs_is_said_to(
-    live: Any, sqlite_store: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("loop", Loop)
+def test_a_loop_that_hangs_is_said_to(
+    live: Any, sqlite_store: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, loop: Loop
 ) -> None:
     engine = Engine(sqlite_store, clock, authority=AUTHORITY)
     hanging = threading.Event()
-    monkeypatch.setattr(loops, "_STUCK_SECONDS", 0.3)
-    monkeypatch.setitem(engine.loops._acts, Loop.CONDUCT, lambda: hanging.wait(120))
+    for limit in ("_STUCK_SECONDS", "MOST_SECONDS"):
+        monkeypatch.setattr(loops, limit, 1.0)
+    monkeypatch.setitem(engine.loops._acts, loop, lambda: hanging.wait(120))
+    told = {"status": "failing", "store": True, "conductor": loop is not Loop.CONDUCT}
     with live(create_app(engine, sqlite_store, Settings()), Settings()) as address:
         try:
             until(
-                lambda: health(address) == (503, {"status": "failing", "store": True, "conductor": False}),
-                "the conductor is said to hang",
+                lambda: health(address) == (503, {**told, **IDLE, "stuck": [loop.value]}),
+                "the loop is said to hang",
             )
         finally:
             hanging.set()
+
+
+def test_work_that_waits_for_a_worker_is_said_to(api_with: Any, postgresql_store: Any) -> None:
+    api = api_with(store=postgresql_store)
+    with api.store.write() as connection:
+        order(connection, [Work(Task.MAP, "a" * 32)])
+    assert health(api.address)[1]["workers"] is True
+    api.clock.advance(100)
+    # Whoever answers works all the same.
+    assert health(api.address) == (
+        200,
+        {"status": "ok", "store": True, "conductor": True, **IDLE, "workers": False},
+    )
+
+
+def test_processes_that_do_not_answer_devices_tell_of_their_health_only(
+    live: Any, sqlite_store: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(role="worker", store="postgresql://elsewhere/store", exports="unused")
+    engine = Engine(sqlite_store, clock, authority=AUTHORITY)
+    with live(create_app(engine, sqlite_store, settings), settings) as address:
+        assert health(address)[0] == 200
+        for path in ("/", "/v1/open", "/v1/me", "/device/"):
+            assert httpx.get(address + path, timeout=300).status_code == 404
 
 
 def test_bodies_beyond_what_memory_is_for_wait_outside(api_with: Any) -> None:

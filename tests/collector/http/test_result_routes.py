@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mapveil.collector.roles import Loop
+from mapveil.collector.rounds.export_process import ExportProcess, Made
 from mapveil.formats.read_map import read_map
 from mapveil.pictures.scene_record import scene_record
 from mapveil.retrieval.map_records import MapRecords
@@ -16,6 +22,8 @@ from mapveil.retrieval.pir_client import Client
 from mapveil_client.local.message import write_reports
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.terms import CollectionTerms
+
+from ..faults.scene import until
 
 PEOPLE = 12
 
@@ -32,6 +40,22 @@ def finished(api: Any) -> str:
     api.tick(3)
     assert api.engine.collection(collection)["state"] == "done"
     return collection
+
+
+@contextlib.contextmanager
+def exporting(api: Any) -> Iterator[None]:
+    """A worker that makes files, here and now."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(0.01):
+            api.engine.loops._act(Loop.EXPORTS)
+
+    working = threading.Thread(target=work)
+    working.start()
+    yield
+    over.set()
+    working.join()
 
 
 def test_there_is_no_map_before_the_end(api: Any) -> None:
@@ -54,7 +78,8 @@ def test_the_map_and_everything_made_of_it(api: Any, tmp_path: Path) -> None:
     assert told["metadata"]["guarantee"] == json.loads(json.dumps(heat.guarantee.to_dict()))
     guarantee = api.ask("GET", f"{at}/guarantee", "viewer").json()
     assert guarantee == {"in_words": heat.guarantee.in_words(), "guarantee": told["metadata"]["guarantee"]}
-    _check_exports(api, f"{at}/map/exports", heat, tmp_path)
+    with exporting(api):
+        _check_exports(api, f"{at}/map/exports", heat, tmp_path)
     _check_compression(api, f"{at}/map")
 
 
@@ -80,6 +105,34 @@ def _check_exports(api: Any, at: str, heat: Any, tmp_path: Path) -> None:
     assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
     assert b"<html" in (tmp_path / "map.html").read_bytes()
     assert api.ask("GET", f"{at}/shapefile", "viewer").status_code == 422
+
+
+def test_a_file_that_cannot_be_made_is_refused_and_may_be_asked_for_again(
+    api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = f"/v1/collections/{finished(api)}/map/exports/png"
+    told = Made(503, "matplotlib is not installed")
+    with monkeypatch.context() as patch, exporting(api):
+        patch.setattr(ExportProcess, "make", lambda *_: told)
+        answer = api.ask("GET", at)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (503, told.message)
+    with exporting(api):
+        assert api.ask("GET", at).status_code == 200
+
+
+def test_many_files_in_the_making_keep_nobody_from_an_answer(api_with: Any) -> None:
+    api = api_with(threads=2)
+    at = f"/v1/collections/{finished(api)}/map/exports"
+    with ThreadPoolExecutor(12) as viewers:
+        asked = [viewers.submit(api.ask, "GET", f"{at}/geojson", "viewer") for _ in range(12)]
+        # Nobody makes them yet.
+        until(lambda: api.engine.export(at.split("/")[3], "geojson") is None, "the file is ordered")
+        assert api.ask("GET", "/v1/me").status_code == 200
+        assert not any(each.done() for each in asked)
+        with exporting(api):
+            answers = [each.result() for each in asked]
+    assert {each.status_code for each in answers} == {200}
+    assert len({each.content for each in answers}) == 1
 
 
 def _check_compression(api: Any, at: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from mapveil.collector.roles import Loop
 from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.store.schema import answers, report_ids
 from mapveil.two_operators.aggregation import HELPER, LEADER
@@ -65,6 +66,7 @@ def test_a_kill_at_any_commit_changes_nothing(
                 continue  # the commit was made
             pair.start()  # the same step again, once, to go past it
             if not pair.engine._conductor.step(id):
+                pair.engine.loops._act(Loop.MAPS)
                 pair.leader.end_all()
             continue
         break

@@ -83,6 +83,7 @@ def test_collections_take_turns_however_many_shards_they_have(store: Any, clock:
         clock.advance(1)
         (work,) = worker.take(1)
         served.append(work.collection)
+        assert kept(store, work, b"")
     assert Counter(served[:6]) == {ONE: 3, OTHER: 3}
     assert served[6:] == [ONE, ONE]
 
@@ -126,6 +127,7 @@ def test_work_that_is_given_back_rests(store: Any, clock: Any) -> None:
     worker.rest(taken[:1])
     worker.rest(taken[1:], 5)
     assert worker.take(2) == taken[:1]
+    assert kept(store, taken[0], b"")
     clock.advance(6)
     assert worker.take(2) == taken[1:]
 
@@ -141,11 +143,12 @@ def test_work_is_taken_off(store: Any) -> None:
 
 
 @pytest.mark.parametrize("leased", [False, True])
-def test_work_waits_in_vain_where_no_worker_has_a_lease(store: Any, clock: Any, leased: bool) -> None:
-    put(store, shards(ONE, 2))
+def test_work_waits_in_vain_where_no_worker_has_a_lease(
+    postgresql_store: Any, clock: Any, leased: bool
+) -> None:
+    put(postgresql_store, shards(ONE, 2))
     clock.advance(100)
     if leased:
-        Leases(store, "x", Task.SHARD).take(1)
-    with store.read() as connection:
-        assert waits_in_vain(connection, 60) is not leased
-        assert not waits_in_vain(connection, 200)
+        Leases(postgresql_store, "x", Task.SHARD).take(1)
+    assert waits_in_vain(postgresql_store, 60) is not leased
+    assert not waits_in_vain(postgresql_store, 200)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -36,11 +36,12 @@ from mapveil.collector.http.settings import Settings
 from mapveil.collector.operators.operator_keys import PeerKey
 from mapveil.collector.operators.peer import PEER_ROUTES
 from mapveil.collector.refusals import NotFound, Unauthorized
-from mapveil.collector.roles import Role
+from mapveil.collector.roles import Loop, Role
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import Certification, Lifetimes
 from mapveil.collector.store.principals import Accounts
 from mapveil.collector.store.schema import collections
+from mapveil.collector.store.work_queue import waits_in_vain
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.errors import MapveilError
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("mapveil.collector")
 _COLLECTOR: Final = Path(__file__).parent.parent
 _HEALTH_SECONDS: Final = 3.0
+_VAIN_SECONDS: Final = 60.0  # that work waits for a worker: a lease of one that was killed, and some more
 _RESTART_SECONDS: Final = 1.0
 _LIST_SECONDS: Final = 15.0
 _QUERY: Final = "/retrieval/query"
@@ -131,7 +133,6 @@ class _Collector:
             bodies=Bodies(settings.waiting_bytes),
             alive=self._conducting,
             forecasting=threading.Lock(),
-            drawing=threading.Lock(),
             authority_only=authority_only,
         )
         store.on_commit = lambda batch: metrics.commit_seconds.observe(batch.seconds)
@@ -145,10 +146,8 @@ class _Collector:
         self.gate = Gate(self._answer, settings, metrics)
 
     def _conducting(self) -> bool:
-        """Whether the loops of this process's role run and none is stuck."""
-        if not self._conduct:
-            return True
-        return self._task is not None and not self._task.done() and not self._engine.loops.stuck()
+        """Whether the loops of this process's role run."""
+        return not self._conduct or (self._task is not None and not self._task.done())
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -330,14 +329,16 @@ def _add_public_routes(app: FastAPI, service: Service) -> None:
         responses={503: {"model": Health, "description": "It does not"}},
     )
     async def healthz(response: Response) -> Health:
-        store = False
+        vain: bool | None = None
         with contextlib.suppress(TimeoutError, MapveilError):
             async with asyncio.timeout(_HEALTH_SECONDS):
-                await service.run(_states, service.store)
-                store = True
-        good = store and service.alive()
+                vain = await service.run(waits_in_vain, service.store, _VAIN_SECONDS)
+        stuck, store = service.engine.loops.stuck(), vain is not None
+        good = store and service.alive() and not stuck
         response.status_code = 200 if good else 503
-        return Health(status="ok" if good else "failing", store=store, conductor=service.alive())
+        status: Literal["ok", "failing"] = "ok" if good else "failing"
+        conductor = service.alive() and Loop.CONDUCT.value not in stuck
+        return Health(status=status, store=store, conductor=conductor, stuck=stuck, workers=not vain)
 
     if service.settings.metrics == "off":
         return

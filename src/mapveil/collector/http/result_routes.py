@@ -3,29 +3,29 @@
 What is costly to make of a map is made once and kept for a while.
 """
 
+import asyncio
 import gzip
 import itertools
 import json
-import tempfile
-import threading
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
-from pathlib import Path as FilePath
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Path, Request, Response
+from fastapi.responses import StreamingResponse
 
 from mapveil.collector.http.exchange import CBOR, JSON, require_media
 from mapveil.collector.http.schemas import GuaranteeBody
 from mapveil.collector.http.service import CollectionId, Service, refusals
 from mapveil.collector.recent import Recent
-from mapveil.collector.refusals import NotFound, Refusal
+from mapveil.collector.refusals import NotFound, StoreUnavailable
+from mapveil.collector.rounds.export_process import SUFFIXES
 from mapveil.collector.store.principals import Operator
 from mapveil.maps.density_map import DensityMap
 from mapveil.pictures.scene_record import scene_record
 from mapveil.retrieval.map_records import map_database
 from mapveil.retrieval.pir_server import Server
-from mapveil_client.errors import MissingExtra
 
 _MAP = "/v1/collections/{id}/map"
 _RETRIEVAL = "/v1/collections/{id}/retrieval"
@@ -33,17 +33,18 @@ _BINARY: dict[str, Any] = {"type": "string", "format": "binary"}
 _CBOR = CBOR.decode()
 _JSON = JSON.decode()
 
-_MAPS: Final = 8
+_LOOK_SECONDS: Final = 0.1
+_EXPORT_SECONDS: Final = 600.0  # that a request waits for a file to be made
 _HINT_PART_ROWS: Final = 256
 
-EXPORTS: Final = {
-    "geotiff": (".tif", "image/tiff"),
-    "geoparquet": (".parquet", "application/vnd.apache.parquet"),
-    "geojson": (".geojson", "application/geo+json"),
-    "png": (".png", "image/png"),
-    "html": (".html", "text/html; charset=utf-8"),
+MEDIA: Final = {
+    "geotiff": "image/tiff",
+    "geoparquet": "application/vnd.apache.parquet",
+    "geojson": "application/geo+json",
+    "png": "image/png",
+    "html": "text/html; charset=utf-8",
 }
-"""Suffix and media type of each format that a map can be downloaded in, by its name in the address."""
+"""Media type of each format that a map can be downloaded in, by its name in the address."""
 
 Format = Literal["geotiff", "geoparquet", "geojson", "png", "html"]
 Part = Annotated[int, Path(ge=0, le=1 << 20)]
@@ -79,22 +80,38 @@ class FinishedMap:
         rows: int = self.retrieval.hint.shape[0]
         return -(-rows // _HINT_PART_ROWS)
 
-    def export(self, name: str) -> bytes:
-        """The map as a file of one of :data:`EXPORTS`."""
-        with tempfile.TemporaryDirectory(prefix="mapveil-export-") as folder:
-            path = FilePath(folder) / ("map" + EXPORTS[name][0])
-            self.heat.save(path)
-            return path.read_bytes()
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the map and of what was made of it so far."""
+        size = self.heat.values.nbytes + sum(each.groups.nbytes for each in self.heat.measurements)
+        made = vars(self)  # what was made stands beside what it was made of
+        if "retrieval" in made:
+            size += self.retrieval.hint.nbytes + self.retrieval.database.matrix.nbytes
+        return size + len(made.get("scene", b""))
+
+
+_Maps = Callable[[str, str], Awaitable[FinishedMap]]
 
 
 def add_result_routes(app: FastAPI, service: Service) -> None:
     """Add the routes of finished maps."""
-    maps: Recent[str, FinishedMap] = Recent(_MAPS)
-    lock = threading.Lock()  # a map is read once, however many ask for it first
+    maps: Recent[str, FinishedMap] = Recent(service.settings.map_bytes, lambda found: found.nbytes)
+    lock = asyncio.Lock()
 
-    def map_of(collection: str) -> FinishedMap:
-        with lock:
-            return maps.get(collection) or maps.put(collection, FinishedMap(service.engine.map(collection)))
+    async def map_of(collection: str, make: str) -> FinishedMap:
+        """A map with one of the things that are made of it: once, however many ask for it first, and in one thread."""
+        found = maps.get(collection)
+        if found is None or make not in vars(found):
+            async with lock:
+                found = await service.run(made, collection, make)
+        return found
+
+    def made(collection: str, make: str) -> FinishedMap:
+        found = maps.get(collection) or FinishedMap(service.engine.map(collection))
+        if make not in vars(found):
+            getattr(found, make)
+            maps.put(collection, found)
+        return found
 
     _add_map(app, service, map_of)
     _add_retrieval(app, service, map_of)
@@ -106,19 +123,18 @@ def _body(about: str, *media: str, schema: dict[str, Any] | None = None) -> dict
     return {"response_class": Response, "responses": {200: success, **refusals(409)}}
 
 
-def _add_map(app: FastAPI, service: Service, map_of: Callable[[str], FinishedMap]) -> None:
+def _add_map(app: FastAPI, service: Service, map_of: _Maps) -> None:
     viewer, get = service.operator("viewer"), partial(app.get, tags=["results"])
-    kinds = [media.partition(";")[0] for _, media in EXPORTS.values()]
+    kinds = [media.partition(";")[0] for media in MEDIA.values()]
     record = _body("Guarantee, notes, and every cell; arrays are packed", _JSON, schema={"type": "object"})
 
     @get(_MAP, summary="The scene of the map: what the viewer draws and says", **record)
-    def scene(id: CollectionId, request: Request, who: Operator = viewer) -> Response:
-        found = map_of(id)
-        with service.drawing:  # it is made once, however many ask for it first
-            zipped = found.scene
+    async def scene(id: CollectionId, request: Request, who: Operator = viewer) -> Response:
+        zipped = (await map_of(id, "scene")).scene
         headers = {"Vary": "Accept-Encoding"}
         if "gzip" not in request.headers.get("accept-encoding", ""):
-            return Response(gzip.decompress(zipped), media_type=_JSON, headers=headers)
+            plain = await service.run(gzip.decompress, zipped)
+            return Response(plain, media_type=_JSON, headers=headers)
         return Response(zipped, media_type=_JSON, headers={**headers, "Content-Encoding": "gzip"})
 
     @get("/v1/collections/{id}/guarantee", summary="The guarantee, in words and as a record",
@@ -128,34 +144,28 @@ def _add_map(app: FastAPI, service: Service, map_of: Callable[[str], FinishedMap
         return GuaranteeBody(in_words=found.in_words(), guarantee=found.to_dict())
 
     @get(_MAP + "/exports/{form}", summary="The map as a file", **_body("The file", *kinds))
-    def export(id: CollectionId, form: Format, who: Operator = viewer) -> Response:
-        found = map_of(id)
-        try:
-            with service.drawing:
-                body = found.export(form)
-        except MissingExtra as error:
-            raise Refusal(str(error), status=503) from None
-        suffix, media = EXPORTS[form]
-        name = f'attachment; filename="mapveil-{id[:8]}{suffix}"'
-        return Response(body, media_type=media, headers={"Content-Disposition": name})
+    async def export(id: CollectionId, form: Format, who: Operator = viewer) -> Response:
+        last = time.monotonic() + _EXPORT_SECONDS
+        # No thread waits for a worker, so twelve files in the making keep nobody else from an answer.
+        while (size := await service.run(service.engine.export, id, form)) is None:
+            if time.monotonic() > last:
+                raise StoreUnavailable("the file is still being made; ask again")
+            await asyncio.sleep(_LOOK_SECONDS)
+        name = f'attachment; filename="mapveil-{id[:8]}{SUFFIXES[form]}"'
+        headers = {"Content-Disposition": name, "Content-Length": str(size)}
+        return StreamingResponse(service.engine.exported(id, form), media_type=MEDIA[form], headers=headers)
 
 
-def _add_retrieval(app: FastAPI, service: Service, map_of: Callable[[str], FinishedMap]) -> None:
+def _add_retrieval(app: FastAPI, service: Service, map_of: _Maps) -> None:
     security: dict[str, Any] = {"security": [{"operator": ["viewer"]}, {"device": []}]}
     get = partial(app.get, tags=["retrieval"], openapi_extra=security)
     run = service.run
-
-    def built(id: str) -> FinishedMap:
-        found = map_of(id)
-        with service.drawing:  # a hint is computed once, however many ask for it first
-            _ = found.retrieval
-        return found
 
     @get(f"{_RETRIEVAL}/offer", summary="The offer that a client of private retrieval begins with",
          **_body("An offer of mapveil.retrieval", _CBOR))  # fmt: skip
     async def offer(id: CollectionId, request: Request) -> Response:
         await service.access.anybody_known(request.scope)
-        found = await run(built, id)
+        found = await map_of(id, "retrieval")
         parts = {"Mapveil-Parts": str(found.hint_parts)}
         return Response(found.retrieval.offer(), media_type=_CBOR, headers=parts)
 
@@ -163,7 +173,7 @@ def _add_retrieval(app: FastAPI, service: Service, map_of: Callable[[str], Finis
          **_body("A hint of mapveil.retrieval", _CBOR))  # fmt: skip
     async def hint(id: CollectionId, part: Part, request: Request) -> Response:
         await service.access.anybody_known(request.scope)
-        found = await run(built, id)
+        found = await map_of(id, "retrieval")
         return Response(await run(found.hint_part, part), media_type=_CBOR)
 
     body = {"requestBody": {"required": True, "content": {_CBOR: {"schema": _BINARY}}}}
@@ -178,7 +188,7 @@ def _add_retrieval(app: FastAPI, service: Service, map_of: Callable[[str], Finis
         message = await request.body()
         await service.access.anybody_known(request.scope, message)
         require_media(request.scope, CBOR)
-        found = await run(built, id)
+        found = await map_of(id, "retrieval")
         try:
             answer = await run(found.retrieval.answer, message)
         except OutdatedHint as outdated:

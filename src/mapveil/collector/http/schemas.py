@@ -192,6 +192,8 @@ class Health(BaseModel):
     status: Literal["ok", "failing"]
     store: bool
     conductor: bool
+    stuck: list[str]  # loops of this process that come to no end
+    workers: bool  # False: work waits, and no process has any
 
 
 class OperatorAnswer(BaseModel):

@@ -43,9 +43,8 @@ class Service:
     metrics: Metrics
     pool: Executor
     bodies: Bodies
-    alive: Callable[[], bool]  # whether the conductor runs
+    alive: Callable[[], bool]  # whether the loops of its role run
     forecasting: threading.Lock
-    drawing: threading.Lock  # the libraries that write pictures want one thread at a time
     authority_only: bool = False  # whether it is an enrolment authority apart from any collector
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:

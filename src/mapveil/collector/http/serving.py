@@ -34,6 +34,7 @@ from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.store.audit_log import value_at
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import read_list
+from mapveil.collector.store.export_files import ExportFiles
 from mapveil.privacy.chain_head import ChainHead
 from mapveil.privacy.signing_key import signing_key
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
@@ -61,6 +62,7 @@ def application(settings: Settings, *, authority_only: bool = False) -> ASGIApp:
         leader=part.leader,
         helper=part.helper,
         lease_seconds=settings.lease_seconds,
+        exports=exports_of(settings, store),
     )
     return create_app(
         engine, store, settings, authority_only=authority_only, closing=store.close, peer_key=part.key
@@ -111,6 +113,12 @@ def authority_of(settings: Settings, store: Store) -> Authority | EnrolmentAutho
         return None
     path = Path(settings.authority_key or f"{store.path}.authority")
     return EnrolmentAuthority.open(path, settings.population, make=True)
+
+
+def exports_of(settings: Settings, store: Store) -> ExportFiles:
+    """The files of maps: where the settings say, else beside an SQLite store, else in a temporary folder."""
+    beside = None if store.path is None else f"{store.path}.exports"
+    return ExportFiles(settings.exports or beside, settings.export_bytes)
 
 
 def worker() -> ASGIApp:

@@ -104,8 +104,18 @@ class Settings:
     host: str = _text("127.0.0.1", "Address to listen on")
     port: int = _number(8321, "Port to listen on; 0 takes a free one", 0, 65535)
     workers: int = _number(1, "Processes; more than one needs PostgreSQL", 1, 64)
-    role: str = _text("all", "Part that this process plays; not all of it needs PostgreSQL", *Role)
+    role: str = _text(
+        "all",
+        "Part of the service that this process plays; parts need PostgreSQL",
+        *(role.value for role in Role),
+    )
     lease_seconds: int = _seconds(30, "Time after which another takes the work of a worker that was killed")
+    exports: str | None = _text(
+        None,
+        "Folder, or URL of fsspec, for files of maps; beside an SQLite store, or temporary, by default",
+    )
+    export_bytes: int = _bytes(4 << 30, "Maximum size of the files of maps in a folder, together")
+    map_bytes: int = _bytes(256 * _MIB, "Maximum size of the maps kept in memory, beside the newest")
     tls_cert: str | None = _text(None, "File with the certificate chain (PEM); enables HTTPS")
     tls_key: str | None = _text(None, "File with the certificate's key (PEM)")
     trusted_proxies: str | None = _text(
@@ -189,6 +199,10 @@ class Settings:
             raise ParameterError(
                 f"role (--role) must be all on SQLite and for an operator of two, got {self.role}; "
                 "processes of other roles share a store on PostgreSQL"
+            )
+        if self.role in (Role.INTAKE, Role.WORKER) and self.exports is None:
+            raise ParameterError(
+                "exports (--exports) must name the folder or URL that processes of both roles intake and worker reach"
             )
         if self.workers > 1 and not self.store.startswith("postgresql"):
             raise ParameterError(

@@ -5,7 +5,7 @@ dropped at any moment.
 """
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +23,7 @@ from mapveil.collector.rounds.charge_table import abort_rows
 from mapveil.collector.rounds.collection import Collection, counted, find, listed, move, rounds_of, terms_of
 from mapveil.collector.rounds.conductor import Conductor
 from mapveil.collector.rounds.device_service import DeviceService
+from mapveil.collector.rounds.export_process import Made
 from mapveil.collector.rounds.forecast import Forecast, forecast
 from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.rounds.loops import Loops
@@ -35,12 +36,13 @@ from mapveil.collector.rounds.specification import (
     Trust,
     read_specification,
 )
-from mapveil.collector.rounds.worker import Worker
+from mapveil.collector.rounds.worker import Worker, export_file
 from mapveil.collector.store import audit_log
 from mapveil.collector.store.audit_log import AuditLine
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.export_files import ExportFiles
 from mapveil.collector.store.schema import charges, collections, members, reports
-from mapveil.collector.store.work_queue import LEASE_SECONDS
+from mapveil.collector.store.work_queue import LEASE_SECONDS, Task, Work, failure, finish, is_ordered, order
 from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
@@ -72,6 +74,8 @@ class Engine:
         another service.
     lease_seconds : int
         Time after which another worker may take work whose worker was killed.
+    exports : ExportFiles, optional
+        Files of maps; by default in a temporary folder of this process.
 
     Attributes
     ----------
@@ -91,6 +95,7 @@ class Engine:
         leader: Leader | None = None,
         helper: Helper | None = None,
         lease_seconds: int = LEASE_SECONDS,
+        exports: ExportFiles | None = None,
     ) -> None:
         self._store, self.authority, self._leader, self.helper = store, authority, leader, helper
         self._deadlines = Deadlines(clock)
@@ -100,8 +105,9 @@ class Engine:
         self._conductor = Conductor(
             store, self._deadlines, self._machines, self._board, rng or Randomness(), leader
         )
+        self._exports = exports or ExportFiles()
         ends = self._conductor.end, self._conductor.forget
-        worker = Worker(store, self._machines, *ends, lease_seconds)
+        worker = Worker(store, self._machines, *ends, lease_seconds, self._exports)
         self.loops = Loops(self._conductor, worker)
 
     # Operators
@@ -205,6 +211,35 @@ class Engine:
         """The guarantee of a finished map."""
         with self._store.read() as connection:
             return stored_guarantee(connection, id)
+
+    def export(self, id: str, form: str) -> int | None:
+        """Bytes of a finished map's file, which is ordered where it is not there; None until it is made.
+
+        Raises
+        ------
+        Refusal
+            It cannot be made.
+        """
+        with self._store.read() as connection:
+            stored_guarantee(connection, id)  # there is a map
+        wanted = Work(Task.EXPORT, id, name=form, place=self._exports.place)
+        size = self._exports.size(export_file(wanted))
+        if size is not None:
+            return size
+        with self._store.read() as connection:
+            ordered, failed = is_ordered(connection, wanted), failure(connection, wanted)
+        if failed is not None:
+            with self._store.write() as connection:
+                finish(connection, wanted)  # whoever asks again orders it again
+            raise Made.decode(failed).refusal
+        if not ordered:
+            with self._store.write() as connection:
+                order(connection, [wanted])
+        return None
+
+    def exported(self, id: str, form: str) -> Iterator[bytes]:
+        """Content of a file that was made, in chunks."""
+        return self._exports.read(export_file(Work(Task.EXPORT, id, name=form)))
 
     # Steps
 

@@ -26,12 +26,13 @@ class Loops:
     """
 
     def __init__(self, conductor: Conductor, worker: Worker) -> None:
-        self._conductor = conductor
+        self._conductor, self._worker = conductor, worker
         self._acts: Mapping[Loop, Callable[[], object]] = {
             Loop.CONDUCT: conductor.tick,
             Loop.LEAD: conductor.lead,
             Loop.SHARDS: worker.close_shards,
             Loop.MAPS: worker.make_maps,
+            Loop.EXPORTS: worker.make_exports,
         }
         self._stopping = False
         self._begun: dict[Loop, float] = {}
@@ -39,7 +40,7 @@ class Loops:
 
     async def run(self, role: Role = Role.ALL) -> None:
         """Do whatever is due of a role, until :meth:`stop`. A store that fails is asked again."""
-        self._stopping = False
+        self._stopping = self._worker.stopping = False
         self._begun = dict.fromkeys(LOOPS[role], time.monotonic())
         wakes = {loop: asyncio.Event() for loop in LOOPS[role]}
         async with asyncio.TaskGroup() as tasks:
@@ -56,8 +57,9 @@ class Loops:
                 await asyncio.wait_for(wakes[loop].wait(), _TICK_SECONDS)
 
     def stop(self) -> None:
-        """Let :meth:`run` end after the steps that are being taken."""
+        """Let :meth:`run` end after the steps that are being taken; a file that is being made is given up."""
         self._stopping = True
+        self._worker.stop()
 
     def tick(self) -> None:
         """Take every step that is due now, one after another."""
@@ -85,7 +87,7 @@ class Loops:
     def stuck(self) -> list[str]:
         """Names of the loops that do not come to an end of what they do, or cannot reach the store."""
         now = time.monotonic()
-        patience = {Loop.MAPS: MOST_SECONDS}
+        patience = dict.fromkeys((Loop.MAPS, Loop.EXPORTS), MOST_SECONDS)
         return [
             loop.value
             for loop, begun in self._begun.items()

@@ -5,18 +5,22 @@ A worker decides nothing: what it comes to is written to the store, and the cond
 
 import logging
 import secrets
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
-from mapveil.collector.refusals import StoreUnavailable, where_raised
+from mapveil.collector.refusals import Refusal, StoreUnavailable, where_raised
 from mapveil.collector.rounds.collection import Collection, find
+from mapveil.collector.rounds.export_process import SUFFIXES, ExportProcess
 from mapveil.collector.rounds.life_cycle import State
-from mapveil.collector.rounds.results import StoredMap, make_map, store_map
+from mapveil.collector.rounds.results import StoredMap, make_map, store_map, stored_map
 from mapveil.collector.rounds.shard_ends import ShardEnd, close_shard
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.work_queue import LEASE_SECONDS, Leases, Task, Work, finish, keep_result
+from mapveil.collector.store.export_files import ExportFiles
+from mapveil.collector.store.work_queue import Leases, Task, Work, finish, keep_result
 from mapveil_client.errors import MapveilError
 from mapveil_client.secure_sum.states import ServerState
 
@@ -24,6 +28,11 @@ _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after work that failed for no reason of the collection's own
 _SHARDS: Final = 64  # leased at once where a store has one worker, to save commits
 _TURN_SECONDS: Final = 1.0  # of one collection's shards, before another's turn
+
+
+def export_file(wanted: Work) -> str:
+    """Name of the file of an export."""
+    return wanted.collection + SUFFIXES[wanted.name]
 
 
 class Worker:
@@ -41,6 +50,13 @@ class Worker:
         Called with every collection whose map was made.
     lease_seconds : int
         Time after which another worker may take work whose worker was killed.
+    exports : ExportFiles
+        Takes the files of maps.
+
+    Attributes
+    ----------
+    stopping : bool
+        Whether no more work is taken.
     """
 
     def __init__(
@@ -49,12 +65,14 @@ class Worker:
         machines: ShardMachines,
         end: Callable[[Collection, str], bool],
         ended: Callable[[str], None],
-        lease_seconds: int = LEASE_SECONDS,
+        lease_seconds: int,
+        exports: ExportFiles,
     ) -> None:
         self._store, self._machines, self._end, self._ended = store, machines, end, ended
-        self._leases = {
-            task: Leases(store, secrets.token_hex(8), task, lease_seconds) for task in (Task.SHARD, Task.MAP)
-        }
+        self._seconds, self._exports = lease_seconds, exports
+        self._process = ExportProcess()
+        self._leases: dict[Task, Leases] = {}
+        self.stopping = False
 
     def close_shards(self) -> bool:
         """Close every shard that is ordered; whether there was any that this worker could do."""
@@ -64,10 +82,25 @@ class Worker:
         """Make every map that is ordered; as :meth:`close_shards`."""
         return self._work(Task.MAP, 1, self._make_map)
 
+    def make_exports(self) -> bool:
+        """Make every file that is ordered, in a process of their own; as :meth:`close_shards`."""
+        try:
+            return self._work(Task.EXPORT, 1, self._make_export)
+        finally:
+            self._process.close()
+
+    def stop(self) -> None:
+        """Take no more work; a file that is being made is given up."""
+        self.stopping = True
+        self._process.stop()
+
     def _work(self, task: Task, most: int, do: Callable[[Sequence[Work]], Sequence[Work]]) -> bool:
+        if task not in self._leases:
+            place = self._exports.place if task is Task.EXPORT else ""
+            self._leases[task] = Leases(self._store, secrets.token_hex(8), task, self._seconds, place)
         leases, did = self._leases[task], False
         with self._store.only_worker(task.value) as mine:
-            while mine and (taken := leases.take(most)):
+            while mine and not self.stopping and (taken := leases.take(most)):
                 try:
                     with leases.renewed():
                         left = do(taken)
@@ -76,9 +109,10 @@ class Worker:
                     did = True
                 except StoreUnavailable:
                     raise
-                except MapveilError as error:
-                    self._fail(taken[0].collection, error)
                 except Exception as error:
+                    if isinstance(error, MapveilError) and not isinstance(error, Refusal):
+                        self._fail(taken[0].collection, error)
+                        continue
                     # An internal fault: logged without its text, which could quote what was worked on, and tried again.
                     _LOG.error("collection %s: %s", taken[0].collection, where_raised(error))
                     leases.rest(taken, _REST_SECONDS)
@@ -109,9 +143,30 @@ class Worker:
             stored = StoredMap.encode(heat)
             with self._store.write() as connection:
                 store_map(connection, collection.id, heat, stored)
+        else:
+            with self._store.write() as connection:
+                finish(connection, wanted)
         self._ended(wanted.collection)
+        return ()
+
+    def _make_export(self, taken: Sequence[Work]) -> Sequence[Work]:
+        (wanted,) = taken
+        with self._store.read() as connection:
+            stored = stored_map(connection, wanted.collection)
+        with tempfile.TemporaryDirectory(prefix="mapveil-export-") as folder:
+            path = Path(folder) / f"map{SUFFIXES[wanted.name]}"
+            made = self._process.make(stored, path)
+            if self.stopping:
+                return taken
+            if not made.status:
+                self._exports.keep(export_file(wanted), path)
+        if made.where:
+            _LOG.error("collection %s as %s: %s", wanted.collection, wanted.name, made.where)
         with self._store.write() as connection:
-            finish(connection, wanted)
+            if made.status:
+                keep_result(connection, wanted, made.encode())
+            else:
+                finish(connection, wanted)
         return ()
 
     def _fail(self, identifier: str, error: MapveilError) -> None:

@@ -64,10 +64,10 @@ def order(connection: Connection, wanted: Sequence[Work]) -> None:
     added = dialect.insert(work)
     later = added.on_conflict_do_update(
         index_elements=list(work.primary_key),
-        set_={"phase": added.excluded.phase, "result": None, "lease_until": None},
+        set_={name: added.excluded[name] for name in ("phase", "served_at", "result", "lease_until")},
         where=work.c.phase != added.excluded.phase,
     )
-    fresh = {"served_at": _time(connection), "attempts": 0}
+    fresh = {"served_at": _time(connection), "attempts": 0, "result": None, "lease_until": None}
     connection.execute(later, [{**each._asdict(), **fresh} for each in wanted])
 
 
@@ -105,13 +105,22 @@ def is_ordered(connection: Connection, wanted: Work) -> bool:
     return bool(connection.execute(select(exists().where(wanted._row))).scalar_one())
 
 
-def waits_in_vain(connection: Connection, seconds: float) -> bool:
-    """Whether work waits for longer than this while no worker has a lease: there is none, or none that works."""
-    now = _time(connection)
-    leased = exists().where(work.c.result.is_(None), work.c.lease_until >= now)
-    since = _time(connection, -seconds)
-    waiting = exists().where(work.c.result.is_(None), work.c.served_at < since)
-    return bool(connection.execute(select(and_(waiting, ~leased))).scalar_one())
+def failure(connection: Connection, wanted: Work) -> bytes | None:
+    """The result of a piece of work that failed; None where it has none, or is not there."""
+    found = connection.execute(select(work.c.result).where(wanted._row)).scalar()
+    return None if found is None else bytes(found)
+
+
+def waits_in_vain(store: Store, seconds: float) -> bool:
+    """Whether work waits for longer than this while no worker has a lease: there is none, or none that works.
+
+    On SQLite the process that asks is the worker.
+    """
+    with store.read() as connection:
+        leased = exists().where(work.c.result.is_(None), work.c.lease_until >= _time(connection))
+        waiting = exists().where(work.c.result.is_(None), work.c.served_at < _time(connection, -seconds))
+        found = bool(connection.execute(select(and_(waiting, ~leased))).scalar_one())
+    return found and store.shareable
 
 
 class Leases:
@@ -136,58 +145,63 @@ class Leases:
     ) -> None:
         self._store, self._worker, self._seconds = store, worker, seconds
         self._mine = work.c.task == task.value, work.c.place == place
+        self._served: dict[str, str] = {}
+        self._resting: dict[Work, float] = {}
 
     def take(self, most: int) -> list[Work]:
         """Lease at most so many pieces of one collection: of all that have free work, the one served longest ago.
 
         Of its shards the ones come first that this worker had in the phase before: it may still hold their machines.
         """
+        query = select(work.c.collection, func.max(work.c.served_at)).where(*self._mine)
         with self._store.read() as connection:
-            free = self._free(connection)
-            waiting = func.sum(case((free, 1), else_=0)) > 0
-            query = select(work.c.collection).where(*self._mine).group_by(work.c.collection).having(waiting)
-            waiting_longest = connection.execute(
-                query.order_by(func.max(work.c.served_at), work.c.collection)
-            ).scalars()
-            collections = list(waiting_longest)
-        for collection in collections:  # another worker may be taking all of the first one's
-            if taken := self._take(collection, most):
+            now = _time(connection)
+            waiting = func.sum(case((_free(now), 1), else_=0)) > 0
+            found = connection.execute(query.group_by(work.c.collection).having(waiting)).all()
+        served = {collection: max(at, self._served.get(collection, "")) for collection, at in found}
+        self._served = {collection: at for collection, at in self._served.items() if collection in served}
+        for collection in sorted(served, key=lambda each: (served[each], each)):
+            if taken := self._take(collection, most):  # another worker may be taking all of the first one's
+                self._served[collection] = now
                 return taken
         return []
 
     def _take(self, collection: str, most: int) -> list[Work]:
         nobodys = case((work.c.worker == self._worker, 0), (work.c.worker.is_(None), 1), else_=2)
-        with self._store.write() as connection:
+        with self._store.write() if self._store.shareable else self._store.read() as connection:
+            now, resting = _time(connection), self._still_resting()
             query = select(*(work.c[name] for name in Work._fields)).where(
-                *self._mine, work.c.collection == collection, self._free(connection)
+                *self._mine, work.c.collection == collection, _free(now)
             )
-            some = query.order_by(nobodys, work.c.shard, work.c.name).limit(most)
-            found = connection.execute(some.with_for_update(skip_locked=True)).all()
-            taken = [Work(*row)._replace(task=Task(row.task)) for row in found]
-            values = {
-                "worker": self._worker,
-                "lease_until": _time(connection, self._seconds),
-                "served_at": _time(connection),
-            }
-            for each in taken:
-                connection.execute(
-                    update(work).where(each._row).values(**values, attempts=work.c.attempts + 1)
-                )
+            some = query.order_by(nobodys, work.c.shard, work.c.name).limit(most + len(resting))
+            rows = connection.execute(some.with_for_update(skip_locked=True)).all()
+            found = (Work(*row)._replace(task=Task(row.task)) for row in rows)
+            taken = [each for each in found if each not in resting][:most]
+            if self._store.shareable:
+                lease = {
+                    "worker": self._worker,
+                    "lease_until": _time(connection, self._seconds),
+                    "served_at": now,
+                }
+                for each in taken:
+                    values = {**lease, "attempts": work.c.attempts + 1}
+                    connection.execute(update(work).where(each._row).values(**values))
         return taken
 
-    def _free(self, connection: Connection) -> ColumnElement[bool]:
-        over = or_(work.c.lease_until.is_(None), work.c.lease_until < _time(connection))
-        if not self._store.shareable:
-            over = or_(over, work.c.worker != self._worker)
-        return and_(work.c.result.is_(None), over)
+    def _still_resting(self) -> set[Work]:
+        now = self._store.clock.monotonic()
+        self._resting = {each: until for each, until in self._resting.items() if until > now}
+        return set(self._resting)
 
     def rest(self, given_back: Sequence[Work], seconds: float = 0) -> None:
-        """Give work back, for anybody to take after a time."""
-        with self._store.write() as connection:
-            until = _time(connection, seconds) if seconds else None
-            for each in given_back:
-                own = each._row, work.c.worker == self._worker, work.c.result.is_(None)
-                connection.execute(update(work).where(*own).values(lease_until=until, worker=None))
+        """Give work back; this worker takes it again after a time at the earliest."""
+        if seconds:
+            self._resting |= dict.fromkeys(given_back, self._store.clock.monotonic() + seconds)
+        if self._store.shareable:
+            with self._store.write() as connection:
+                for each in given_back:
+                    own = each._row, work.c.worker == self._worker, work.c.result.is_(None)
+                    connection.execute(update(work).where(*own).values(lease_until=None, worker=None))
 
     @contextlib.contextmanager
     def renewed(self) -> Iterator[None]:
@@ -219,6 +233,10 @@ class Leases:
             until = _time(connection, self._seconds)
             leased = *held, work.c.lease_until.is_not(None)
             connection.execute(update(work).where(*leased).values(lease_until=until))
+
+
+def _free(now: str) -> ColumnElement[bool]:
+    return and_(work.c.result.is_(None), or_(work.c.lease_until.is_(None), work.c.lease_until < now))
 
 
 def _of_phase(collection: str, number: int, phase: int) -> tuple[ColumnElement[bool], ...]:

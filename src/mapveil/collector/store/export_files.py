@@ -1,0 +1,125 @@
+"""Files of finished maps, each made once: in a folder, or wherever fsspec reaches, such as ``s3://bucket/exports``."""
+
+import contextlib
+import importlib
+import os
+import shutil
+import socket
+import tempfile
+import weakref
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, Final
+
+from mapveil.collector.refusals import StoreUnavailable
+from mapveil_client.errors import InputError
+
+MOST_BYTES: Final = 4 << 30
+"""Files kept in a folder, together; one can be made again."""
+
+_CHUNK: Final = 1 << 20
+
+
+class ExportFiles:
+    """Files that workers make and every process of a service reads.
+
+    Parameters
+    ----------
+    where : str, optional
+        A folder, which only processes of one machine share, or an URL of fsspec. By default a folder of this process.
+    most : int
+        Bytes kept in a folder; the files used longest ago are deleted. An URL is never tidied: its bucket may be.
+
+    Raises
+    ------
+    InputError
+        fsspec is not installed, or does not know the URL.
+    """
+
+    def __init__(self, where: str | None = None, most: int = MOST_BYTES) -> None:
+        self._where, self._most = where, most
+        self._remote: Any = None
+        if where is not None and "://" in where:
+            try:
+                self._remote, self._root = importlib.import_module("fsspec").core.url_to_fs(where)
+            except (ImportError, ValueError) as error:
+                scheme = where.partition("://")[0]
+                raise InputError(
+                    f"exports at {scheme}:// need fsspec and its package for {scheme} ({error}); expected a folder "
+                    "or an URL of an installed one"
+                ) from None
+
+    @cached_property
+    def _folder(self) -> Path:
+        if self._where is None:
+            made = tempfile.mkdtemp(prefix="mapveil-exports-")
+            weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
+            return Path(made)
+        folder = Path(self._where).absolute()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    @cached_property
+    def place(self) -> str:
+        """The place as the queue of work names it: equal for all processes that see the same files."""
+        if self._remote is not None:
+            return str(self._where)
+        return f"{socket.gethostname()}:{self._folder}"
+
+    def size(self, name: str) -> int | None:
+        """Bytes of a file; None where it is not there."""
+        with _reaching(), contextlib.suppress(FileNotFoundError):
+            if self._remote is not None:
+                return int(self._remote.info(self._path(name))["size"])
+            os.utime(self._folder / name)  # it is used now
+            return (self._folder / name).stat().st_size
+        return None
+
+    def read(self, name: str) -> Iterator[bytes]:
+        """The content of a file, in chunks."""
+        with _reaching(), self._open(name) as file:
+            while chunk := file.read(_CHUNK):
+                yield chunk
+
+    def keep(self, name: str, made: Path) -> None:
+        """Keep a file that was made, whole or not at all."""
+        with _reaching():
+            if self._remote is not None:
+                self._remote.makedirs(self._root, exist_ok=True)
+                self._remote.put_file(str(made), self._path(f"{name}.part"))
+                self._remote.mv(self._path(f"{name}.part"), self._path(name))
+                return
+            part = self._folder / f"{name}.part"
+            shutil.copyfile(made, part)
+            part.replace(self._folder / name)
+            self._tidy(name)
+
+    def _open(self, name: str) -> IO[bytes]:
+        if self._remote is not None:
+            opened: IO[bytes] = self._remote.open(self._path(name), "rb")
+            return opened
+        return (self._folder / name).open("rb")
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _tidy(self, newest: str) -> None:
+        """Delete the files used longest ago, but for the newest, until the others are few enough bytes."""
+        found = [(path, path.stat()) for path in self._folder.iterdir() if path.name != newest]
+        left = self._most - (self._folder / newest).stat().st_size
+        for path, about in sorted(found, key=lambda each: each[1].st_mtime_ns, reverse=True):
+            left -= about.st_size
+            if left < 0:
+                path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _reaching() -> Iterator[None]:
+    """Tell storage that fails from a request that is wrong."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StoreUnavailable("the place of exported files cannot be read or written now") from error

@@ -1,0 +1,62 @@
+"""Files of maps are kept whole, read in chunks, and bounded in bytes; in a folder or where fsspec reaches."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mapveil.collector.store.export_files import ExportFiles
+from mapveil_client.errors import InputError
+
+
+@pytest.fixture(params=["folder", "url", "temporary"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> ExportFiles:
+    if request.param == "url":
+        pytest.importorskip("fsspec")
+        return ExportFiles(f"memory://{tmp_path}")
+    return ExportFiles(str(tmp_path / "exports") if request.param == "folder" else None)
+
+
+def made(folder: Path, size: int, letter: bytes = b"x") -> Path:
+    path = folder / "made"
+    path.write_bytes(letter * size)
+    return path
+
+
+def test_a_file_is_kept_and_read(files: ExportFiles, tmp_path: Path) -> None:
+    assert files.size("a.png") is None
+    files.keep("a.png", made(tmp_path, 3_000_000))
+    assert files.size("a.png") == 3_000_000
+    chunks = list(files.read("a.png"))
+    assert b"".join(chunks) == b"x" * 3_000_000
+    assert max(map(len, chunks)) <= 1 << 20
+    files.keep("a.png", made(tmp_path, 5, b"y"))
+    assert b"".join(files.read("a.png")) == b"yyyyy"
+
+
+def test_the_files_used_longest_ago_are_deleted(tmp_path: Path) -> None:
+    files = ExportFiles(str(tmp_path / "exports"), most=25)
+    for age, name in enumerate("cba"):
+        files.keep(name, made(tmp_path, 10))
+        os.utime(tmp_path / "exports" / name, (age, age))
+    assert [files.size(name) for name in "abc"] == [10, 10, None]
+    os.utime(tmp_path / "exports" / "a", (0, 0))
+    os.utime(tmp_path / "exports" / "b", (1, 1))
+    assert files.size("a") == 10  # used now
+    files.keep("d", made(tmp_path, 10))
+    assert [files.size(name) for name in "abd"] == [10, None, 10]
+    files.keep("large", made(tmp_path, 100))  # is needed now, however large
+    assert [files.size(name) for name in ("a", "d", "large")] == [None, None, 100]
+
+
+def test_places_tell_machines_and_folders_apart(tmp_path: Path) -> None:
+    one, other = (ExportFiles(str(tmp_path / name)).place for name in ("one", "other"))
+    assert one != other
+    assert one == ExportFiles(str(tmp_path / "one")).place
+
+
+def test_an_url_that_nothing_reads_is_refused() -> None:
+    with pytest.raises(InputError, match="exports at cats:// need fsspec"):
+        ExportFiles("cats://bucket")
