@@ -27,6 +27,8 @@ class _Played(NamedTuple):
     up: float  # mean bytes of a device
     down: float
     cpu: tuple[float, ...]  # of each server
+    enrolling: tuple[float, ...]  # of these, before the first report or member
+    fleet_cpu: float  # of the devices
 
 
 def run(context: Context) -> list[Result]:
@@ -42,11 +44,14 @@ def run(context: Context) -> list[Result]:
         line(f"{name}: a device sends", ours.up / 1e3, "kB", peer, single.up / 1e3),
         line(f"{name}: a device receives, its terms included", ours.down / 1e3, "kB", peer, single.down / 1e3),
     ]  # fmt: skip
-    for operator, cpu in zip(("leader", "helper"), ours.cpu, strict=True):
+    per_device, per_peer = (1e3 * each.fleet_cpu / each.reports for each in (ours, single))
+    made.append(line(f"{name}: processor time of a device, in a fleet", per_device, "ms", peer, per_peer))
+    for operator, cpu, enrolling in zip(("leader", "helper"), ours.cpu, ours.enrolling, strict=True):
         what = f"{name}: processor seconds of the {operator}"
         beside = f"{peer}: of the server, for as many devices"
         same = single.cpu[0] / single.reports * ours.reports
         made.append(line(what, cpu, "s", beside, same, f"<= {OPERATOR_S:g} s", cpu <= OPERATOR_S))
+        made.append(line(f"{what}, before the first report", enrolling, "s", peer, single.enrolling[0]))
         per = 1e3 * cpu / ours.reports
         made.append(line(f"{what}, of a report", per, "ms", peer, 1e3 * single.cpu[0] / single.reports))
     return made
@@ -96,9 +101,10 @@ def _play(
         for number in range(FLEETS)
     ]
     try:
-        last = _watch(server, collection, devices, fleets)
+        last, enrolled = _watch(servers, collection, devices, fleets)
         ended = time.perf_counter()
         cpu = tuple(each.cpu - idle for each, idle in zip(servers, before, strict=True))
+        enrolling = tuple(each - idle for each, idle in zip(enrolled, before, strict=True))
         said = [json.loads(fleet.communicate(timeout=300)[0].splitlines()[-1]) for fleet in fleets]
     finally:
         for fleet in fleets:
@@ -110,11 +116,18 @@ def _play(
     terms = len(
         server.text(f"/v1/collections/{collection}/terms")
     )  # a fleet reads them once for all its devices
-    return _Played(ended - begun, ended - last, devices, up, down + terms, cpu)
+    spent = sum(each["cpu"] for each in said)
+    return _Played(ended - begun, ended - last, devices, up, down + terms, cpu, enrolling, spent)
 
 
-def _watch(server: Service, collection: str, devices: int, fleets: list[subprocess.Popen[str]]) -> float:
-    """When the last message came; an operator begins as soon as everybody who comes is there."""
+def _watch(
+    servers: tuple[Service, ...], collection: str, devices: int, fleets: list[subprocess.Popen[str]]
+) -> tuple[float, list[float]]:
+    """When the last message came, and each server's processor seconds when the first did.
+
+    An operator begins as soon as everybody who comes is there.
+    """
+    server, enrolled = servers[0], [each.cpu for each in servers]
     at, grown, known = time.perf_counter(), time.perf_counter(), (0, "", 0)
     where = f"/v1/collections/{collection}"
     while True:
@@ -123,10 +136,12 @@ def _watch(server: Service, collection: str, devices: int, fleets: list[subproce
         if now["state"] == "aborted":
             raise RuntimeError(f"the collection is aborted: {server.ask('GET', where)['reason']}")
         if now["state"] == "done":
-            return grown
+            return grown, enrolled
         if any(fleet.poll() for fleet in fleets):
             raise RuntimeError("a part of the fleet failed")
         seen = (now.get("round") or 0, str(now.get("phase")), now.get("present") or 0)
+        if not (seen[0] or seen[2]):
+            enrolled = [each.cpu for each in servers]
         if now["state"] in ("open", "running") and seen != known:
             fresh = seen[:2] == known[:2] and seen[2] > known[2]
             known, grown = seen, at if fresh else grown

@@ -67,6 +67,8 @@ class Service:
                 "0",
                 "--enrol-minute",
                 "0",
+                "--enrol-day",
+                "0",
             ]
             self.process = subprocess.Popen(
                 [*command, "--address-rate", "0", "--device-rate", "0", *options], stderr=log, stdout=log

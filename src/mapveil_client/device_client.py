@@ -132,9 +132,11 @@ class DeviceClient:
         gone_s: float = GONE_S,
     ) -> None:
         self.memory, self.policy, self.traffic = memory, policy, Traffic()
-        self._connection, self._whereabouts = connection, whereabouts
+        self._connection, self.whereabouts = connection, whereabouts
         self._documents = documents or Documents(connection)
         self._work, self._rng, self._now = work, rng, now
+        self.shared: dict[str, bytes] = {}
+        """Reports to two operators by collection, where a simulation made those of many devices at once."""
         self._parts: dict[str, Participation] = {}
         self._missing: dict[
             str, float
@@ -239,7 +241,8 @@ class DeviceClient:
         return False
 
     async def _report(self, part: Participation, stands: Part) -> bool:
-        body = None if stands.sent else await self._work(part.report)
+        shared = self.shared.pop(part.collection, None)
+        body = None if stands.sent else await self._work(partial(part.report, shared))
         if body is None:
             return False
         media = _SEALED if part.terms.trust == "operators" else _CBOR
@@ -336,7 +339,7 @@ class DeviceClient:
         if collection not in self._parts:
             terms = await self._documents.terms(collection)
             self._parts[collection] = Participation(
-                self.memory, self.policy, terms, self._whereabouts, self._rng, self._now
+                self.memory, self.policy, terms, self.whereabouts, self._rng, self._now
             )
         return self._parts[collection]
 

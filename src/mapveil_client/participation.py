@@ -25,7 +25,7 @@ from mapveil_client.random_features.feature_policy import FourierParameters
 from mapveil_client.random_features.frequencies import KeptFrequencies
 from mapveil_client.random_features.report import Device
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.reports import local_report, sealed_report
+from mapveil_client.reports import local_report, sealed_reports
 from mapveil_client.secure_sum.certificate import Credentials
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.round_parameters import RoundParameters
@@ -134,8 +134,10 @@ class Participation:
             query, jitter_m = self.terms.features_query, features.jitter_m
             self.memory.frequencies = KeptFrequencies.draw(policy, query, jitter_m, self._rng)
 
-    def report(self) -> bytes | None:
+    def report(self, made: bytes | None = None) -> bytes | None:
         """The one report of a collection without sums, the same bytes each time; None with nothing to report.
+
+        ``made`` is the report to two operators where a simulation made those of many devices at once.
 
         Raises
         ------
@@ -145,14 +147,13 @@ class Participation:
         part = self._running()
         if part.state == "reported":
             return part.answer
-        before = copy.copy(part)
-        parameters = self.terms.parameters
+        before, parameters = copy.copy(part), self.terms.parameters
         if isinstance(parameters, SumParameters):
             raise DeviceRefusal("a collection of sums takes no report")
         if isinstance(parameters, LocalMethod):
             body = self._local_report(parameters)
         elif isinstance(parameters, OperatorParameters):
-            body = self._sealed_report(parameters)
+            body = self._sealed_report(parameters, made)
         else:
             body = self._feature_report(parameters)
         if body is None:
@@ -178,18 +179,18 @@ class Participation:
         ends = None if series is None or part is None else series.ends(part.window)
         return ends is not None and self._now() < ends
 
-    def _sealed_report(self, sums: OperatorParameters) -> bytes:
+    def _sealed_report(self, sums: OperatorParameters, made: bytes | None) -> bytes:
         self._check_charge(0, self.terms.epsilon)
-        body = sealed_report(self.terms, sums, self._whereabouts, self._now(), self._rng)
+        if made is None:
+            (made,) = sealed_reports(self.terms, sums, [self._whereabouts], self._now(), self._rng)
         self._charge(0, self.terms.epsilon)
-        return body
+        return made
 
     def _feature_report(self, features: FourierParameters) -> bytes | None:
         policy, query = self.policy.random_features, self.terms.features_query
         if policy is None:
             raise self._leave("this device's policy has no bounds on random Fourier features")
-        reason = policy.refusal(query) or self._refusal_of_features()
-        if reason is not None:
+        if reason := policy.refusal(query) or self._refusal_of_features():
             raise self._leave(reason)
         if self.memory.frequencies is None:
             raise self._leave("this device has no frequencies for a collection that it joined")
@@ -303,8 +304,7 @@ class Participation:
         if certificate is None or authority is None:
             return "this device has no certificate of the enrolment authority that its policy names"
         public, now, revoked = self.memory.identity.public, self._now(), self.memory.revoked
-        fault = certificate.fault(authority, public, now)
-        if fault is not None:
+        if (fault := certificate.fault(authority, public, now)) is not None:
             return f"this device: {fault}"
         if revoked is None:
             return "this device has no revocation list of the enrolment authority that its policy names"

@@ -1,5 +1,7 @@
 """The bytes of a device's one report, local or to two operators. Run by: the client, once its account allows it."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mapveil_client.contribution import encode_places
@@ -30,19 +32,27 @@ def local_report(
     return message.write_reports(Reports(made.values, about), randomizer)[0]
 
 
-def sealed_report(
-    terms: CollectionTerms, sums: OperatorParameters, whereabouts: Whereabouts, now: float, rng: Randomness
-) -> bytes:
-    """Shares of the whole contribution, sealed for both operators; of nobody's where the device is nowhere.
+def sealed_reports(
+    terms: CollectionTerms,
+    sums: OperatorParameters,
+    whereabouts: Sequence[Whereabouts],
+    now: float,
+    rng: Randomness,
+) -> list[bytes]:
+    """Shares of each device's whole contribution, sealed for both operators; of nobody's where it is nowhere.
 
-    ``now`` is in seconds since 1970.
+    One device on a phone, many in a simulation. ``now`` is in seconds since 1970.
     """
     from mapveil_client.two_operators.sealed_report import TIME_PRECISION_S
-    from mapveil_client.two_operators.sharding import ReportRandomness, make_report
+    from mapveil_client.two_operators.sharding import ReportRandomness, make_reports
 
     sharding, sites = terms.sharding, SiteEncoding(terms.depth)
-    devices = whereabouts.devices(terms)
-    vector = encode_places(devices, sites, sums.units, "largest-remainder", rng).dense(0)
-    drawn = ReportRandomness.draw(sharding, rng)
+    vectors, drawn = [], []
+    for each in whereabouts:
+        devices = each.devices(terms)
+        vectors.append(encode_places(devices, sites, sums.units, "largest-remainder", rng).dense(0))
+        drawn.append(ReportRandomness.draw(sharding, rng))
     leader, helper = terms.configs
-    return make_report(sharding, vector, (leader, helper), int(now) // TIME_PRECISION_S, drawn).encode()
+    hour = int(now) // TIME_PRECISION_S
+    made = make_reports(sharding, np.stack(vectors), (leader, helper), hour, drawn)
+    return [report.encode() for report in made]

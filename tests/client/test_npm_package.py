@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import stat
@@ -95,7 +96,7 @@ def test_apps_and_a_third_party_report_to_two_operators(
     app: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (field_arithmetic, turbo_shake):
-        monkeypatch.setattr(module, "LEAST_COMPILED", 1 << 60)
+        monkeypatch.setattr(module, "COMPILE_AFTER_S", math.inf)
     monkeypatch.setattr(operators, "forget_sums", lambda connection, identifier: None)  # to look at them
     with served(LiveLeader(tmp_path)) as live:
         (app / "device.json").unlink(missing_ok=True)

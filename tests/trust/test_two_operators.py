@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from fractions import Fraction
 from pathlib import Path
 
@@ -36,7 +37,7 @@ ROWS = [method for method in METHODS if method.trust == "operators"]
 def plain_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled kernels take seconds to compile; tests/two_operators runs both."""
     for module in (field_arithmetic, turbo_shake):
-        monkeypatch.setattr(module, "LEAST_COMPILED", 1 << 60)
+        monkeypatch.setattr(module, "COMPILE_AFTER_S", math.inf)
 
 
 def some_counts(tiling: mv.Quadtree = SMALL, users: int = 60) -> Counts:

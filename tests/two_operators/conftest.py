@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from mapveil_client.two_operators import field_arithmetic, turbo_shake
@@ -10,4 +12,4 @@ from mapveil_client.two_operators import field_arithmetic, turbo_shake
 @pytest.fixture(autouse=True)
 def plain_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (field_arithmetic, turbo_shake):
-        monkeypatch.setattr(module, "LEAST_COMPILED", 1 << 60)
+        monkeypatch.setattr(module, "COMPILE_AFTER_S", math.inf)

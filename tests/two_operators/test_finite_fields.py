@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mapveil_client.errors import MissingExtra
 from mapveil_client.two_operators import field_arithmetic
 from mapveil_client.two_operators.finite_fields import FIELD64, FIELD128, FIELD255, Field
 from mapveil_client.two_operators.xofs import drawn_elements
@@ -29,7 +33,7 @@ def test_arithmetic_is_that_of_whole_numbers(
 ) -> None:
     if compiled:
         pytest.importorskip("numba")
-    monkeypatch.setattr(field_arithmetic, "LEAST_COMPILED", 0 if compiled else 1 << 60)
+    monkeypatch.setattr(field_arithmetic, "COMPILE_AFTER_S", 0.0 if compiled else math.inf)
 
     @settings(max_examples=60, deadline=None)
     @given(st.lists(st.tuples(numbers(field), numbers(field)), min_size=1, max_size=40))
@@ -100,3 +104,19 @@ def test_numbers_above_the_modulus_are_left_out_of_a_stream(stream: bytes) -> No
     )
     found = SMALL.integers(first) + SMALL.integers(second)
     assert found == (wanted + [0] * 7)[:7]
+
+
+def test_a_function_is_compiled_once_it_has_cost_as_much_in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def compile_nothing(name: str) -> None:
+        asked.append(name)
+        raise MissingExtra("numba is not installed")
+
+    monkeypatch.setattr(field_arithmetic, "_spent", defaultdict(float))
+    monkeypatch.setattr(field_arithmetic, "COMPILE_AFTER_S", 1e-9)
+    monkeypatch.setattr(field_arithmetic, "compiled_arithmetic", compile_nothing)
+    one = FIELD64.of([1])
+    for expected in ([], ["add_64"], ["add_64"]):  # where it is not installed it is asked for once
+        assert FIELD64.integers(FIELD64.add(one, one)) == [2]
+        assert asked == expected

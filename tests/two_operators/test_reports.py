@@ -14,6 +14,7 @@ from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, noisy_su
 from mapveil.two_operators.aggregation import Report as OwnReport
 from mapveil.two_operators.sum_schemes import scheme_of
 from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.randomness.random import Randomness
 from mapveil_client.two_operators.hpke import Cipher, Sealed, public_of, seal
 from mapveil_client.two_operators.sealed_report import (
     HelperShare,
@@ -22,7 +23,7 @@ from mapveil_client.two_operators.sealed_report import (
     SealedShare,
     open_share,
 )
-from mapveil_client.two_operators.sharding import ReportRandomness, make_report, sharding_of
+from mapveil_client.two_operators.sharding import ReportRandomness, make_report, make_reports, sharding_of
 
 from .make_report_vectors import FOLDER
 
@@ -169,3 +170,14 @@ def test_a_vector_too_large_for_its_bound_is_refused_before_anything_is_sealed()
 def test_the_sealed_bytes_are_those_of_the_ciphertext() -> None:
     share = SealedShare(5, Sealed(b"\1\2", b"\3"))
     assert share.encode().hex() == "05" + "0002" + "0102" + "00000001" + "03"
+
+
+def test_reports_that_are_made_together_are_those_made_one_after_another() -> None:
+    case = CASES[0]
+    sharding, configs = sharding_of(1, 1, bytes.fromhex(case["task"])), configs_of(case)
+    contributions = np.eye(5, 4, dtype=np.int64)  # the last is nowhere
+    drawn = [ReportRandomness.draw(sharding, Randomness(seed)) for seed in range(5)]
+    alone = [
+        make_report(sharding, own, configs, 0, each) for own, each in zip(contributions, drawn, strict=True)
+    ]
+    assert make_reports(sharding, contributions, configs, 0, drawn) == alone

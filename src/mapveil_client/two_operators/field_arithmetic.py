@@ -10,8 +10,10 @@ functions for scalars.
 Source: draft-irtf-cfrg-vdaf, section 6.1.3, for the primes.
 """
 
-import contextlib
 import functools
+import math
+import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -23,10 +25,10 @@ Kernel = Callable[..., Any]
 Words = Any
 """Words of 64 bits: an array of uint64, or one np.uint64 where compiled."""
 
-LEAST_COMPILED: Final = 1 << 13
-"""Words of an array from which on the compiled functions are used where they are installed; not tuned."""
+COMPILE_AFTER_S: Final = 1.0
+"""Seconds of one function in NumPy after which it is compiled, where that is installed: about what compiling costs."""
 
-_READY: Final = 64  # times fewer words suffice once the functions are compiled; not tuned
+_spent: defaultdict[str, float] = defaultdict(float)  # seconds in NumPy, by function
 _PIECE: Final = 1 << 13  # words of an array whose intermediate results stay in the second cache
 _U = np.uint64
 _HALF = np.uint64(32)
@@ -158,8 +160,15 @@ _PLAIN: Mapping[str, Kernel] = _define(lambda function: function)
 
 
 @functools.cache
-def compiled_arithmetic() -> Mapping[str, Kernel]:
-    """The functions as compiled NumPy ufuncs over elements of one or two words; compiling takes some seconds.
+def _scalars() -> Mapping[str, Kernel]:
+    """The functions for Numba, each compiled at its first use."""
+    numba: Any = require("numba", "fast")
+    return _define(numba.njit)
+
+
+@functools.cache
+def compiled_arithmetic(name: str) -> Kernel:
+    """A function such as ``add_64`` as a NumPy ufunc over elements of one or two words; compiling takes half a second.
 
     Raises
     ------
@@ -167,23 +176,18 @@ def compiled_arithmetic() -> Mapping[str, Kernel]:
         The extra ``fast`` is not installed.
     """
     numba: Any = require("numba", "fast")
-    scalar = _define(numba.njit)
-    word = numba.uint64[:]
+    function, word = _scalars()[name], numba.uint64[:]
 
-    def element(name: str) -> Kernel:
-        function = scalar[name]
+    def one(a: Words, b: Words, out: Words) -> None:
+        out[0] = function(a[0], b[0])
 
-        def one(a: Words, b: Words, out: Words) -> None:
-            out[0] = function(a[0], b[0])
+    def two(a: Words, b: Words, out: Words) -> None:
+        out[0], out[1] = function(a[0], a[1], b[0], b[1])
 
-        def two(a: Words, b: Words, out: Words) -> None:
-            out[0], out[1] = function(a[0], a[1], b[0], b[1])
-
-        shape = "(k),(k)->(k)"
-        made: Kernel = numba.guvectorize([(word, word, word)], shape)(one if name.endswith("_64") else two)
-        return made
-
-    return {name: element(name) for name in _PLAIN}
+    made: Kernel = numba.guvectorize([(word, word, word)], "(k),(k)->(k)")(
+        one if name.endswith("_64") else two
+    )
+    return made
 
 
 def arithmetic(operation: str, bits: int, a: Words, b: Words) -> Words:
@@ -201,10 +205,12 @@ def arithmetic(operation: str, bits: int, a: Words, b: Words) -> Words:
     if max(a.ndim, b.ndim) == 1:  # words of scalars would warn where they wrap around
         return arithmetic(operation, bits, a[None], b[None])[0]
     name = f"{operation}_{bits}"
-    ready = compiled_arithmetic.cache_info().currsize > 0
-    if max(a.size, b.size) * (_READY if ready else 1) >= LEAST_COMPILED:
-        with contextlib.suppress(MissingExtra):
-            return compiled_arithmetic()[name](a, b)
+    if _spent[name] >= COMPILE_AFTER_S:
+        try:
+            return compiled_arithmetic(name)(a, b)
+        except MissingExtra:
+            _spent[name] = -math.inf
+    begun = time.thread_time()
     a, b = np.broadcast_arrays(a, b)
     made = np.empty(a.shape, dtype=np.uint64)
     step = max(1, _PIECE * a.shape[0] // max(1, a.size))
@@ -214,4 +220,5 @@ def arithmetic(operation: str, bits: int, a: Words, b: Words) -> Words:
         found = _PLAIN[name](*words)
         for word, column in enumerate((found,) if bits == 64 else found):
             made[part, ..., word] = column
+    _spent[name] += time.thread_time() - begun
     return made

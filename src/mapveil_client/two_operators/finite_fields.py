@@ -13,7 +13,7 @@ Source: draft-irtf-cfrg-vdaf, section 6.1.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -144,12 +144,18 @@ class Field:
     def total(self, elements: Elements, axis: int) -> Elements:
         """Sum along an axis (not the last), of fewer than 2^32 elements."""
         axis = axis % elements.ndim
-        digits = [
-            part.sum(axis=axis, dtype=np.uint64)
-            for word in range(self.words)
-            for part in (elements[..., word] & _LOW, elements[..., word] >> _HALF)
-        ]
-        return self._of_digits(digits)
+        return self._of_digits([part.sum(axis=axis, dtype=np.uint64) for part in self._digits(elements)])
+
+    def weighted(self, elements: Elements, weights: Sequence[int]) -> Elements:
+        """Sum along the axis before the last, each element times a whole number; these sum to less than 2^32."""
+        times = np.array(weights, dtype=np.uint64)
+        return self._of_digits([np.asarray(part @ times) for part in self._digits(elements)])
+
+    def _digits(self, elements: Elements) -> Iterator[Elements]:
+        """Digits of 32 bits, least significant first, each of shape (...,)."""
+        for word in range(self.words):
+            yield elements[..., word] & _LOW
+            yield elements[..., word] >> _HALF
 
     def grouped(self, elements: Elements, group: IntArray, groups: int) -> Elements:
         """Sum the elements of each group, shape (groups, words); an element of group -1 is in none."""

@@ -13,6 +13,7 @@ Source: RFC 9180, sections 4.1, 5.1.1, 5.2 and 6.1.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 from enum import IntEnum
@@ -97,8 +98,7 @@ def open_sealed(private_key: bytes, info: bytes, aad: bytes, sealed: Sealed, cip
     InputError
         It was sealed for another key, purpose or associated data, or changed on the way.
     """
-    private = X25519PrivateKey.from_private_bytes(private_key)
-    public = private.public_key().public_bytes_raw()
+    private, public = _key_pair(private_key)
     key, nonce = _schedule(_agreed(private, sealed.enc), sealed.enc + public, info, cipher)
     try:
         return _aead(cipher, key).decrypt(nonce, sealed.payload, aad)
@@ -108,7 +108,13 @@ def open_sealed(private_key: bytes, info: bytes, aad: bytes, sealed: Sealed, cip
 
 def public_of(private_key: bytes) -> bytes:
     """The public key of a private key, 32 bytes each."""
-    return X25519PrivateKey.from_private_bytes(private_key).public_key().public_bytes_raw()
+    return _key_pair(private_key)[1]
+
+
+@functools.lru_cache(maxsize=4)  # an operator opens every message with one key
+def _key_pair(private_key: bytes) -> tuple[X25519PrivateKey, bytes]:
+    private = X25519PrivateKey.from_private_bytes(private_key)
+    return private, private.public_key().public_bytes_raw()
 
 
 def _agreed(private: X25519PrivateKey, public: bytes) -> bytes:
@@ -126,13 +132,18 @@ def _schedule(agreed: bytes, keys: bytes, info: bytes, cipher: Cipher) -> tuple[
     """Key and nonce of the cipher; ``keys`` is the encapsulated key before the recipient's public key."""
     prk = _extract(_KEM_SUITE, b"", b"eae_prk", agreed)
     shared = _expand(_KEM_SUITE, prk, b"shared_secret", keys, 32)
-    suite = b"HPKE" + b"".join(each.to_bytes(2, "big") for each in (KEM, KDF, cipher))
-    context = (
-        _BASE_MODE + _extract(suite, b"", b"psk_id_hash", b"") + _extract(suite, b"", b"info_hash", info)
-    )
+    suite, context = _context(info, cipher)
     secret = _extract(suite, shared, b"secret", b"")
     key = _expand(suite, secret, b"key", context, cipher.key_bytes)
     return key, _expand(suite, secret, b"base_nonce", context, _NONCE_BYTES)
+
+
+@functools.lru_cache(maxsize=16)
+def _context(info: bytes, cipher: Cipher) -> tuple[bytes, bytes]:
+    """The algorithms, and the context of the key schedule."""
+    suite = b"HPKE" + b"".join(each.to_bytes(2, "big") for each in (KEM, KDF, cipher))
+    hashes = (_extract(suite, b"", *each) for each in ((b"psk_id_hash", b""), (b"info_hash", info)))
+    return suite, _BASE_MODE + b"".join(hashes)
 
 
 def _extract(suite: bytes, salt: bytes, label: bytes, key: bytes) -> bytes:

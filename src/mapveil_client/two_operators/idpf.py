@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import CipherContext
 
 from mapveil_client.arrays import BoolArray
 from mapveil_client.errors import check
@@ -71,7 +72,7 @@ class Tree:
         return FIELD64 if level < self.levels - 1 else FIELD255
 
     @cached_property
-    def _keys(self) -> tuple[Octets, Octets]:
+    def _keys(self) -> tuple[list[CipherContext], list[CipherContext]]:
         extending, converting = (fixed_keys(self._tag(usage), self.nonces) for usage in (0, 1))
         return extending, converting
 

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -185,6 +186,51 @@ class ReportRandomness(NamedTuple):
         return cls(report_id, shares, (ephemerals[0], ephemerals[1]))
 
 
+def make_reports(
+    sharding: Sharding,
+    contributions: IntArray,
+    configs: tuple[HpkeConfig, HpkeConfig],
+    hour: int,
+    randomness: Sequence[ReportRandomness],
+) -> list[Report]:
+    """The one message of each device, many of them in a simulation. Run by: the client.
+
+    Parameters
+    ----------
+    sharding : VectorSharding or PathSharding
+        What clients of the collection send.
+    contributions : ndarray of int64, shape (devices, sites)
+        Units of each client at each site.
+    configs : tuple of HpkeConfig
+        Of the leader and of the helper.
+    hour : int
+        Whole hours since 1970.
+    randomness : sequence of ReportRandomness
+        Drawn for each report alone.
+
+    Raises
+    ------
+    InputError
+        A contribution is not valid, or a public key is none.
+    """
+    nonces, drawn = (
+        np.frombuffer(b"".join(each), dtype=np.uint8).reshape(len(randomness), -1)
+        for each in zip(*((own.report_id, own.shares) for own in randomness), strict=True)
+    )
+    made = sharding.shard(contributions, nonces, drawn)
+    return [
+        seal_report(
+            sharding.collection,
+            configs,
+            Metadata(own.report_id, hour),
+            made.public[row].tobytes(),
+            (made.inputs[0][row].tobytes(), made.inputs[1][row].tobytes()),
+            own.ephemerals,
+        )
+        for row, own in enumerate(randomness)
+    ]
+
+
 def make_report(
     sharding: Sharding,
     contribution: IntArray,
@@ -192,32 +238,5 @@ def make_report(
     hour: int,
     randomness: ReportRandomness,
 ) -> Report:
-    """The one message of a device. Run by: the client.
-
-    Parameters
-    ----------
-    sharding : VectorSharding or PathSharding
-        What clients of the collection send.
-    contribution : ndarray of int64, shape (sites,)
-        Units of the client at each site.
-    configs : tuple of HpkeConfig
-        Of the leader and of the helper.
-    hour : int
-        Whole hours since 1970.
-    randomness : ReportRandomness
-        Drawn for this report alone.
-
-    Raises
-    ------
-    InputError
-        The contribution is not valid, or a public key is none.
-    """
-    nonces, drawn = (
-        np.frombuffer(each, dtype=np.uint8)[None] for each in (randomness.report_id, randomness.shares)
-    )
-    made = sharding.shard(contribution[None], nonces, drawn)
-    leader, helper = (share.tobytes() for share in made.inputs)
-    metadata = Metadata(randomness.report_id, hour)
-    return seal_report(
-        sharding.collection, configs, metadata, made.public.tobytes(), (leader, helper), randomness.ephemerals
-    )
+    """The one message of one device; see :func:`make_reports`."""
+    return make_reports(sharding, contribution[None], configs, hour, [randomness])[0]

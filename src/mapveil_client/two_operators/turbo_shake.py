@@ -8,8 +8,9 @@ same bytes: one of NumPy, whose lanes are arrays over messages, and a compiled o
 Source: RFC 9861, section 2.
 """
 
-import contextlib
 import functools
+import math
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -24,8 +25,10 @@ Lanes = npt.NDArray[np.uint64]
 RATE: Final = 168
 """Bytes of a block."""
 
-LEAST_COMPILED: Final = 64
-"""Blocks from which on the compiled kernel is used where it is installed; not tuned."""
+COMPILE_AFTER_S: Final = 1.0
+"""Seconds of the NumPy kernel after which it is compiled, where that is installed: about what compiling costs."""
+
+_spent = [0.0]  # seconds in the NumPy kernel
 
 _LANES: Final = RATE // 8
 _TOGETHER: Final = 256  # messages whose states fit the first cache
@@ -79,10 +82,12 @@ def turbo_shake_128(messages: Octets, domain: int, length: int) -> Octets:
     check(1 <= domain <= 127, "domain", "from 1 to 127", domain)
     count, size = messages.shape
     blocks, squeezed = size // RATE + 1, max(1, -(-length // RATE))
-    sponge: Callable[[Lanes, Lanes], None] = _plain
-    if count * (blocks + squeezed) >= LEAST_COMPILED:
-        with contextlib.suppress(MissingExtra):
+    sponge: Callable[[Lanes, Lanes], None] = _timed
+    if _spent[0] >= COMPILE_AFTER_S:
+        try:
             sponge = compiled_sponge()
+        except MissingExtra:
+            _spent[0] = -math.inf
     found = np.empty((count, squeezed * _LANES), dtype="<u8")
     for first in range(0, count, _TOGETHER):
         part = messages[first : first + _TOGETHER]
@@ -93,6 +98,12 @@ def turbo_shake_128(messages: Octets, domain: int, length: int) -> Octets:
         words = padded.view("<u8").astype(np.uint64, copy=False)
         sponge(words, found[first : first + _TOGETHER])
     return found.view(np.uint8)[:, :length]
+
+
+def _timed(words: Lanes, found: Lanes) -> None:
+    begun = time.thread_time()
+    _plain(words, found)
+    _spent[0] += time.thread_time() - begun
 
 
 def _plain(words: Lanes, found: Lanes) -> None:

@@ -116,9 +116,8 @@ class Circuit(ABC):
 
 def numbers_of(field: Field, bits: Elements, most: int) -> Elements:
     """Numbers of encoded bits, which follow each other: (reports, n * bits, words) to (reports, n, words)."""
-    weights = field.of(weights_of(most))
-    grouped = bits.reshape(bits.shape[0], -1, weights.shape[0], field.words)
-    return field.total(field.multiply(grouped, weights), axis=2)
+    grouped = bits.reshape(bits.shape[0], -1, most.bit_length(), field.words)
+    return field.weighted(grouped, weights_of(most))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
 from mapveil_client.two_operators.finite_fields import Elements, Field, Octets
 from mapveil_client.two_operators.turbo_shake import turbo_shake_128
@@ -149,19 +149,22 @@ def _read_slowly(
         yield field.of(kept)
 
 
-def fixed_keys(tag: bytes, binder: Octets) -> Octets:
-    """AES keys of :func:`fixed_key_stream`, one for each report's binder: shape (reports, 16)."""
+def fixed_keys(tag: bytes, binder: Octets) -> list[CipherContext]:
+    """AES under the key of each report's binder, for :func:`fixed_key_stream`: one key schedule for each report."""
     head = len(tag).to_bytes(2, "little") + tag
-    return turbo_shake_128(joined(binder.shape[0], [head, binder]), 2, KEY_BYTES)
+    keys = turbo_shake_128(joined(binder.shape[0], [head, binder]), 2, KEY_BYTES)
+    return [Cipher(algorithms.AES(key.tobytes()), modes.ECB()).encryptor() for key in keys]
 
 
-def fixed_key_stream(keys: Octets, seeds: npt.NDArray[np.uint8], blocks: int) -> npt.NDArray[np.uint8]:
+def fixed_key_stream(
+    keys: Sequence[CipherContext], seeds: npt.NDArray[np.uint8], blocks: int
+) -> npt.NDArray[np.uint8]:
     """XofFixedKeyAes128 of many seeds under each report's key.
 
     Parameters
     ----------
-    keys : ndarray of uint8, shape (reports, 16)
-        From :func:`fixed_keys`.
+    keys : sequence of CipherContext
+        From :func:`fixed_keys`, one of each report.
     seeds : ndarray of uint8, shape (reports, seeds, 16)
         The seeds.
     blocks : int
@@ -172,12 +175,15 @@ def fixed_key_stream(keys: Octets, seeds: npt.NDArray[np.uint8], blocks: int) ->
     ndarray of uint8, shape (reports, seeds, 16 * blocks)
     """
     halves = np.ascontiguousarray(seeds).view("<u8")[:, :, None, :]  # (reports, seeds, 1, 2)
-    number = np.arange(blocks, dtype=np.uint64)
-    low, high = halves[..., 0] ^ number, np.broadcast_to(halves[..., 1], (*halves.shape[:2], blocks))
-    mixed = np.stack([high, high ^ low], axis=-1).astype("<u8", copy=False)
-    found = np.empty_like(mixed)
-    for row in range(keys.shape[0]):  # one key schedule for each report; the blocks of one go together
-        cipher = Cipher(algorithms.AES(keys[row].tobytes()), modes.ECB()).encryptor()
-        found[row] = np.frombuffer(cipher.update(mixed[row].tobytes()), dtype="<u8").reshape(mixed.shape[1:])
-    found ^= mixed
-    return found.view(np.uint8).reshape(*seeds.shape[:2], 16 * blocks)
+    mixed = np.empty((*halves.shape[:2], blocks, 2), dtype="<u8")
+    mixed[..., 0] = halves[..., 1]
+    np.bitwise_xor(halves[..., 0], np.arange(blocks, dtype=np.uint64), out=mixed[..., 1])
+    mixed[..., 1] ^= mixed[..., 0]
+    size = mixed[:1].nbytes
+    found = np.empty(mixed.nbytes + KEY_BYTES, dtype=np.uint8)  # a cipher asks for room for one block more
+    plain, room = mixed.reshape(-1).view(np.uint8).data, found.data
+    for at, cipher in zip(range(0, mixed.nbytes, size), keys, strict=True):
+        cipher.update_into(plain[at : at + size], room[at : at + size + KEY_BYTES])
+    made = found[: mixed.nbytes]
+    made ^= mixed.reshape(-1).view(np.uint8)
+    return made.reshape(*seeds.shape[:2], KEY_BYTES * blocks)

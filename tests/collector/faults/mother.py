@@ -59,6 +59,7 @@ def fleet(given: dict[str, Any]) -> None:
         least_corrupt=Fraction(0),
         most_dropout=Fraction(1, 2),
         authority=Authority.parse(given["authority"]),
+        helper=given["helper"],
     )
     devices = Fleet(
         given["server"],

@@ -246,10 +246,11 @@ class Scene:
         slow_s: float = 0.0,
         name: str = "fleet",
         hosted: bool = False,
+        helper: str | None = None,
     ) -> Running:
         """A process of devices that answers a collection; the same name is the same devices again.
 
-        Where ``hosted``, the service certifies them, by its own clock.
+        Where ``hosted``, the service certifies them, by its own clock; ``helper`` is the key of the second operator.
         """
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
@@ -261,6 +262,7 @@ class Scene:
             places=[place(index) for index in devices],
             slow_s=slow_s,
             hosted=hosted,
+            helper=helper,
             folder=str(folder),
             key=KEY.hex(),
             token=self.token,

@@ -23,18 +23,24 @@ from mapveil.collector.fleet.wire import WirePool
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.certification import certify
 from mapveil_client.connection import Connection, Progress, Unreachable
-from mapveil_client.device_client import DeviceClient, Documents
+from mapveil_client.device_client import DeviceClient, Documents, Work
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.memory import DeviceMemory
+from mapveil_client.method_parameters import OperatorParameters
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features.feature_policy import FourierParameters
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.reports import sealed_reports
+from mapveil_client.terms import CollectionTerms
 from mapveil_client.vault import Vault, locked
 
 Tell = Callable[[str, float], None]
 
 _OVER: Final = ("done", "aborted")
 _AGAIN_S: Final = 0.5
+_TOGETHER: Final = 256  # reports that are made at once
+_NUMBERS: Final = 1 << 20  # sites of all of them
 
 
 class Fleet:
@@ -169,7 +175,8 @@ class Fleet:
                 started = time.monotonic()
                 if await self._any_accepted(documents, chosen, policy):
                     await self._enrol(token)
-                states = await asyncio.gather(*(self._follow(connection, each) for each in chosen))
+                follow = partial(self._follow, connection, documents, work)
+                states = await asyncio.gather(*map(follow, chosen))
         return FleetSummary.of(
             self.clients,
             dict(zip(chosen, states, strict=True)),
@@ -194,9 +201,7 @@ class Fleet:
                 raise PromiseError(f"no collection is open at {self._server}")
             await asyncio.sleep(self._look_s)
 
-    async def _rules(
-        self, documents: Documents, chosen: Sequence[str], work: Callable[[Callable[[], Any]], Awaitable[Any]]
-    ) -> DevicePolicy:
+    async def _rules(self, documents: Documents, chosen: Sequence[str], work: Work) -> DevicePolicy:
         """The policy of the devices, and the terms judged once for all of them."""
         policy = self._policy
         for collection in chosen:
@@ -265,9 +270,12 @@ class Fleet:
                 lambda index: certify(apart, shown, self.clients[index].memory, authority),
             )
 
-    async def _follow(self, connection: Connection, collection: str) -> str:
+    async def _follow(self, connection: Connection, documents: Documents, work: Work, collection: str) -> str:
         """Join a collection and answer until it is over; how it ended."""
         await self._each("join", range(len(self.clients)), lambda index: self._join(index, collection))
+        terms = await documents.terms(collection)
+        if terms.trust == "operators":
+            await self._share(terms, work)
         room = asyncio.Semaphore(self._connections)
         tasks: dict[int, asyncio.Task[None]] = {}
         rests: dict[int, tuple[int, str | None, float]] = {}
@@ -317,6 +325,22 @@ class Fleet:
             self._sent += joined and collection not in self._reported
         except Unreachable:
             self._given_up += 1
+
+    async def _share(self, terms: CollectionTerms, work: Work) -> None:
+        """Make the devices' shares of many reports at once, which takes a fortieth of the time of one after another."""
+        sums = terms.parameters
+        if not isinstance(sums, OperatorParameters):
+            raise AssertionError("sums by two operators have parameters of their own")
+        parts = ((client, client.memory.parts.get(terms.identifier)) for client in self.clients)
+        new = [client for client, part in parts if part is not None and part.state == "joined"]
+        step = max(1, min(_TOGETHER, _NUMBERS // terms.sharding.sites))
+        for first in range(0, len(new), step):
+            some = new[first : first + step]
+            places = [client.whereabouts for client in some]
+            made = await work(partial(sealed_reports, terms, sums, places, time.time(), Randomness()))
+            for client, report in zip(some, made, strict=True):
+                client.shared[terms.identifier] = report
+            self._tell("make reports", (first + len(some)) / len(new))
 
     def _due(self, collection: str, progress: Progress) -> list[int]:
         """The devices that may have something to say, those of a shard one after another."""

@@ -228,10 +228,8 @@ class Accounts:
         used = connection.execute(_USE, {"digest": digest, "now": now}).scalar_one_or_none()
         if used is None:
             return Unauthorized("the enrolment token is unknown, expired, revoked or used up")
-        back = update(enrolments).where(enrolments.c.id == used)
-        back = back.values(uses_left=enrolments.c.uses_left + 1)
         if refusal := self._too_fast(connection, used):
-            connection.execute(back)
+            connection.execute(_GIVE_BACK, {"used": used})
             return refusal
         row = {**row, "enrolment": used, "enrolled_at": now}
         device = connection.execute(_ENROL[connection.dialect.name], row).scalar_one_or_none()
@@ -239,7 +237,7 @@ class Accounts:
             record(connection, f"device {device}", "device.enrol", enrolment=used)
             return int(device)
         # Another process was first with the same key: the use is given back.
-        connection.execute(back)
+        connection.execute(_GIVE_BACK, {"used": used})
         known = _device_of_key(connection, public_key)
         if known is None:
             raise RuntimeError("a device that could not be inserted is not there")
@@ -354,6 +352,11 @@ _USE: Final = (
 )
 _LATELY: Final = select(func.min(devices.c.enrolled_at), func.count()).where(
     devices.c.enrolment == bindparam("enrolment"), devices.c.enrolled_at > bindparam("since")
+)
+_GIVE_BACK: Final = (
+    update(enrolments)
+    .where(enrolments.c.id == bindparam("used"))
+    .values(uses_left=enrolments.c.uses_left + 1)
 )
 _ENROL: Final = {
     "sqlite": sqlite.insert(devices).on_conflict_do_nothing().returning(devices.c.id),
