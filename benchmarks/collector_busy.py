@@ -129,6 +129,7 @@ def _many_at_once(context: Context) -> list[Result]:
         "method": "adaptive",
         "options": {"shard_size": devices, "tolerated_dropout": 0.1, "corrupt": 0.05},
         "devices": devices,
+        "active": False,
         "join_seconds": 3600,
         "phase_seconds": 600,
     }
