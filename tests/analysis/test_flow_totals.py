@@ -59,7 +59,9 @@ def test_the_totals_of_all_zones_are_those_of_each(pair_signal: float) -> None:
 def test_what_is_said_of_all_flows_has_no_bias_of_shown_ones(pair_signal: float) -> None:
     flows = released(7, pair_signal)
     total = flows.total()
-    estimate, low, high = (float(each) for each in re.findall(r"[\d.]+", flows.in_all().replace("95 %", "")))
+    estimate, low, high = map(
+        float, re.findall(r"[\d.]+", flows.in_all().replace("95 %", "").replace(",", ""))
+    )
     assert (estimate, low, high) == pytest.approx((total.estimate, *total.interval()), abs=1)
     assert flows.in_all() in flows.scene().reading
 

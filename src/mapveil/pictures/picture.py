@@ -128,16 +128,15 @@ def draw_picture(
     else:
         draw_bar(released, axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
     style_frame(released, plane, axes)
-    if ground is not None:
-        draw_names(
-            ground, axes, reserved=corners_taken(released, doubts=bool(scene.doubt) + bool(scene.dotted))
-        )
     lead = scene.reading
     if scene.bounds is not None and layer.derived and scene.blocks is None:
         half = half_widths(layer, scene.bounds, cell_areas(released.tiling, scene.layers))
         if np.isfinite(half).any():
             lead += f" Uncertainty of the median cell: ± {number_text(np.nanmedian(half))} {layer.unit}."
     credit = f"{ground.attribution}." if ground is not None else ""
+    if ground is not None:
+        reserved = corners_taken(released, doubts=bool(scene.doubt) + bool(scene.dotted))
+        lead += draw_names(ground, axes, reserved=reserved)
     write_words(released, axes, released.title or scene.title, lead=lead.lstrip(), credit=credit)
 
 

@@ -147,7 +147,7 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
     axes.set_xlim(x0, x1)
     axes.set_ylim(y0, y1)
     axes.set_aspect(plane.aspect)
-    named = Context.of_zones(found.zones)
+    named = Context.of_zones(found.zones, rank=found.q)
     context = named if after.context is None else joined(named, after.context)
     ground = plane_ground(plane, after.tiling.region, context)
     if ground is not None:
@@ -173,12 +173,12 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
     else:
         draw_nothing(axes, "No zone changed significantly.")
     style_frame(after, plane, axes)
-    if ground is not None:
-        draw_names(ground, axes, reserved=corners_taken(after, doubts=1))
     lead = (
         f"{count} of {len(found.zones)} zones changed, tested against {found.tested}; about {100 * found.fdr:g} % of "
         "such calls are expected to be false."
     )
+    if ground is not None:
+        lead += draw_names(ground, axes, reserved=corners_taken(after, doubts=1))
     names = [each.title or "the map" for each in (before, after)]
     credit = "" if ground is None else f"{ground.attribution}."
     write_words(after, axes, f"Change from {names[0]} to {names[1]}", lead=lead, credit=credit)
