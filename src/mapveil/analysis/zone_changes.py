@@ -16,8 +16,8 @@ other, whatever the rate :math:`\lambda` is; so the exact two-sample test knows 
 alone: it is at most :math:`s_\gamma` but with probability :math:`\gamma`, and the p-value is the largest over the
 numbers that remain (Berger and Boos). More users make the difference wider, but for their parity where noise is small:
 so the two largest are tried. A user who is divided over zones counts as less than one whole chance, which made p too
-large wherever that was measured with noise of .3 users or more; with less it may be too small. People who come in groups
-come less regularly than Poisson's, and then p is too small. With ``people``, :math:`p = \Pr[|\eta| \ge d]`.
+large wherever that was measured with noise of .3 users or more; with less it may be too small. People who come in
+groups come less regularly than Poisson's, and then p is too small. With ``people``, :math:`p = \Pr[|\eta| \ge d]`.
 
 Zones are called changed by Benjamini and Hochberg's procedure, at ``fdr`` over Storey's estimate of the fraction of
 zones without a change, :math:`\min(1, 2 (1 + \#\{p > 1/2\}) / m)` of m zones; none with p above 1/2 is called.
@@ -95,7 +95,8 @@ def changes(
     first, second = one.weights @ one.sums.estimate, two.weights @ two.sums.estimate
     laws = (each.for_calls().sums.errors(each.weights) for each in (one, two))
     noises = [a.noise.joined(b.noise) for a, b in zip(*laws, strict=True)]
-    asked = replace(one.zones, notes=(*one.zones.notes, *_placed_note(one, two)))
+    notes = (*one.zones.notes, *unlike_notes(before, after), *_placed_note(one, two))
+    asked = replace(one.zones, notes=notes)
     return compared(asked, first, second, noises, fdr=fdr, null=null)
 
 
@@ -109,8 +110,8 @@ def _placed_note(one: ZoneOverlay, two: ZoneOverlay) -> tuple[str, ...]:
         return ()
     many = "1 zone cuts" if zones.size == 1 else f"{zones.size} zones cut"
     return (
-        f"{many} measured cells, such as {one.zones.names[zones[0]]}: a difference there may be one of placement, since "
-        "users are taken as spread evenly over a cell and the maps measured different cells",
+        f"{many} measured cells, such as {one.zones.names[zones[0]]}: a difference there may be one of placement, "
+        "since users are taken as spread evenly over a cell and the maps measured different cells",
     )
 
 
@@ -167,6 +168,24 @@ def check_alike(
     if before.guarantee.model is not after.guarantee.model:
         models = f"{before.guarantee.model.value} and {after.guarantee.model.value}"
         raise InputError(f"the maps have different trust models: {models}; release both with one")
+
+
+def unlike_notes(before: ReleasedMap, after: ReleasedMap) -> tuple[str, ...]:
+    """A note that names what the records of two maps say was counted differently: columns, weights, filter, options."""
+    one, two = (
+        {f"column of {role}": name for role, name in each.provenance.columns.items()}
+        | {"filter": each.provenance.where}
+        | dict(each.provenance.options)
+        for each in (before, after)
+    )
+    unlike = [
+        f"{name} ({one.get(name) or 'none'} and {two.get(name) or 'none'})"
+        for name in {**one, **two}
+        if one.get(name) != two.get(name)
+    ]
+    if not unlike:
+        return ()
+    return (f"the two releases counted unlike things, so a change may be one of these: {', '.join(unlike)}",)
 
 
 def _one_release(before: Sequence[Measurement], after: Sequence[Measurement]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from mapveil_client.errors import ParameterError, check
 
 if TYPE_CHECKING:
     from mapveil.inference.zone_results import ZoneTotals
-    from mapveil_client.arrays import IntArray
+    from mapveil_client.arrays import FloatArray, IntArray
 
 _LINES = 40  # of a table on the terminal
 _PER = 1000.0
@@ -39,7 +40,10 @@ _PER = 1000.0
 @click.option(
     "--above", type=float, help="Call zones above or below this number of users, all of them at --confidence."
 )
-@click.option("--per", help="Public denominator of rates: a column of the zones, or a GeoTIFF of residents.")
+@click.option(
+    "--per",
+    help="Public denominator of rates: a column of the zones, or a GeoTIFF of residents per pixel, not per km2.",
+)
 @click.option(
     "--confidence", type=float, default=95.0, show_default=True, help="Coverage of intervals, per cent."
 )
@@ -131,8 +135,8 @@ def command(
         progress("totals", 1.0)
         columns = found.columns()
         if per is not None:
-            under = denominators(asked.zones, per)
-            columns["denominator"] = under
+            public = denominators(asked.zones, per)
+            under = columns["denominator"] = public.values
             for name in ("estimate", "low", "high"):
                 nothing = np.full(under.size, np.nan)
                 rate = np.divide(columns[name] * _PER, under, out=nothing, where=under > 0)
@@ -165,6 +169,9 @@ def command(
     notes = (*asked.zones.notes, *_uncovered(found), *placed_notes(found))
     for note in (*heat.guarantee.promise.warnings, *notes):
         console.warn(note)
+    if per is not None:
+        for note in _partly(public.covered, asked.zones.names, f"the raster {per} covers"):
+            console.warn(f"{note}: the denominator is too small there")
     if per is not None and (
         bare := [name for name, u in zip(asked.zones.names, under, strict=True) if u == 0]
     ):
@@ -221,13 +228,19 @@ def _ranks(rows: list[dict[str, Any]]) -> list[str]:
 
 def _uncovered(found: ZoneTotals) -> list[str]:
     """Remarks on zones that reach beyond the map."""
+    notes = _partly(found.covered, found.zones.names, "the map holds")
+    return [f"{note}: only that part counts" for note in notes]
+
+
+def _partly(covered: FloatArray, names: Sequence[str], holder: str) -> list[str]:
+    """A remark on zones of which only a part is held, with the fraction of the least."""
     import numpy as np
 
-    partly = np.flatnonzero(found.covered < 0.999).tolist()
-    names, notes = found.zones.names, []
-    if partly:
-        first = f"{names[partly[0]]} ({100 * found.covered[partly[0]]:.0f} % of its area)"
-        notes.append(
-            f"only a part of {counted(len(partly), 'zone')} lies in the map, such as of {first}: only that part counts"
-        )
-    return notes
+    partly = np.flatnonzero(covered < 0.999)
+    if not partly.size:
+        return []
+    least = int(partly[np.argmin(covered[partly])])
+    return [
+        f"{holder} only a part of {counted(partly.size, 'zone')}, such as of {names[least]} "
+        f"({100 * covered[least]:.0f} % of its area)"
+    ]

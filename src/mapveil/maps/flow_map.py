@@ -347,7 +347,7 @@ class FlowMap(ReleasedMap):
                 rows.lon, rows.lat, rows.start, facts, directed=True, faded=~told[between], windows=windows
             ),
             dots=dots,
-            doubt="Grey: cannot be told from zero" if doubted else "",
+            doubt="Grey: no flow, or too small to tell" if doubted else "",
             reading=reading,
             made=(("In all", in_all), ("In flows that are not listed", f"{unlisted:.0f} % of all")),
             notes=self.notes,

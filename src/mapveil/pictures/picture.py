@@ -28,6 +28,7 @@ from mapveil.pictures.picture_frame import (
     draw_legend,
     draw_nothing,
     draw_outline,
+    make_room,
     new_axes,
     number_text,
     png_bytes,
@@ -179,6 +180,8 @@ def draw_map(
             values = np.where(scene.unsure, np.maximum(values, scale.low), values)
         mappable = draw_cells(plane, axes, values, style)
         samples = draw_doubt(released, plane, axes, scene)
+        if legend:
+            make_room(released, plane, axes, np.isfinite(values), doubts=len(samples))
         if legend and samples:
             draw_legend(axes, *samples)
     else:

@@ -220,6 +220,8 @@ def write_changes_page(
     body += f"<p>{said}</p>\n" + html_table(head, rows)
     body += html_table(("promise", "both maps"), promise.rows)
     warnings = dict.fromkeys((*before.guarantee.promise.warnings, *promise.warnings))
+    if found.zones.notes:
+        body += html_table(("notes",), [(f"{note[:1].upper()}{note[1:]}.",) for note in found.zones.notes])
     _write(html_page(title, body, " ".join(warnings)), path)
 
 
