@@ -87,4 +87,4 @@ def test_scale_bar_and_legend_hide_no_value(corner: bool) -> None:
     heat = mv.release(points, tiling, epsilon=4, account=None, rng=1)
     low, _ = plot(heat).get_ylim()
     bottom = map_plane(tiling).bounds[1]
-    assert (low < bottom) is corner
+    assert bool(low < bottom) is corner
