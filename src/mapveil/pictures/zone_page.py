@@ -52,6 +52,7 @@ _HEADS: Final = {
     "inside": ("Inside", ",.1f"),
     "touched": ("Touched", ",.1f"),
     "covered": ("In the map", ".0%"),
+    "denominator": ("Denominator", ",.1f"),
     "estimate_per_1000": ("Per 1,000", ",.2f"),
     "low_per_1000": ("Low per 1,000", ",.2f"),
     "high_per_1000": ("High per 1,000", ",.2f"),
@@ -213,5 +214,6 @@ def _cells(names: Sequence[str], row: Sequence[Any]) -> str:
         elif isinstance(value, (bool, np.bool_)):
             made.append(f"<td>{'yes' if value else ''}</td>")
         else:
+            value = max(value, 0.0) if name in {"inside", "touched"} else value  # as on the terminal
             made.append(f"<td>{format(value, _HEADS[name][1]) if np.isfinite(value) else ''}</td>")
     return "".join(made)
