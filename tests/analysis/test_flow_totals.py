@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,17 @@ def test_the_totals_of_all_zones_are_those_of_each(pair_signal: float) -> None:
             total = alone(zone)
             assert (end.low[zone], end.high[zone]) == pytest.approx(total.interval(0.1))
             assert (end.estimate[zone], end.shown[zone]) == pytest.approx((total.estimate, total.shown))
+
+
+@pytest.mark.parametrize("pair_signal", [0.01, 1e6])
+def test_what_is_said_of_all_flows_has_no_bias_of_shown_ones(pair_signal: float) -> None:
+    flows = released(7, pair_signal)
+    total = flows.total()
+    estimate, low, high = map(
+        float, re.findall(r"[\d.]+", flows.in_all().replace("95 %", "").replace(",", ""))
+    )
+    assert (estimate, low, high) == pytest.approx((total.estimate, *total.interval()), abs=1)
+    assert flows.in_all() in flows.scene().reading
 
 
 @pytest.mark.parametrize("pair_signal", [0.01, 1e6])

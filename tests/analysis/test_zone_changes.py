@@ -14,6 +14,7 @@ from mapveil.engines import UNIT, UserSums
 from mapveil.geo.zones import Zones
 from mapveil.inference.zone_results import ZoneChanges
 from mapveil.maps.density_map import DensityMap
+from mapveil.maps.provenance import Provenance
 from mapveil.privacy.weighted_noise import WeightedNoise
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, ParameterError
@@ -136,3 +137,16 @@ def test_maps_that_cannot_be_compared_are_refused_in_one_line() -> None:
         changes(one, two, ZONES, null="none")
     with pytest.raises(ParameterError, match="fdr must be above 0"):
         changes(one, two, ZONES, fdr=0)
+
+
+def test_what_two_releases_counted_differently_is_named() -> None:
+    before, after = release(RATES, 1), release(RATES, 2)
+    assert changes(before, after, ZONES).zones.notes == ()
+    columns = {"user": "card", "lon": "x", "lat": "y"}
+    unlike = [
+        replace(each, provenance=Provenance(function="release", columns=columns | more, where=where))
+        for each, more, where in ((before, {}, "age > 3"), (after, {"weight": "visits"}, None))
+    ]
+    (note,) = changes(*unlike, ZONES).zones.notes
+    assert "counted unlike things" in note
+    assert note.endswith("filter (age > 3 and none), column of weight (none and visits)")

@@ -29,7 +29,7 @@ def raster(path: Path, pixels: np.ndarray, crs: str | None = "EPSG:4326", north:
 def test_a_raster_is_summed_by_area(tmp_path: Path) -> None:
     pixels = np.arange(12.0).reshape(3, 4)
     pixels[0, 0] = -1  # nobody is known of there
-    found = denominators(Zones.read(BOXES), raster(tmp_path / "people.tif", pixels))
+    found = denominators(Zones.read(BOXES), raster(tmp_path / "people.tif", pixels)).values
     pixels[0, 0] = 0
     wide, high = 0.1, 0.4 / 3
     for polygon, total in zip(BOXES, found.tolist(), strict=True):
@@ -48,7 +48,7 @@ def test_a_raster_is_summed_by_area(tmp_path: Path) -> None:
 def test_a_column_is_taken_as_it_is() -> None:
     frame = geopandas.GeoDataFrame({"people": [3, 4], "bad": [-1, 2], "geometry": BOXES}, crs="EPSG:4326")
     zones = Zones.read(frame)
-    assert denominators(zones, "people").tolist() == [3, 4]
+    assert denominators(zones, "people").values.tolist() == [3, 4]
     with pytest.raises(InputError, match=r"per bad: a denominator must be a number of at least 0"):
         denominators(zones, "bad")
 
@@ -62,3 +62,11 @@ def test_rasters_that_are_none_are_refused(tmp_path: Path) -> None:
         denominators(zones, tmp_path / "rubbish.tif")
     with pytest.raises(InputError, match="expected a raster with a CRS"):
         denominators(zones, raster(tmp_path / "nowhere.tif", np.ones((2, 2)), crs=None))
+
+
+def test_zones_beyond_a_raster_are_told_by_their_fraction(tmp_path: Path) -> None:
+    zones = Zones.read(BOXES)
+    half = denominators(zones, raster(tmp_path / "half.tif", np.ones((4, 4)), north=47.45))
+    np.testing.assert_allclose(half.covered, [0.5, 1.0])
+    with pytest.raises(InputError, match="covers none of the zones"):
+        denominators(zones, raster(tmp_path / "far.tif", np.ones((4, 4)), north=10.0))

@@ -14,7 +14,7 @@ from mapveil.analysis.zone_series import totals_over_time
 from mapveil.engines import UNIT, UserSums
 from mapveil.formats.read_record import read_record
 from mapveil.geo.zones import Zones
-from mapveil.inference.zone_results import WindowTotals
+from mapveil.inference.zone_results import WindowTotals, placed_notes
 from mapveil.mechanisms.multiscale_series import MultiscaleSeries
 from mapveil_client.errors import InputError
 
@@ -45,12 +45,13 @@ def test_totals_over_time_are_those_of_each_window(series: mv.SeriesMap) -> None
         np.testing.assert_array_equal(found.low[:, at], alone.low)
         np.testing.assert_array_equal(found.high[:, at], alone.high)
     columns = found.columns()
-    assert list(columns)[:4] == ["zone", "estimate 2026-W02", "low 2026-W02", "high 2026-W02"]
+    kinds = ("estimate", "low", "high", "placed", "inside", "touched")
+    assert list(columns)[:7] == ["zone", *(f"{kind} 2026-W02" for kind in kinds)]
     np.testing.assert_array_equal(columns["estimate 2026-W04"], found.estimate[:, 2])
 
 
 def test_bands_are_drawn_for_each_zone(series: mv.SeriesMap, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    patches = pytest.importorskip("matplotlib.patches")
     from mapveil.pictures.zone_pictures import plot_totals, write_totals_png
 
     found = totals_over_time(series, HALVES)
@@ -58,15 +59,11 @@ def test_bands_are_drawn_for_each_zone(series: mv.SeriesMap, tmp_path: Path) -> 
     panels = [axes for axes in figure.axes if axes.get_title()]
     assert [axes.get_title() for axes in panels] == ["1", "2"]
     for zone, axes in enumerate(panels):
-        band, estimate = (each.get_data() for each in axes.patches)
-        np.testing.assert_allclose(estimate.values, np.maximum(found.estimate[zone], 0))
-        np.testing.assert_allclose(
-            [band.baseline, band.values], np.maximum([found.low[zone], found.high[zone]], 0)
-        )
-        assert axes.get_xlim() == (
-            -0.5,
-            WEEKS.count - 0.5,
-        )  # a window is as wide at the ends as in the middle
+        (line,) = (each for each in axes.patches if isinstance(each, patches.StepPatch))
+        values, edges, _ = line.get_data()
+        np.testing.assert_allclose(values, np.maximum(found.estimate[zone], 0))
+        np.testing.assert_allclose(np.diff(edges), 1)
+        assert axes.get_xlim() == (edges[0], edges[-1])
     head = figure.get_suptitle().replace("\n", " ")
     assert "95 % intervals of the noise" in head
     assert "NOT FOR RELEASE" in head
@@ -74,7 +71,22 @@ def test_bands_are_drawn_for_each_zone(series: mv.SeriesMap, tmp_path: Path) -> 
     assert read_record(tmp_path / "totals.png")["method"] == "multiscale-series"
     many = Zones(np.array(HALVES * 13, dtype=object), tuple("abcdefghijklmnopqrstuvwxyz"))
     with pytest.raises(InputError, match="at most 24 zones, got 26"):
-        plot_totals(WindowTotals(many, WEEKS, 0.05, *np.zeros((3, 26, 3))), series)
+        plot_totals(WindowTotals(many, WEEKS, 0.05, *np.zeros((6, 26, 3))), series)
+
+
+def test_a_zone_that_was_never_measured_alone_is_marked(series: mv.SeriesMap) -> None:
+    pytest.importorskip("matplotlib")
+    from mapveil.pictures.zone_pictures import plot_totals
+
+    speck = shapely.box(-73.9655, 40.7599, -73.9645, 40.7601)  # smaller than every cell
+    found = totals_over_time(series, [HALVES[0], speck])
+    assert found.modelled.tolist() == [[False] * 3, [True] * 3]
+    figure = plot_totals(found, series).figure
+    hatched = {axes.get_title(): any(each.get_hatch() for each in axes.patches) for axes in figure.axes}
+    assert hatched == {"1": False, "2 (100 % placed)": True}
+    assert "Hatched: the model places most of these users" in figure.get_suptitle().replace("\n", " ")
+    assert "such as 2: most of these were measured only together" in placed_notes(found)[0]
+    assert placed_notes(totals_over_time(series, HALVES)) == []
 
 
 @pytest.fixture(scope="module")

@@ -36,9 +36,9 @@ def test_more_users_or_less_noise_never_make_coarser_cells(
 
 def test_the_reason_names_the_depth_the_users_and_epsilon() -> None:
     chosen = declared_tiling(767, Fraction(2))
-    assert (chosen.spec, chosen.reason[:51]) == (
+    assert (chosen.spec, chosen.reason[:57]) == (
         "quadtree:6",
-        "depth 6, because of 767 users at epsilon 2: a cell ",
+        "depth 6, because of about 767 users at epsilon 2: a cell ",
     )
 
 
@@ -57,13 +57,13 @@ def test_a_curator_s_number_of_users_is_bought_once_and_decides() -> None:
     assert noisy != 767
     assert [share.purpose for share in made.guarantee.shares].count("number of users") == 1
     assert sum(share.epsilon for share in made.guarantee.shares) == made.guarantee.epsilon == 2
-    assert f"because of {noisy:,.0f} users" in made.notes[-1]
+    assert f"because of about {noisy:,.0f} users" in made.notes[-1]
 
 
 @pytest.mark.parametrize("trust", ["distributed", "local"])
 def test_clients_are_counted_because_who_takes_part_is_public(trust: str) -> None:
     made = mv.release(CITY, region=REGION, epsilon=2, trust=trust, account=None, rng=1)
-    assert "because of 767 users at epsilon 2" in made.notes[-1]
+    assert "because of about 767 users at epsilon 2" in made.notes[-1]
     assert depth(made.tiling.spec) < 8
 
 

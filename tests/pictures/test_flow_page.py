@@ -76,7 +76,7 @@ def test_arcs_and_their_facts_come_back() -> None:
 def test_only_the_largest_are_drawn_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mapveil.maps.flow_map._ON_PAGE", 10)
     page = page_html(flows_of())
-    assert "10 of 144 flows are here" in page
+    assert "The 10 largest of 144 flows are shown" in page
     assert unpack(record(page)["value"]).size <= 10
 
 
@@ -98,4 +98,4 @@ def test_names_of_places_cannot_end_the_script() -> None:
 
 
 def test_no_flows_are_a_page_too() -> None:
-    assert "0 of 0 flows are here" in page_html(flows_of(0))
+    assert "0 trips in all" in page_html(flows_of(0))

@@ -57,7 +57,13 @@ def test_the_largest_arcs_are_drawn_thicker_towards_their_end() -> None:
 
 def test_words_tell_the_promise_the_notes_and_what_is_left_out() -> None:
     said = words(plot(flows_of(), arcs=20))
-    for part in ("epsilon 2", "so it is", "20 largest of 144 flows", "% of the estimated trips"):
+    for part in (
+        "epsilon 2",
+        "so it is",
+        "20 largest of 144 flows",
+        "% of all",
+        "a disc is the flow within one cell",
+    ):
         assert part in said
     assert "largest of" not in words(plot(flows_of(10)))
     assert "My city" in words(plot(replace(flows_of(), title="My city")))

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from pyproj import Geod
 
+import mapveil as mv
 from mapveil.geo.projection import projection_of
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.frame import raster_frame, require_frame
+from mapveil.pictures.picture import plot
 from mapveil.pictures.picture_plane import map_plane, region_rings
 from mapveil_client.errors import InputError
 
@@ -73,3 +75,16 @@ def test_what_lies_outside_the_polygon_is_not_shown(make_map: MakeMap) -> None:
 def test_densities_are_named_by_what_is_known(make_map: MakeMap) -> None:
     assert make_map("grid").scene().layers[0].unit == "users per km²"
     assert "km" not in make_map("no georeference").scene().layers[0].unit
+
+
+@pytest.mark.parametrize("corner", [True, False])
+def test_scale_bar_and_legend_hide_no_value(corner: bool) -> None:
+    pytest.importorskip("matplotlib")
+    west, south, east, north = -74.03, 40.69, -73.90, 40.83
+    lon, lat = (west + 0.01, south + 0.01) if corner else ((west + east) / 2, (south + north) / 2)
+    points = mv.Points.from_arrays(np.arange(900), np.full(900, lon), np.full(900, lat))
+    tiling = mv.Quadtree(mv.Region.from_bbox(west, south, east, north), depth=3)
+    heat = mv.release(points, tiling, epsilon=4, account=None, rng=1)
+    low, _ = plot(heat).get_ylim()
+    bottom = map_plane(tiling).bounds[1]
+    assert bool(low < bottom) is corner

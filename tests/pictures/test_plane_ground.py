@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import shapely
 
-from mapveil.geo.context import read_context
+from mapveil.geo.context import Context, read_context
 from mapveil.geo.zone_cells import ZoneCells
 from mapveil.geo.zones import Zones
 from mapveil.pictures.picture import drawn_context, plot
@@ -90,7 +90,24 @@ def test_cells_that_are_zones_are_outlined_and_named_before_other_places(make_ma
     cells = ZoneCells(Zones(boxes, ("West", "Manhattan")))
     heat = replace(make_map("grid"), tiling=cells, values=np.ones(2), measurements=(), context=None)
     ground = plane_ground(map_plane(cells), cells.region, drawn_context(heat))
-    assert ground.names[:2] == ("West", "Manhattan")
+    assert ground.names[:2] == ("Manhattan", "West"), "the larger first"
     assert ground.names.count("Manhattan") == 1
     assert ground.own.corners.size > 0
     assert {"West", "Manhattan"} <= {text.get_text() for text in plot(heat).texts}
+
+
+def test_names_of_many_zones_leave_room_for_places_and_are_counted(make_map):
+    heat = make_map("grid")
+    west, south, east, north = heat.tiling.region.bbox
+    x, y = (np.linspace(*ends, 9) for ends in ((west, east), (south, north)))
+    boxes = [shapely.box(x[i], y[j], x[i + 1], y[j + 1]) for i in range(8) for j in range(8)]
+    boxes.append(shapely.box(west, south, east, north))
+    zones = Zones(np.array(boxes), (*(f"Z{at}" for at in range(64)), "The whole city"))
+    axes = plot(replace(heat, context=Context.of_zones(zones)))
+    named = [text.get_text() for text in axes.texts]
+    own = [name for name in zones.names if name in named]
+    assert "The whole city" in own, "the largest zone, the last in the file"
+    words = " ".join(" ".join(named).split())
+    assert f"{len(own)} of 65 names of zones and own layers are drawn." in words
+    assert {"Astoria", "Chinatown", "Harlem", "Manhattan", "Hoboken"} & set(named)
+    assert "names of zones" not in " ".join(text.get_text() for text in plot(heat).texts)

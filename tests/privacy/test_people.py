@@ -124,6 +124,8 @@ def test_a_table_known_by_its_invented_people_does_not_hide_the_others(ledger: L
     ledger.recognise(diluted(1), dataset="panel")
     with pytest.raises(InputError, match="in common with account panel"):
         ledger.recognise(diluted(2, where="user_id NOT LIKE 'p%'"))
+    with pytest.raises(InputError, match="one common person is refused, else 10 %"):
+        ledger.recognise(diluted(2, where="user_id NOT LIKE 'p%'"))
     known = ledger.recognise(diluted(2))  # more than nine invented ones for each
     assert ledger.account(known).name != "panel"
     with pytest.raises(InputError, match="in common with account panel"):
@@ -161,6 +163,13 @@ def test_some_of_the_people_are_refused_until_the_account_is_named(
         ledger.spend(joined, "0.1", method="laplace")
     assert ledger.recognise(table(changed)) == joined
     assert len(ledger.accounts()) == 1
+
+
+def test_a_refusal_by_an_account_without_a_name_names_its_last_release(ledger: Ledger) -> None:
+    known = ledger.recognise(table(PANEL))
+    ledger.spend(known, 1, method="laplace", outputs=("march.parquet",))
+    with pytest.raises(InputError, match=r"last released by laplace on \d{4}-\d\d-\d\d, to march.parquet$"):
+        ledger.recognise(table(PANEL[:30]))
 
 
 def test_fewer_than_a_tenth_are_another_account(ledger: Ledger) -> None:

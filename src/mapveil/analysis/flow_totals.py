@@ -15,12 +15,13 @@ of its pairs of zones that is asked about; a leaf that the question cuts is plac
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mapveil.analysis.zone_changes import check_alike, compared
+from mapveil.analysis.zone_changes import check_alike, compared, unlike_notes
 from mapveil.geo.zones import Zones
 from mapveil.inference.linear_totals import LinearTotal, Total, half_widths, placed_fraction
 from mapveil.inference.nested_sums import NestedSums
@@ -147,6 +148,7 @@ def end_changes(
         second.append(np.asarray(others @ two.estimate))
         errors = zip(one.errors(weights), two.errors(others), strict=True)
         noises += [a.noise.joined(b.noise) for a, b in errors]
+    zones = replace(zones, notes=(*zones.notes, *unlike_notes(before, after)))
     twice = Zones(np.tile(zones.polygons, 2), zones.names * 2)
     found = compared(twice, np.concatenate(first), np.concatenate(second), noises, fdr=fdr, null=null)
     size, names = len(zones), ZoneChanges._fields[3:]

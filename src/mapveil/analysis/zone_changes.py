@@ -96,7 +96,8 @@ def changes(
     first, second = one.weights @ one.sums.estimate, two.weights @ two.sums.estimate
     laws = (each.for_calls().sums.errors(each.weights) for each in (one, two))
     noises = [a.noise.joined(b.noise) for a, b in zip(*laws, strict=True)]
-    asked = replace(one.zones, notes=(*one.zones.notes, *_placed_note(one, two)))
+    notes = (*one.zones.notes, *unlike_notes(before, after), *_placed_note(one, two))
+    asked = replace(one.zones, notes=notes)
     return compared(asked, first, second, noises, fdr=fdr, null=null)
 
 
@@ -168,6 +169,24 @@ def check_alike(
     if before.guarantee.model is not after.guarantee.model:
         models = f"{before.guarantee.model.value} and {after.guarantee.model.value}"
         raise InputError(f"the maps have different trust models: {models}; release both with one")
+
+
+def unlike_notes(before: ReleasedMap, after: ReleasedMap) -> tuple[str, ...]:
+    """A note that names what the records of two maps say was counted differently: columns, weights, filter, options."""
+    one, two = (
+        {f"column of {role}": name for role, name in each.provenance.columns.items()}
+        | {"filter": each.provenance.where}
+        | dict(each.provenance.options)
+        for each in (before, after)
+    )
+    unlike = [
+        f"{name} ({one.get(name) or 'none'} and {two.get(name) or 'none'})"
+        for name in {**one, **two}
+        if one.get(name) != two.get(name)
+    ]
+    if not unlike:
+        return ()
+    return (f"the two releases counted unlike things, so a change may be one of these: {', '.join(unlike)}",)
 
 
 def _one_release(before: Sequence[Measurement], after: Sequence[Measurement]) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import warnings
 from os import PathLike
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from mapveil.geo.projection import projection_of
+from mapveil.geo.region import reprojected
 from mapveil.geo.zones import Zones
 from mapveil.maps.frame import RasterFrame
 from mapveil.maps.zone_fractions import raster_fractions
@@ -21,33 +23,41 @@ RASTERS: Final = (".tif", ".tiff")
 _PARTS: Final = 64  # of the zones' extent: edges are cut before they are projected
 
 
-def denominators(zones: Zones, source: str | PathLike[str]) -> FloatArray:
-    """The public denominator of every zone, shape (zones,). Reads no private data.
+class Denominators(NamedTuple):
+    """Public denominators of zones, arrays of shape (zones,)."""
+
+    values: FloatArray
+    covered: FloatArray  # fraction of the zone's area that the raster covers; 1 of a column
+
+
+def denominators(zones: Zones, source: str | PathLike[str]) -> Denominators:
+    """The public denominator of every zone. Reads no private data.
 
     Parameters
     ----------
     zones : Zones
         The zones.
     source : str or path-like
-        Name of a column of numbers, or the path of a GeoTIFF whose pixels add up: residents per pixel, not per km².
+        Name of a column of numbers, or the path of a GeoTIFF whose pixels add up: residents per pixel, not per km²,
+        which cannot be told from the raster.
 
     Raises
     ------
     InputError
-        No such column, no numbers, no raster with a CRS, or a negative denominator.
+        No such column, no numbers, no raster with a CRS or over any zone, or a negative denominator.
     MissingExtra
         A GeoTIFF, and rasterio is not installed.
     """
     if Path(source).suffix.lower() in RASTERS:
         found = _of_raster(zones, Path(source))
     else:
-        found = zones.column(str(source))
-    if not (np.isfinite(found) & (found >= 0)).all():
+        found = Denominators(zones.column(str(source)), np.ones(len(zones)))
+    if not (np.isfinite(found.values) & (found.values >= 0)).all():
         raise InputError(f"per {source} (--per): a denominator must be a number of at least 0")
     return found
 
 
-def _of_raster(zones: Zones, file: Path) -> FloatArray:
+def _of_raster(zones: Zones, file: Path) -> Denominators:
     import shapely
 
     rasterio = require("rasterio", "geo")
@@ -70,5 +80,15 @@ def _of_raster(zones: Zones, file: Path) -> FloatArray:
     extent = shapely.total_bounds(zones.polygons)
     step = float(max(extent[2] - extent[0], extent[3] - extent[1])) / _PARTS
     found = raster_fractions(zones.polygons, frame, step)
+    if not found.zone.size:
+        raise InputError(
+            f"{file}: covers none of the zones (--per); expected a raster of the zones' surroundings"
+        )
     held = np.nan_to_num(pixels[found.row, found.col])
-    return np.bincount(found.zone, found.fraction * held, len(zones)).astype(np.float64)
+    placed = reprojected(shapely.segmentize(zones.polygons, step), projection_of(frame.crs).project)
+    in_pixels = shapely.area(placed) / abs(at.a * at.e)
+    area, values = (
+        np.bincount(found.zone, weights, len(zones)) for weights in (found.fraction, found.fraction * held)
+    )
+    covered = np.divide(area, in_pixels, out=np.ones(len(zones)), where=in_pixels > 0)
+    return Denominators(values.astype(np.float64), np.clip(covered, 0.0, 1.0))

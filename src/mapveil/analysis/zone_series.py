@@ -9,7 +9,7 @@ import numpy as np
 from mapveil.analysis.zone_totals import totals_of
 from mapveil.geo.zones import Zones
 from mapveil.inference.zone_overlay import ZoneOverlay
-from mapveil.inference.zone_results import WindowTotals
+from mapveil.inference.zone_results import WINDOW_COLUMNS, WindowTotals
 from mapveil.maps.measurement import INTERVAL_ALPHA
 from mapveil.maps.series_map import SeriesMap
 
@@ -37,7 +37,5 @@ def totals_over_time(
     """
     asked = Zones.read(zones, **read)
     found = [totals_of(ZoneOverlay.of(series.window(at), asked), alpha) for at in range(len(series))]
-    stacked = (
-        np.stack([getattr(each, name) for each in found], axis=1) for name in ("estimate", "low", "high")
-    )
-    return WindowTotals(found[0].zones, series.windows, alpha, *stacked)
+    answers = {name: np.stack([getattr(each, name) for each in found], axis=1) for name in WINDOW_COLUMNS}
+    return WindowTotals(found[0].zones, series.windows, alpha, **answers)

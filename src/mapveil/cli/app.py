@@ -63,7 +63,10 @@ class _LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            raise click.UsageError(f"{error.message} Commands: {', '.join(_COMMANDS)}.", ctx) from None
+            from mapveil.cli.arguments import did_you_mean
+
+            near = did_you_mean(args[0], _COMMANDS).replace(" did", " Did")
+            raise click.UsageError(f"{error.message}{near} Commands: {', '.join(_COMMANDS)}.", ctx) from None
 
 
 @click.group(

@@ -1,12 +1,20 @@
 """Readers of arguments: lists, epsilons, locations and options."""
 
+import difflib
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
 from mapveil.mechanisms.methods import option_value
 from mapveil_client.epsilon import as_epsilon
 from mapveil_client.errors import InputError
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """The known name that a misspelt one is near to, as a question; nothing where none is."""
+    near = difflib.get_close_matches(given, list(known), 1)
+    return f" did you mean {near[0]!r}?" if near else ""
 
 
 def name_list(text: str, what: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from mapveil_client.errors import ParameterError, check
 
 if TYPE_CHECKING:
     from mapveil.inference.zone_results import ZoneTotals
+    from mapveil_client.arrays import FloatArray, IntArray
 
 _LINES = 40  # of a table on the terminal
 _PER = 1000.0
@@ -38,7 +40,10 @@ _PER = 1000.0
 @click.option(
     "--above", type=float, help="Call zones above or below this number of users, all of them at --confidence."
 )
-@click.option("--per", help="Public denominator of rates: a column of the zones, or a GeoTIFF of residents.")
+@click.option(
+    "--per",
+    help="Public denominator of rates: a column of the zones, or a GeoTIFF of residents per pixel, not per km2.",
+)
 @click.option(
     "--confidence", type=float, default=95.0, show_default=True, help="Coverage of intervals, per cent."
 )
@@ -91,6 +96,7 @@ def command(
     from mapveil.analysis.zone_totals import totals_of
     from mapveil.formats.zone_table import write_zones
     from mapveil.inference.zone_overlay import ZoneOverlay
+    from mapveil.inference.zone_results import placed_notes
     from mapveil.maps.flow_map import FlowMap
     from mapveil.maps.series_map import SeriesMap, counting_note
     from mapveil.pictures.zone_page import write_answers_page
@@ -129,8 +135,8 @@ def command(
         progress("totals", 1.0)
         columns = found.columns()
         if per is not None:
-            under = denominators(asked.zones, per)
-            columns["denominator"] = under
+            public = denominators(asked.zones, per)
+            under = columns["denominator"] = public.values
             for name in ("estimate", "low", "high"):
                 nothing = np.full(under.size, np.nan)
                 rate = np.divide(columns[name] * _PER, under, out=nothing, where=under > 0)
@@ -160,8 +166,12 @@ def command(
                 write_zones(asked.zones, columns, about, path)
 
         save_all(outputs, save, progress)
-    for note in (*heat.guarantee.promise.warnings, *asked.zones.notes, *_uncovered(found)):
+    notes = (*asked.zones.notes, *_uncovered(found), *placed_notes(found))
+    for note in (*heat.guarantee.promise.warnings, *notes):
         console.warn(note)
+    if per is not None:
+        for note in _partly(public.covered, asked.zones.names, f"the raster {per} covers"):
+            console.warn(f"{note}: the denominator is too small there")
     if per is not None and (
         bare := [name for name, u in zip(asked.zones.names, under, strict=True) if u == 0]
     ):
@@ -169,54 +179,68 @@ def command(
     if ranked is not None:
         lines += _ranks(ranked.rows())
     elif compared is not None:
-        names = ", ".join(compared.names) or "none"
         called = f"{int(compared.above.sum())} called above, {int(compared.below.sum())} called not above"
-        lines += [f"{above:g} users, at {confidence:g} % for all zones together: {called}", f"above: {names}"]
+        lines.append(f"{above:g} users, at {confidence:g} % for all zones together: {called}")
+        if compared.above.any():
+            lines += ["called above:", *_table(found, columns, np.flatnonzero(compared.above))]
     else:
-        lines += _table(found, columns)
+        lines += _table(found, columns, np.arange(len(found.zones)))
     record = {**about["question"], "answers": rows_of(columns)}
     console.result("\n".join(lines), record, outputs)
 
 
-def _table(found: ZoneTotals, columns: dict[str, Any]) -> list[str]:
-    rates = "estimate_per_1000" in columns
+def _table(found: ZoneTotals, columns: dict[str, Any], zones: IntArray) -> list[str]:
+    """Totals of zones, and of their rates with the denominator."""
+    rates = "denominator" in columns
     numbers = " ".join(f"{name:>10}" for name in ("users", "low", "high"))
-    names = found.zones.names[:_LINES]
-    wide = max(map(len, names), default=0)
+    wide = max(len(name) for name in ("zone", *(found.zones.names[zone] for zone in zones[:_LINES])))
     head = f"{'zone':<{wide}} {numbers} {'sd':>8} {'placed':>7} {'inside':>10} {'touched':>10}"
-    lines = [head + (f" {'per 1000':>10}" if rates else "")]
-    for zone, name in enumerate(names):
+    lines = [head + (f" {'denominator':>12} {'per 1000':>10} {'low':>10} {'high':>10}" if rates else "")]
+    for zone in zones[:_LINES].tolist():
         cells = (columns[key][zone] for key in ("estimate", "low", "high"))
-        text = f"{name:<{wide}} " + " ".join(f"{value:>10,.1f}" for value in cells)
+        text = f"{found.zones.names[zone]:<{wide}} " + " ".join(f"{value:>10,.1f}" for value in cells)
         text += f" {found.deviation[zone]:>8,.1f} {100 * found.placed[zone]:>6.0f}%"
         text += f" {max(found.inside[zone], 0):>10,.1f} {max(found.touched[zone], 0):>10,.1f}"
-        counts = rates and columns["denominator"][zone] > 0
-        lines.append(text + (f" {columns['estimate_per_1000'][zone]:>10,.2f}" if counts else ""))
-    rest = len(found.zones) - _LINES
+        if rates:
+            text += f" {columns['denominator'][zone]:>12,.1f}"
+            if columns["denominator"][zone] > 0:
+                text += "".join(
+                    f" {columns[f'{name}_per_1000'][zone]:>10,.2f}" for name in ("estimate", "low", "high")
+                )
+        lines.append(text)
+    rest = zones.size - _LINES
     return lines if rest <= 0 else [*lines, f"and {counted(rest, 'more zone')}; -o FILE.csv lists all"]
 
 
 def _ranks(rows: list[dict[str, Any]]) -> list[str]:
-    wide = max((len(row["zone"]) for row in rows), default=0)
-    lines = [f"{'rank':>4}  {'zone':<{wide}} {'users':>10} {'low':>10} {'high':>10}  ranks it may have"]
+    wide = max(len(name) for name in ("zone", *(row["zone"] for row in rows)))
+    lines = [
+        f"{'rank':>4}  {'zone':<{wide}} {'users':>10} {'low':>10} {'high':>10} {'placed':>7}  ranks it may have"
+    ]
     for row in rows:
         between = f"{row['first_rank']} to {row['last_rank']}"
         lines.append(
             f"{row['rank']:>4}  {row['zone']:<{wide}} {row['estimate']:>10,.1f} {row['low']:>10,.1f} "
-            f"{row['high']:>10,.1f}  {between}"
+            f"{row['high']:>10,.1f} {100 * row['placed']:>6.0f}%  {between}"
         )
     return lines
 
 
 def _uncovered(found: ZoneTotals) -> list[str]:
     """Remarks on zones that reach beyond the map."""
+    notes = _partly(found.covered, found.zones.names, "the map holds")
+    return [f"{note}: only that part counts" for note in notes]
+
+
+def _partly(covered: FloatArray, names: Sequence[str], holder: str) -> list[str]:
+    """A remark on zones of which only a part is held, with the fraction of the least."""
     import numpy as np
 
-    partly = np.flatnonzero(found.covered < 0.999).tolist()
-    names, notes = found.zones.names, []
-    if partly:
-        first = f"{names[partly[0]]} ({100 * found.covered[partly[0]]:.0f} % of its area)"
-        notes.append(
-            f"only a part of {counted(len(partly), 'zone')} lies in the map, such as of {first}: only that part counts"
-        )
-    return notes
+    partly = np.flatnonzero(covered < 0.999)
+    if not partly.size:
+        return []
+    least = int(partly[np.argmin(covered[partly])])
+    return [
+        f"{holder} only a part of {counted(partly.size, 'zone')}, such as of {names[least]} "
+        f"({100 * covered[least]:.0f} % of its area)"
+    ]

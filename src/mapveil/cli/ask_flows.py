@@ -103,6 +103,8 @@ def change_flows(
         about = {"question": question, "before": before.metadata(), "after": after.metadata()}
         save_all(outputs, lambda path: write_zones(found.outflow.zones, columns, about, path), progress)
     _warn(console, before, after)
+    for note in found.outflow.zones.notes:
+        console.warn(note)
     lines = [
         f"{int(found.outflow.changed.sum())} outflows and {int(found.inflow.changed.sum())} inflows of "
         f"{counted(before.tiling.size, 'zone')} changed; no change means {meaning}; about {100 * fdr:g} % of "

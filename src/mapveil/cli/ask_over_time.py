@@ -29,6 +29,7 @@ def answer_over_time(
     from mapveil.analysis.zone_series import totals_over_time
     from mapveil.formats.zone_table import write_zones
     from mapveil.geo.zones import Zones
+    from mapveil.inference.zone_results import WINDOW_COLUMNS, placed_notes
     from mapveil.maps.series_map import SeriesMap, counting_note
     from mapveil.pictures.zone_pictures import check_panels, write_totals_page, write_totals_png
 
@@ -57,7 +58,7 @@ def answer_over_time(
                 write_zones(found.zones, found.columns(), about, path)
 
         save_all(outputs, save, progress)
-    for note in (*series.guarantee.promise.warnings, *found.zones.notes):
+    for note in (*series.guarantee.promise.warnings, *found.zones.notes, *placed_notes(found)):
         console.warn(note)
     zones_asked, windows = counted(len(found.zones), "zone"), counted(len(series), "window")
     lines = [
@@ -66,11 +67,13 @@ def answer_over_time(
         *_table(found),
     ]
     rows = [
-        {"zone": zone, "window": window, "estimate": estimate, "low": low, "high": high}
-        for zone, *of_zone in zip(
-            found.zones.names, found.estimate.tolist(), found.low.tolist(), found.high.tolist(), strict=True
-        )
-        for window, estimate, low, high in zip(series.windows.names, *of_zone, strict=True)
+        {
+            "zone": zone,
+            "window": window,
+            **{name: float(getattr(found, name)[row, at]) for name in WINDOW_COLUMNS},
+        }
+        for row, zone in enumerate(found.zones.names)
+        for at, window in enumerate(series.windows.names)
     ]
     console.result("\n".join(lines), {**question, "answers": rows}, outputs)
 
@@ -78,13 +81,13 @@ def answer_over_time(
 def _table(found: WindowTotals) -> list[str]:
     wide = max(len(name) for name in ("zone", *found.zones.names))
     window = max(len(name) for name in ("window", *found.windows.names))
-    lines = [f"{'zone':<{wide}}  {'window':<{window}} {'users':>10} {'low':>10} {'high':>10}"]
+    lines = [f"{'zone':<{wide}}  {'window':<{window}} {'users':>10} {'low':>10} {'high':>10} {'placed':>7}"]
     for zone, name in enumerate(found.zones.names):
         for at, when in enumerate(found.windows.names):
-            numbers = (found.estimate[zone, at], found.low[zone, at], found.high[zone, at])
-            lines.append(
-                f"{name:<{wide}}  {when:<{window}} " + " ".join(f"{each:>10,.1f}" for each in numbers)
-            )
+            ends = found.low[zone, at], found.high[zone, at]
+            text = f"{name:<{wide}}  {when:<{window}} {max(found.estimate[zone, at], 0.0):>10,.1f} "
+            text += " ".join(f"{each:>10,.1f}" for each in ends)
+            lines.append(f"{text} {100 * found.placed[zone, at]:>6.0f}%")
             if len(lines) > _LINES:
                 rest = len(found.zones) * found.windows.count - _LINES
                 return [*lines, f"and {counted(rest, 'more line')}; -o FILE.csv lists all"] if rest else lines

@@ -34,6 +34,10 @@ _CURRENT: Final = "mapveil.console"  # in a command's context: its console
 _STREAMED: Final = "mapveil.streamed"  # in a command's context: the file whose bytes go to stdout
 
 
+_LATITUDES: Final = frozenset({"lat", "latitude", "y"})
+_LONGITUDES: Final = frozenset({"lon", "lng", "long", "longitude", "x"})
+
+
 class Console:
     """The output of one command.
 
@@ -93,6 +97,9 @@ class Console:
         """Say which column of a table is what, and which may have been meant as weights."""
         hints = [f"; a column {name!r} is there: --weight {name} uses it" for name in points.like_weights()]
         self.note(f"columns: {points.columns.text}{''.join(hints)}")
+        lon, lat = (str(getattr(points.columns, axis)).lower() for axis in ("lon", "lat"))
+        if lon in _LATITUDES or lat in _LONGITUDES:
+            self.warn(f"--lon is column {lon!r} and --lat column {lat!r}: are they swapped?")
 
     def warn_of_truth(self, report: str) -> None:
         """Warn of a report that is not private."""

@@ -201,11 +201,12 @@ def command(
             save_all(outputs, titled(released, drawing).save, progress)
     if unit == "trip":
         console.warn("the guarantee is about one trip: a user of ten trips has ten times the epsilon")
-    each = "; each user counts 1 over all their trips" if released.counted == "users" else ""
-    lines = [
-        f"{counted(released.size, 'flow')} of {released.all_trips:g} {released.counted}, {released.unlisted:g} of them "
-        f"unlisted{each}"
-    ]
+    lines = [f"{counted(released.size, 'flow')}; {released.in_all()} in all"]
+    if released.unlisted:
+        part = 100 * released.unlisted / released.all_trips
+        lines[0] += f", {part:.0f} % of the shown ones in flows that are not listed"
+    if released.counted == "users":
+        lines[0] += "; each user counts 1 over all their trips"
     outside = options.get("outside", "drop")
     evaluation = console.evaluated(lambda: _evaluate(trips, released, outside)) if evaluate else None
     console.answer(outputs, released, account, lines=lines, evaluation=evaluation, seed=seed)

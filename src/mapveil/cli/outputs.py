@@ -144,6 +144,8 @@ def release_options(suffixes: Sequence[str], help: str, *, required: bool = True
             raise ParameterError("--dry-run charges and writes no release: leave out --resume")
         if save is not None:
             save_run_file(save)
+            if not click.get_current_context().params.get("quiet"):
+                click.echo(f"wrote {save}", err=True)
         accounted = not no_ledger and seed is None
         account = Account(dataset, ledger, outputs, resume, other_people) if accounted else None
         if dry_run:

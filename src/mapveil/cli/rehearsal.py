@@ -71,9 +71,8 @@ def _report(console: Console, found: Rehearsed, account: RehearsalAccount) -> No
     spec = about["tiling"] or "quadtree"
     cells = f"{spec} as deep as the number of users allows" if spec == "quadtree" else spec
     rows = {"method": about["method"], "cells": f"{cells}, in {where}"}
-    chosen = {
-        name: value for name, value in about["parameters"].items() if value is not None and name != "epsilon"
-    }
+    given = context.params.get("options") or {}
+    chosen = {name: value for name, value in about["parameters"].items() if name in given}
     if chosen:
         # As the command line would set them.
         rows["options"] = " ".join(f"--option {name}={value}" for name, value in chosen.items())
@@ -109,6 +108,10 @@ def _report(console: Console, found: Rehearsed, account: RehearsalAccount) -> No
     width = max(map(len, rows))
     lines = ["dry run: everything was checked; no release was charged, drawn or written"]
     lines += [f"  {name:<{width}}  {text}" for name, text in rows.items()]
+    if context.info_name == "release":
+        lines.append(
+            "whether anybody is in the region cannot be told without epsilon; 'mapveil describe' tells the curator alone"
+        )
     console.result("\n".join(lines), record)
 
 

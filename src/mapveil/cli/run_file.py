@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import click
 
+from mapveil.cli.arguments import did_you_mean
 from mapveil.formats.atomic import atomic_path
 from mapveil_client.errors import InputError, MapveilError
 
@@ -53,8 +54,9 @@ class RunFile(NamedTuple):
         known = {_key(each): each for each in command.params if each.name not in _EACH_TIME}
         for key, (line, texts) in self.values.items():
             if key not in known:
+                near = did_you_mean(key, known)
                 raise self.fault(
-                    line, f"{self.command} has no option {key!r}; expected one of {', '.join(known)}"
+                    line, f"{self.command} has no option {key!r};{near} expected one of {', '.join(known)}"
                 )
             _check_kind(self, known[key], key, line, texts)
         given = _parsed(click.Context(command, info_name=self.command), more)

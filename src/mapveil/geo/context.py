@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from mapveil.geo.ground import PlaceNames, Shapes, shapes_of
 from mapveil.geo.zones import Zones, overlap_notes
+from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -27,14 +28,14 @@ class Context(NamedTuple):
     """Lines, outlines of polygons, and names, WGS84 degrees; a page answers questions about the polygons."""
 
     lines: Shapes
-    names: PlaceNames  # of features with a ``name``, in the file's order
+    names: PlaceNames  # of features with a ``name``, those of the largest first
     zones: Zones  # its valid polygons, by their names or numbers
     tiles: OnlineTiles | None = None  # what pages fetch where their readers look
 
     @classmethod
-    def of_zones(cls, zones: Zones) -> Context:
-        """The outlines and names of zones."""
-        return cls(shapes_of(zones.polygons), labels_of(zones.polygons, zones.names), zones)
+    def of_zones(cls, zones: Zones, rank: FloatArray | None = None) -> Context:
+        """The outlines and names of zones, named in the order of ``rank``, or of their size."""
+        return cls(shapes_of(zones.polygons), labels_of(zones.polygons, zones.names, rank), zones)
 
     @classmethod
     def nothing(cls) -> Context:
@@ -91,12 +92,15 @@ def _context(file: Path, shapes: npt.NDArray[np.object_], names: Sequence[Any]) 
     return Context(lines, labels_of(kept[named], names_there), _zones(kept, labels))
 
 
-def labels_of(shapes: npt.NDArray[np.object_], names: tuple[str, ...]) -> PlaceNames:
-    """Names within their shapes."""
+def labels_of(
+    shapes: npt.NDArray[np.object_], names: tuple[str, ...], rank: FloatArray | None = None
+) -> PlaceNames:
+    """Names within their shapes, those of the least rank first; by default of the largest shapes."""
     import shapely
 
-    at = shapely.get_coordinates(shapely.point_on_surface(shapes))
-    return PlaceNames(at[:, 0], at[:, 1], names)
+    order = np.argsort(-shapely.area(shapes) if rank is None else rank, kind="stable")
+    at = shapely.get_coordinates(shapely.point_on_surface(shapes[order]))
+    return PlaceNames(at[:, 0], at[:, 1], tuple(names[each] for each in order.tolist()))
 
 
 def _zones(shapes: npt.NDArray[np.object_], labels: Sequence[str]) -> Zones:

@@ -16,6 +16,7 @@ from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.errors import InputError, require
 from mapveil_client.plane import DEGREES_CRS
 
+_BY_NAME: Final = "--name COLUMN takes their names from one, such as"
 _NAMES: Final = ("name", "zone", "district", "id", "label", "code")
 """Columns whose texts name zones, the most likely first."""
 
@@ -96,6 +97,9 @@ class Zones:
             raise InputError(f"{where}: no zones in it; expected at least one polygon")
         names = _names(where, columns, name, len(shapes))
         shapes, notes = _checked(where, _in_degrees(where, shapes, str(stated)), names, repair=repair)
+        others = [key for key in columns if key != "geometry"]
+        if name is None and others and not {key.lower() for key in others} & set(_NAMES):
+            notes = (*notes, f"zones are called by number; {_BY_NAME} {others[0]}")
         rest = {key: values for key, values in columns.items() if key != "geometry"}
         return cls(shapes, names, rest, (*notes, *overlap_notes(shapes, names)))
 

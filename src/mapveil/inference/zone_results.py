@@ -21,6 +21,9 @@ TESTED: Final[Mapping[Null, str]] = {
 }
 """Causes of a difference that a change must exceed, by the meaning of no change."""
 
+MOSTLY: Final = 0.5
+"""Fraction of an estimate from which its zone is marked as placed by the model."""
+
 CHANGE_INTERVAL: Final = "low to high is the change's 95 % interval of the noise alone"
 
 
@@ -44,6 +47,11 @@ class ZoneTotals(NamedTuple):
         record = {name: getattr(self, name) for name in self._fields if name not in {"zones", "alpha"}}
         return {"zone": list(self.zones.names), **record, "estimate": np.maximum(self.estimate, 0.0)}
 
+    @property
+    def modelled(self) -> BoolArray:
+        """Zones most of whose estimate the model places."""
+        return _modelled(self.estimate, self.inside, self.placed)
+
 
 class WindowTotals(NamedTuple):
     """Users of every zone in every window, arrays of shape (zones, windows)."""
@@ -54,15 +62,45 @@ class WindowTotals(NamedTuple):
     estimate: FloatArray
     low: FloatArray
     high: FloatArray
+    inside: FloatArray  # estimate of the leaves wholly inside
+    touched: FloatArray  # estimate of all leaves that the zone touches
+    placed: FloatArray  # fraction of the estimate that is placed by the model
 
     def columns(self) -> dict[str, Any]:
-        """Three columns for each window, for a table of one row per zone; the displayed estimate raised to 0."""
+        """Six columns for each window, for a table of one row per zone; the displayed estimate raised to 0."""
         made: dict[str, Any] = {"zone": list(self.zones.names)}
         for at, name in enumerate(self.windows.names):
-            for kind in ("estimate", "low", "high"):
+            for kind in WINDOW_COLUMNS:
                 values = getattr(self, kind)[:, at]
                 made[f"{kind} {name}"] = np.maximum(values, 0.0) if kind == "estimate" else values
         return made
+
+    @property
+    def modelled(self) -> BoolArray:
+        """Zones and windows most of whose estimate the model places."""
+        return _modelled(self.estimate, self.inside, self.placed)
+
+
+WINDOW_COLUMNS: Final = ("estimate", "low", "high", "placed", "inside", "touched")
+"""Answers about a zone in one window, in the order of a table's columns."""
+
+
+def _modelled(estimate: FloatArray, inside: FloatArray, placed: FloatArray) -> BoolArray:
+    """Where most is placed; of an estimate that is not above 0, where no measured cell lies wholly inside."""
+    return np.asarray((placed > MOSTLY) & ((estimate > 0) | (inside == 0)))
+
+
+def placed_notes(found: ZoneTotals | WindowTotals) -> list[str]:
+    """A remark on zones most of whose users the model places, where there are some."""
+    modelled = found.modelled if found.modelled.ndim == 1 else found.modelled.any(axis=1)
+    zones = np.flatnonzero(modelled)
+    if not zones.size:
+        return []
+    return [
+        f"the model places most users of {zones.size} of {len(found.zones)} zones, such as "
+        f"{found.zones.names[zones[0]]}: most of these were measured only together with what surrounds "
+        "the zone, and the interval is of the noise, not of that placement"
+    ]
 
 
 class ZoneChanges(NamedTuple):
@@ -100,7 +138,7 @@ class RankedZones(NamedTuple):
     last: IntArray  # worst rank
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each zone: rank, name, estimate, interval, and the ranks it may have."""
+        """A row for each zone: rank, name, estimate, interval, fraction placed, and the ranks it may have."""
         found = self.totals
         return [
             {
@@ -109,6 +147,7 @@ class RankedZones(NamedTuple):
                 "estimate": max(float(found.estimate[zone]), 0.0),
                 "low": float(found.low[zone]),
                 "high": float(found.high[zone]),
+                "placed": float(found.placed[zone]),
                 "first_rank": int(first),
                 "last_rank": int(last),
             }

@@ -60,7 +60,7 @@ def with_blocks(scene: Scene, values: FloatArray, tiling: Tiling, blocks: Blocks
         Layer("block_half_width", f"half the {coverage} interval", unit, half, shading),
         Layer("block_significance", its_title, "deviations", significance, Shading("linear")),
     )
-    doubt = "Hatched: cannot be told from zero"
+    doubt = "Hatched: nobody, or too few to tell"
     return scene._replace(
         layers=(
             *layers,
@@ -97,12 +97,14 @@ def _caption(area: FloatArray, share: float, on_earth: bool) -> str:
     width = np.sqrt(area[area > 0])
     sizes = f", {_length(width.min())} to {_length(width.max())} wide" if on_earth and width.size else ""
     some = (
-        f"{area.size} coloured blocks{sizes}, hold" if area.size > 1 else f"The coloured block{sizes}, holds"
+        f"{area.size} coloured blocks of one or more measured cells{sizes}, hold"
+        if area.size > 1
+        else f"The coloured block{sizes}, holds"
     )
     return (
         f"{some} about {100 * min(max(share, 0.0), 1.0):.0f} % of the users; at most {100 * FALSE_RATE:g} % of such "
-        "blocks are expected to be empty. Hatched ground cannot be told from empty. Each user counts 1, shared out "
-        "over the cells they were in."
+        "blocks are expected to be empty. Hatched ground, also between dark blocks, holds nobody or too few users to "
+        "tell from nobody. Each user counts 1, shared out over the cells they were in."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -32,6 +33,7 @@ ZoneNames = int | str | Iterable[int | str]
 _ON_PAGE: Final = 4000  # flows
 _SMALL: Final = 0.25  # a false rate whose tail half_width finds
 _NEARLY: Final = 0.99
+_MOST_LEAVES: Final = 1 << 20  # of noisy sums behind a total that a release states by itself
 _MOST_DOTS: Final = 5000  # cells whose centres are all shown
 
 
@@ -126,8 +128,20 @@ class FlowMap(ReleasedMap):
 
     @property
     def all_trips(self) -> float:
-        """Estimated trips, or users, in all, the unlisted ones too."""
+        """The shown flows added up, the unlisted ones too: none is below 0, so of noisy sums it is biased upwards."""
         return float(self.trips.sum()) + self.unlisted
+
+    def in_all(self) -> str:
+        """All users, unbiased, with their 95 % interval, in as many digits as are known; of reports, their number."""
+        if self.sums is None:
+            return f"{self.all_trips:,.0f} {self.counted}"
+        if self.sums.leaves.size > _MOST_LEAVES:
+            return f"about {self.all_trips:,.0f} {self.counted}"
+        total = self.total()
+        (low, high), estimate = total.interval(), max(total.estimate, 0.0)
+        digits = 1 - math.floor(math.log10(max(high - total.estimate, 0.01)))
+        text = [f"{round(each, digits):,.{max(digits, 0)}f}" for each in (estimate, low, high)]
+        return f"{text[0]} {self.counted} (95 %: {text[1]} to {text[2]})"
 
     @property
     def size(self) -> int:
@@ -281,20 +295,26 @@ class FlowMap(ReleasedMap):
         check(arcs >= 1, "arcs", "at least 1", arcs)
         shown = self.largest(_ON_PAGE if page else arcs)
         part = 100 * shown.trips.sum() / self.all_trips if self.all_trips else 100.0
+        unlisted = 100 * self.unlisted / self.all_trips if self.all_trips else 0.0
         between = shown.origin != shown.destination
         drawn = shown._kept(between)
         told = self.told_from_zero()
         told = np.ones(shown.size, dtype=np.bool_) if told is None else told[: shown.size]
         unit = self.counted
         facts: dict[str, FloatArray | list[str]] = {f"Estimated {unit}": drawn.trips}
-        reading = f"{part:.0f} % of the estimated {unit}; arcs thicken towards their destination."
-        if shown.size < self.size:
-            reading = f"The {shown.size} largest of {self.size} flows are drawn, {reading}"
+        thing, in_all = "cell" if self.zone_names is None else "zone", self.in_all()
+        reading = f"Arcs thicken towards their destination; a disc is the flow within one {thing}."
         if page:
             reading = (
-                f"{shown.size} of {self.size} flows are here, {part:.0f} % of the estimated {unit}; the slider hides "
-                "the small ones. An arc bends to the left of its direction; dots are those within one cell."
+                "The slider hides small flows. An arc bends to the left of its direction; a disc is the flow within "
+                f"one {thing}."
             )
+        if shown.size < self.size:
+            reading = (
+                f"The {shown.size} largest of {self.size} flows are shown, {part:.0f} % of all. {reading}"
+            )
+        reading = f"{in_all[:1].upper()}{in_all[1:]} in all. {reading}"
+        if page:
             if unit == "users":
                 reading += " Each user counts 1 in all, divided over their trips."
             if drawn.deviation is not None:
@@ -327,9 +347,9 @@ class FlowMap(ReleasedMap):
                 rows.lon, rows.lat, rows.start, facts, directed=True, faded=~told[between], windows=windows
             ),
             dots=dots,
-            doubt="Grey: cannot be told from zero" if doubted else "",
+            doubt="Grey: no flow, or too small to tell" if doubted else "",
             reading=reading,
-            made=((unit.capitalize(), f"{self.all_trips:.6g}, {self.unlisted:.6g} of them unlisted"),),
+            made=(("In all", in_all), ("In flows that are not listed", f"{unlisted:.0f} % of all")),
             notes=self.notes,
         )
 

@@ -104,8 +104,8 @@ def quadtree_for(
     Examples
     --------
     >>> quadtree_for(767, 2, 0.7).reason
-    'depth 6, because of 767 users at epsilon 2: a cell 4 times as crowded as the average holds 0.75 of them, where \
-the noise has a deviation of 0.7'
+    'depth 6, because of about 767 users at epsilon 2: a cell 4 times as crowded as the average holds 0.75 of them, \
+where the noise has a deviation of 0.7'
     """
     users = max(users, 1.0)
     depth = round(math.log(max(crowding * users / deviation, 1.0), 4))
@@ -113,6 +113,6 @@ the noise has a deviation of 0.7'
     held = crowding * users / 4**depth
     return DefaultTiling(
         f"quadtree:{depth}",
-        f"depth {depth}, because of {users:,.0f} users at epsilon {epsilon:g}: a cell {crowding:g} times as crowded as "
-        f"the average holds {held:.2g} of them, where the noise has a deviation of {deviation:.2g}",
+        f"depth {depth}, because of about {users:,.0f} users at epsilon {epsilon:g}: a cell {crowding:g} times as "
+        f"crowded as the average holds {held:.2g} of them, where the noise has a deviation of {deviation:.2g}",
     )

@@ -211,7 +211,7 @@ def read_privatized(
             identifiers=True,
         )
     except InputError as error:  # no message lists the column that was added
-        raise type(error)(str(error).replace(f", {_NOBODY!r}", "")) from None
+        raise type(error)(str(error.args[0]).replace(f", {_NOBODY!r}", "")) from None
     guarantee = privatized_guarantee(table)
     if guarantee is not None:
         guarantee = dataclasses.replace(

@@ -28,6 +28,7 @@ from mapveil.pictures.picture_frame import (
     draw_legend,
     draw_nothing,
     draw_outline,
+    make_room,
     new_axes,
     number_text,
     png_bytes,
@@ -128,16 +129,15 @@ def draw_picture(
     else:
         draw_bar(released, axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
     style_frame(released, plane, axes)
-    if ground is not None:
-        draw_names(
-            ground, axes, reserved=corners_taken(released, doubts=bool(scene.doubt) + bool(scene.dotted))
-        )
     lead = scene.reading
     if scene.bounds is not None and layer.derived and scene.blocks is None:
         half = half_widths(layer, scene.bounds, cell_areas(released.tiling, scene.layers))
         if np.isfinite(half).any():
             lead += f" Uncertainty of the median cell: ± {number_text(np.nanmedian(half))} {layer.unit}."
     credit = f"{ground.attribution}." if ground is not None else ""
+    if ground is not None:
+        reserved = corners_taken(released, doubts=bool(scene.doubt) + bool(scene.dotted))
+        lead += draw_names(ground, axes, reserved=reserved)
     write_words(released, axes, released.title or scene.title, lead=lead.lstrip(), credit=credit)
 
 
@@ -180,6 +180,8 @@ def draw_map(
             values = np.where(scene.unsure, np.maximum(values, scale.low), values)
         mappable = draw_cells(plane, axes, values, style)
         samples = draw_doubt(released, plane, axes, scene)
+        if legend:
+            make_room(released, plane, axes, np.isfinite(values), doubts=len(samples))
         if legend and samples:
             draw_legend(axes, *samples)
     else:

@@ -38,6 +38,7 @@ _MAP_INCHES: Final = 6.4
 _HIGHEST_INCHES: Final = 8.5
 _LINE: Final = 112  # characters below the map
 _SCALE_BAR: Final = (0.03, 0.035)  # its left end, fractions of the axes
+_NEAR: Final = 0.02  # of the axes: a cell reaches beyond its centre
 _HEAD: Final = 72  # characters of a title's line
 
 
@@ -120,6 +121,18 @@ def draw_legend(axes: Axes, *samples: Any) -> None:
     # A narrow map's legend reaches over the scale bar, whose width is at most a quarter of the map.
     if axes.transAxes.inverted().transform(box.get_window_extent())[0, 0] < _SCALE_BAR[0] + 0.25:
         axes.legend(handles=samples, loc="upper right", **style).set_zorder(6.5)
+
+
+def make_room(drawn: ReleasedMap, plane: MapPlane, axes: Axes, valued: BoolArray, *, doubts: int) -> None:
+    """Show a strip below the map where scale bar or legend would hide cells with a value."""
+    x, y = (each[valued] for each in plane.projection.project(*drawn.tiling.centres()))
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    across, up = (x - left) / (right - left), (y - low) / (high - low)
+    bar, _, legend = corners_taken(drawn, doubts=doubts)
+    boxes = [box for box, there in ((bar, drawn.tiling.region.georeferenced), (legend, doubts)) if there]
+    hidden = [(across > box[0] - _NEAR) & (across < box[2] + _NEAR) & (up < box[3] + _NEAR) for box in boxes]
+    if np.any(hidden):
+        axes.set_ylim(low - max(box[3] for box in boxes) * (high - low), high)
 
 
 def corners_taken(drawn: ReleasedMap, *, doubts: int) -> list[tuple[float, float, float, float]]:

@@ -26,6 +26,8 @@ _BORDER: Final = "#8d8a92"
 _OWN: Final = "#75757f"  # the user's own lines
 _NAME: Final = "#3a3a44"
 _MOST_NAMES: Final = 14
+_MOST_OWN: Final = 24  # of the user's layers
+_FEWEST_PLACES: Final = 5  # beside many of those
 _NAME_SIZE: Final = 7.5  # points
 _RISE: Final = 2.5  # points of a name above its place
 _SAMPLES: Final = 33  # of a side of the plane, whose degrees are known
@@ -47,6 +49,7 @@ class PlaneGround(NamedTuple):
     places: FloatArray  # shape (places, 2): x, y
     names: tuple[str, ...]
     attribution: str
+    own_names: int  # how many of the names are the user's
 
 
 def plane_ground(
@@ -94,6 +97,7 @@ def plane_ground(
         np.stack([x, y], axis=1),
         (*named.name, *(found.places.name[at] for at in others)),
         ATTRIBUTION,
+        len(named.name),
     )
 
 
@@ -124,10 +128,12 @@ def draw_names(
     axes: Axes,
     *,
     reserved: Sequence[Box] = (),
-    most: int = _MOST_NAMES,
+    most: int = _MOST_OWN,
     size: float = _NAME_SIZE,
-) -> None:
-    """Write the names of the largest places within the axes, each clear of those before.
+) -> str:
+    """Write names of the user's layers and of the largest places within the axes, each clear of those before.
+
+    Returns a sentence about the user's names that are not drawn, or nothing.
 
     Parameters
     ----------
@@ -138,7 +144,7 @@ def draw_names(
     reserved : sequence of tuple
         Boxes that must stay free, fractions of the axes: left, bottom, right, top.
     most : int
-        Number of names.
+        Largest number of the user's names.
     size : float
         Height of the letters, points.
     """
@@ -148,12 +154,18 @@ def draw_names(
     frame = axes.get_window_extent()
     corner, sides = (frame.x0, frame.y0) * 2, (frame.width, frame.height) * 2
     taken: list[Box] = [tuple(np.add(corner, np.multiply(part, sides)).tolist()) for part in reserved]
-    most += len(taken)
+    own, drawn, there = 0, 0, 0
     style: dict[str, Any] = {"size": size, "color": _NAME, "path_effects": halo, "parse_math": False}
-    for (x, y), name in zip(ground.places.tolist(), ground.names, strict=True):
+    for at, ((x, y), name) in enumerate(zip(ground.places.tolist(), ground.names, strict=True)):
         px, py = axes.transData.transform((x, y))
         if not (frame.x0 < px < frame.x1 and frame.y0 < py < frame.y1):
             continue
+        if at < ground.own_names:
+            there += 1
+            if own == most:
+                continue
+        elif drawn >= max(min(most, _MOST_NAMES), own + min(most, _FEWEST_PLACES)):
+            break
         half = (paths.TextPath((0, 0), name, size=size).get_extents().width / 2 + 2) / points
         label = (px - half, py - 3 / points, px + half, py + (_RISE + 1.4 * size) / points)
         within = label[0] > frame.x0 and label[2] < frame.x1 and label[1] > frame.y0 and label[3] < frame.y1
@@ -168,8 +180,9 @@ def draw_names(
             "va": "bottom",
         }
         axes.annotate(name, (x, y), zorder=5.5, **above, **style)
-        if len(taken) == most:
-            break
+        drawn += 1
+        own += at < ground.own_names
+    return f" {own} of {there} names of zones and own layers are drawn." if own < there else ""
 
 
 def _inner_lines(outlines: Iterable[Courses], bounds: Box) -> Courses:

@@ -26,7 +26,7 @@ _DPI: Final = 110
 _PER_INCH: Final = 13  # characters of a line above the panels, 9 points high
 _LINE: Final = 0.16  # inches, height of a line above the panels
 _SIZE: Final = 5.5  # points, of names and of the scale bar's length
-_NAMES: Final = 3  # names of places in a panel
+_NAMES: Final = 3  # names of one's own zones, and of places, in a panel
 _FEWEST: Final = 40  # characters of a line over a single panel
 
 

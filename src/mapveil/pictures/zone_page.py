@@ -52,6 +52,7 @@ _HEADS: Final = {
     "inside": ("Inside", ",.1f"),
     "touched": ("Touched", ",.1f"),
     "covered": ("In the map", ".0%"),
+    "denominator": ("Denominator", ",.1f"),
     "estimate_per_1000": ("Per 1,000", ",.2f"),
     "low_per_1000": ("Low per 1,000", ",.2f"),
     "high_per_1000": ("High per 1,000", ",.2f"),
@@ -138,7 +139,7 @@ def _record(asked: ZoneOverlay, found: ZoneTotals) -> dict[str, Any]:
                 "area": packed(area),
                 "layers": [_layer(layer) for layer in _layers(found, _told(asked, found), area, coverage)],
                 "blocks": None,
-                "doubt": "Hatched: the measured cells inside cannot be told from zero",
+                "doubt": "Hatched: nobody, or too few to tell, in measured cells inside",
                 "names": list(found.zones.names),
                 "rings": outlines_record(plane, rings, *middles.T),
                 "ground": ground_record(plane, region, Context.of_zones(drawn), margin=AROUND),
@@ -213,5 +214,6 @@ def _cells(names: Sequence[str], row: Sequence[Any]) -> str:
         elif isinstance(value, (bool, np.bool_)):
             made.append(f"<td>{'yes' if value else ''}</td>")
         else:
+            value = max(value, 0.0) if name in {"inside", "touched"} else value  # as on the terminal
             made.append(f"<td>{format(value, _HEADS[name][1]) if np.isfinite(value) else ''}</td>")
     return "".join(made)

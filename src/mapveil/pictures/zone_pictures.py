@@ -44,7 +44,13 @@ MOST_LINES: Final = 24
 
 _ACROSS: Final = 3  # panels in a row
 _PANEL: Final = (3.2, 1.7)  # inches
-_LABELS: Final = 4  # names of windows below a panel
+_LABELLED: Final = 34  # characters of windows' names below a panel
+_BAND: Final = "#9db8d2"
+_BAND_HATCH: Final = "#4f6c8b"
+_PLACED: Final = (
+    "the model places most of these users, who were measured only together with what surrounds the zone; the band "
+    "leaves that placement out"
+)
 _WIDTH: Final = 110  # characters of a line above the panels
 _LINE: Final = 0.17  # inches
 _HATCHED: Final = "#b4b4be"
@@ -82,30 +88,44 @@ def plot_totals(found: WindowTotals, series: DensityMap) -> Axes:
     down = math.ceil(count / across)
     promise = series.guarantee.promise
     said = f"Bands: {100 * (1 - found.alpha):g} % intervals of the noise, each for one window."
+    modelled = found.modelled
+    if modelled.any():
+        said += f" Hatched: {_PLACED}."
     texts = [
         f"{series.title or 'Users in zones'}, by window",
         f"{series.method}, {promise.label}",
         promise.title,
     ]
-    texts += [f"{counting_note(series.parameters)}. {said}", ", ".join(promise.stamps)]
+    counting = counting_note(series.parameters)
+    texts += [f"{counting[:1].upper()}{counting[1:]}. {said}", ", ".join(promise.stamps)]
     lines = [line for text in texts for line in textwrap.wrap(text, _WIDTH * across // _ACROSS)]
     size = (_PANEL[0] * across, _PANEL[1] * down + _LINE * len(lines) + 0.4)
     figure = figures.Figure(figsize=size, layout="constrained")
     panels = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()
+    at = np.arange(len(names))
     edges = np.arange(len(names) + 1) - 0.5
+    labelled = at[:: math.ceil(len(names) * max(map(len, names)) / _LABELLED)]
     for zone, axes in enumerate(panels):
         if zone >= count:
             axes.set_axis_off()
             continue
         low, high = np.maximum(found.low[zone], 0.0), np.maximum(found.high[zone], 0.0)
-        axes.stairs(high, edges, baseline=low, fill=True, color="#9db8d2", linewidth=0)
+        axes.bar(at, high - low, 1.0, low, color=_BAND, linewidth=0)
+        placed = modelled[zone]
+        if placed.any():
+            axes.bar(
+                at[placed], (high - low)[placed], 1.0, low[placed],
+                color="none", edgecolor=_BAND_HATCH, hatch="///", linewidth=0,
+            )  # fmt: skip
         axes.stairs(np.maximum(found.estimate[zone], 0.0), edges, baseline=None, color=INK, linewidth=1.2)
-        axes.set_title(found.zones.names[zone], size=9, color=INK, parse_math=False)
+        mark = f" ({found.placed[zone][placed].mean():.0%} placed)".replace("%", " %") if placed.any() else ""
+        axes.set_title(f"{found.zones.names[zone]}{mark}", size=9, color=INK, parse_math=False)
+        axes.set_xlim(edges[0], edges[-1])
         axes.set_ylim(bottom=0)
-        axes.margins(x=0)
-        shown = np.unique(np.linspace(0, len(names) - 1, _LABELS).round().astype(int))
-        axes.set_xticks(shown.tolist(), [names[each] for each in shown])
+        axes.set_xticks(labelled.tolist(), [names[each] for each in labelled.tolist()])
         axes.tick_params(colors=QUIET, labelsize=7, length=2)
+        if zone % across == 0:
+            axes.set_ylabel("users", size=8, color=QUIET)
     figure.suptitle("\n".join(lines), size=9, parse_math=False)
     first: Axes = panels[0]
     return first
@@ -127,7 +147,7 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
     axes.set_xlim(x0, x1)
     axes.set_ylim(y0, y1)
     axes.set_aspect(plane.aspect)
-    named = Context.of_zones(found.zones)
+    named = Context.of_zones(found.zones, rank=found.q)
     context = named if after.context is None else joined(named, after.context)
     ground = plane_ground(plane, after.tiling.region, context)
     if ground is not None:
@@ -153,12 +173,12 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
     else:
         draw_nothing(axes, "No zone changed significantly.")
     style_frame(after, plane, axes)
-    if ground is not None:
-        draw_names(ground, axes, reserved=corners_taken(after, doubts=1))
     lead = (
         f"{count} of {len(found.zones)} zones changed, tested against {found.tested}; about {100 * found.fdr:g} % of "
         "such calls are expected to be false."
     )
+    if ground is not None:
+        lead += draw_names(ground, axes, reserved=corners_taken(after, doubts=1))
     names = [each.title or "the map" for each in (before, after)]
     credit = "" if ground is None else f"{ground.attribution}."
     write_words(after, axes, f"Change from {names[0]} to {names[1]}", lead=lead, credit=credit)
@@ -200,6 +220,8 @@ def write_changes_page(
     body += f"<p>{said}</p>\n" + html_table(head, rows)
     body += html_table(("promise", "both maps"), promise.rows)
     warnings = dict.fromkeys((*before.guarantee.promise.warnings, *promise.warnings))
+    if found.zones.notes:
+        body += html_table(("notes",), [(f"{note[:1].upper()}{note[1:]}.",) for note in found.zones.notes])
     _write(html_page(title, body, " ".join(warnings)), path)
 
 
@@ -213,16 +235,15 @@ def write_totals_page(found: WindowTotals, series: DensityMap, path: str | PathL
     from mapveil.pictures.report_page import html_page, html_picture, html_table
 
     promise = series.guarantee.promise
+    numbers = (np.maximum(found.estimate, 0.0), found.low, found.high)
     rows = [
-        (zone, window, *(f"{value:,.1f}" for value in numbers))
-        for zone, *of_zone in zip(
-            found.zones.names, found.estimate.tolist(), found.low.tolist(), found.high.tolist(), strict=True
-        )
-        for window, *numbers in zip(found.windows.names, *of_zone, strict=True)
+        (zone, window, *(f"{each[row, at]:,.1f}" for each in numbers), f"{100 * found.placed[row, at]:.0f} %")
+        for row, zone in enumerate(found.zones.names)
+        for at, window in enumerate(found.windows.names)
     ]
     title = f"{series.title or 'Users in zones'}, by window"
     body = html_picture(png_bytes(series, plot_totals(found, series), DPI), title)
-    body += html_table(("zone", "window", "users", "low", "high"), rows)
+    body += html_table(("zone", "window", "users", "low", "high", "placed by the model"), rows)
     body += html_table(("promise", "all windows together"), promise.rows)
     _write(html_page(title, body, " ".join(promise.warnings)), path)
 

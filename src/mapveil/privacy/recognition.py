@@ -26,6 +26,7 @@ from mapveil.privacy.ledger_accounts import (
     default_budget,
     find_account,
     find_dataset,
+    find_entries,
     find_regions,
     first_dataset,
     like_id,
@@ -207,7 +208,7 @@ def recognition(connection: sqlite3.Connection, asked: Asked, seen: Seen | None)
         if share >= least and account not in stated and account != at
     }
     if shares and other_people is None:
-        raise _people_in_common(connection, asked, shares, named)
+        raise _people_in_common(connection, asked, shares, named, filtered=least == 0)
     if (
         other_people is not None
         and not shares
@@ -274,7 +275,12 @@ def _find_named(connection: sqlite3.Connection, text: str) -> int | None:
 
 
 def _people_in_common(
-    connection: sqlite3.Connection, asked: Asked, shares: Mapping[int, float], named: int | None
+    connection: sqlite3.Connection,
+    asked: Asked,
+    shares: Mapping[int, float],
+    named: int | None,
+    *,
+    filtered: bool,
 ) -> InputError:
     """The refusal of data about people whom other accounts know, with both ways out."""
     names = {account: shlex.quote(called(connection, account)) for account in shares}
@@ -292,4 +298,16 @@ def _people_in_common(
         f"the same people: {joins}dataset={first} (--dataset {first}). If they are others whose "
         f"ids coincide, as ids such as 1 to n do by chance: dataset={quoted} (--dataset {quoted}) with "
         "other_people=REASON (--other-people REASON), and say why"
+        f"{''.join(_last_release(connection, account) for account in shares)}"
+        + (". Of rows that a filter left one common person is refused, else 10 %" if filtered else "")
     )
+
+
+def _last_release(connection: sqlite3.Connection, account: int) -> str:
+    """A sentence about the last release of an account without a name, by which its owner may know it."""
+    entries = find_entries(connection, first_dataset(connection, account))
+    if not entries or entries[-1].name:
+        return ""
+    last = entries[-1]
+    files = f", to {', '.join(last.outputs)}" if last.outputs else ""
+    return f". Account {called(connection, account)} last released by {last.method} on {last.time:%Y-%m-%d}{files}"

@@ -209,7 +209,7 @@ export function cellScene(scene) {
     if (!scene.blocks) return [];
     const { of_cell, users, upper, half_width: half, area, probability } = scene.blocks,
       at = of_cell[cell];
-    if (at < 0) return [["This ground", "cannot be told from zero", "main"]];
+    if (at < 0) return [["This ground", "nobody, or too few to tell", "main"]];
     return [
       ["Users of this block", number(users[at]), "main"],
       [`${probability} interval of the block`, range(Math.max(0, upper[at] - 2 * half[at]), upper[at])],

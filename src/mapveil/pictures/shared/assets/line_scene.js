@@ -127,7 +127,7 @@ export function lineScene(scene) {
     known[0][2] = "main";
     if (window < 0) return known;
     const own = [`${known[0][0]}, ${windows.names[window]}`, said(value[k]), "main"];
-    const doubted = faded[k] ? [["In this window", "cannot be told from zero"]] : [];
+    const doubted = faded[k] ? [["In this window", "no flow, or too small to tell"]] : [];
     // Numbers of all windows together say so.
     const others = known.map(([name, text], at) => [at === 0 || name === "Standard deviation" ? `${name}, all windows` : name, text]);
     return [own, ...doubted, ...others];
