@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 from mapveil.formats.content_hash import CONTENT_KEY, ChangedContent
 from mapveil.formats.read_map import HoldsFlows, NotAMap, read_flows, read_map
-from mapveil.inference.noise_residuals import LEAST_RESIDUALS, noise_test
+from mapveil.inference.noise_residuals import LEAST_RESIDUALS, PairTest, noise_tests
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.measurement import Measurement
@@ -26,7 +26,7 @@ from mapveil_client.terms import is_hexadecimal
 
 State = Literal["ok", "failed", "unknown"]
 FALSE_ALARM: Final = 1e-3
-"""About the probability that the test of the noise fails a map whose noise is as stated: 1.6e-3 of 64 residuals."""
+"""Probability, at most, that the test of the noise fails a map whose noise is as stated."""
 
 
 class Finding(NamedTuple):
@@ -204,10 +204,26 @@ def _read(path: str | PathLike[str]) -> DensityMap | FlowMap:
 
 
 def _noise(measurements: Sequence[Measurement]) -> Finding:
-    found = noise_test(measurements)
-    if found is None or found.residuals < LEAST_RESIDUALS:
-        count = 0 if found is None else found.residuals
-        return Finding("noise", "unknown", f"{count} sums were measured twice; {LEAST_RESIDUALS} are needed")
-    said = f"{found.ratio:.3f} times the stated variance over {found.residuals} sums that were measured twice"
-    likely = 2 * min(found.too_small, found.too_large) > FALSE_ALARM
-    return Finding("noise", "ok" if likely else "failed", said)
+    found = noise_tests(measurements, FALSE_ALARM)
+    if not found.pairs:
+        said = f"not tested: no {LEAST_RESIDUALS} of its sums were measured twice"
+        return Finding("noise", "unknown", said)
+    wrong = [each for each in found.pairs if each.failed]
+    said = "; ".join(_pair_words(each, measurements) for each in wrong or found.pairs[:1])
+    if not wrong and len(found.pairs) > 1:
+        said += f", and as stated in {len(found.pairs) - 1} other pairs of measurements"
+    if found.untested:
+        names = ", ".join(_sums_of(place, measurements) for place in found.untested)
+        said += f"; not tested: {names}"
+    return Finding("noise", "failed" if wrong else "ok", said)
+
+
+def _pair_words(test: PairTest, measurements: Sequence[Measurement]) -> str:
+    one, other = (_sums_of(place, measurements) for place in test.pair)
+    return f"{test.ratio:.3f} times the stated variance over {test.residuals} sums measured twice ({one}; {other})"
+
+
+def _sums_of(place: int, measurements: Sequence[Measurement]) -> str:
+    """A measurement by its number of sums and its place in the file, from 1."""
+    count = measurements[place].noisy.size
+    return f"{count} {'sum' if count == 1 else 'sums'} of measurement {place + 1}"
