@@ -22,7 +22,7 @@ def test_its_tails_hold_as_often_as_they_say(blocks: int, cells: int, rate: floa
 
     def noise(count: int) -> np.ndarray:
         first, second = rng.geometric(success, (2, DRAWS, 64, count))
-        return (first - second).sum(axis=2)
+        return np.asarray((first - second).sum(axis=2))
 
     totals = ((noise(blocks) / 2 - noise(cells) / 4) ** 2).sum(axis=1)
     assert law.moments()[:2] == pytest.approx((totals.mean(), totals.var()), rel=0.05)

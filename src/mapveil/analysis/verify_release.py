@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from mapveil.formats.compare_file import compare_columns
 from mapveil.formats.content_hash import CONTENT_KEY, ChangedContent
 from mapveil.formats.read_map import HoldsFlows, NotAMap, read_flows, read_map
 from mapveil.inference.noise_residuals import LEAST_RESIDUALS, PairTest, noise_tests
@@ -185,11 +186,7 @@ def _content(path: str | PathLike[str], sheet: ReleaseSheet) -> Iterator[Finding
     if sheet.record.get(CONTENT_KEY) is None:
         yield Finding("content", "unknown", "its record has no hash of it: an earlier version wrote the file")
     else:
-        yield Finding(
-            "content",
-            "ok",
-            "users, measurements and record are those of its hash; bounds and other columns are not checked",
-        )
+        yield _columns(released, Path(path))
     if isinstance(released, DensityMap):
         yield _noise(released.measurements)
     else:
@@ -201,6 +198,23 @@ def _read(path: str | PathLike[str]) -> DensityMap | FlowMap:
         return read_map(path)
     except HoldsFlows:
         return read_flows(path)
+
+
+def _columns(released: DensityMap | FlowMap, file: Path) -> Finding:
+    """The columns that a map is not read from, against those that follow from what it is read from."""
+    said = "users, measurements and record are those of its hash"
+    try:
+        changed, unknown = compare_columns(released, file)
+    except MissingExtra as error:
+        return Finding("content", "unknown", f"{said}; its other columns are not checked ({error})")
+    except InputError as error:
+        return Finding("content", "failed", str(error))
+    if changed:
+        thing = "column" if len(changed) == 1 else "columns"
+        what = f"its {thing} {', '.join(changed)} are not those of its measurements"
+        return Finding("content", "failed", what)
+    more = f"; not checked: {', '.join(unknown)}" if unknown else ""
+    return Finding("content", "ok", f"{said}, and its other columns follow from them{more}")
 
 
 def _noise(measurements: Sequence[Measurement]) -> Finding:

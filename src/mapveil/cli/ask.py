@@ -14,7 +14,7 @@ from mapveil.cli.options import flags_of, zone_options
 from mapveil.cli.outputs import outputs
 from mapveil.cli.windows import map_or_flows
 from mapveil.formats.zone_table import ZONE_SUFFIXES
-from mapveil_client.errors import ParameterError, check
+from mapveil_client.errors import ParameterError, check, one_line
 
 if TYPE_CHECKING:
     from mapveil.inference.zone_results import ZoneTotals
@@ -163,13 +163,13 @@ def command(
     for note in (*heat.guarantee.promise.warnings, *asked.zones.notes, *_uncovered(found)):
         console.warn(note)
     if per is not None and (
-        bare := [name for name, u in zip(asked.zones.names, under, strict=True) if u == 0]
+        bare := [name for name, u in zip(asked.zones.labels, under, strict=True) if u == 0]
     ):
         console.warn(f"no rate of {counted(len(bare), 'zone')} where {per} is 0, such as {bare[0]}")
     if ranked is not None:
         lines += _ranks(ranked.rows())
     elif compared is not None:
-        names = ", ".join(compared.names) or "none"
+        names = ", ".join(one_line(name) for name in compared.names) or "none"
         called = f"{int(compared.above.sum())} called above, {int(compared.below.sum())} called not above"
         lines += [f"{above:g} users, at {confidence:g} % for all zones together: {called}", f"above: {names}"]
     else:
@@ -181,7 +181,7 @@ def command(
 def _table(found: ZoneTotals, columns: dict[str, Any]) -> list[str]:
     rates = "estimate_per_1000" in columns
     numbers = " ".join(f"{name:>10}" for name in ("users", "low", "high"))
-    names = found.zones.names[:_LINES]
+    names = found.zones.labels[:_LINES]
     wide = max(map(len, names), default=0)
     head = f"{'zone':<{wide}} {numbers} {'sd':>8} {'placed':>7} {'inside':>10} {'touched':>10}"
     lines = [head + (f" {'per 1000':>10}" if rates else "")]
@@ -197,12 +197,15 @@ def _table(found: ZoneTotals, columns: dict[str, Any]) -> list[str]:
 
 
 def _ranks(rows: list[dict[str, Any]]) -> list[str]:
-    wide = max((len(row["zone"]) for row in rows), default=0)
+    from mapveil.geo.zones import LABEL
+
+    names = [one_line(row["zone"], LABEL) for row in rows]
+    wide = max(map(len, names), default=0)
     lines = [f"{'rank':>4}  {'zone':<{wide}} {'users':>10} {'low':>10} {'high':>10}  ranks it may have"]
-    for row in rows:
+    for row, name in zip(rows, names, strict=True):
         between = f"{row['first_rank']} to {row['last_rank']}"
         lines.append(
-            f"{row['rank']:>4}  {row['zone']:<{wide}} {row['estimate']:>10,.1f} {row['low']:>10,.1f} "
+            f"{row['rank']:>4}  {name:<{wide}} {row['estimate']:>10,.1f} {row['low']:>10,.1f} "
             f"{row['high']:>10,.1f}  {between}"
         )
     return lines
@@ -213,7 +216,7 @@ def _uncovered(found: ZoneTotals) -> list[str]:
     import numpy as np
 
     partly = np.flatnonzero(found.covered < 0.999).tolist()
-    names, notes = found.zones.names, []
+    names, notes = found.zones.labels, []
     if partly:
         first = f"{names[partly[0]]} ({100 * found.covered[partly[0]]:.0f} % of its area)"
         notes.append(

@@ -34,7 +34,7 @@ class Context(NamedTuple):
     @classmethod
     def of_zones(cls, zones: Zones) -> Context:
         """The outlines and names of zones."""
-        return cls(shapes_of(zones.polygons), labels_of(zones.polygons, zones.names), zones)
+        return cls(shapes_of(zones.polygons), labels_of(zones.polygons, zones.labels), zones)
 
     @classmethod
     def nothing(cls) -> Context:

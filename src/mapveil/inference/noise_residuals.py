@@ -121,4 +121,6 @@ def _residuals(one: Measurement, other: Measurement) -> tuple[FloatArray, Square
     usable = (count_a > 0) & (count_b > 0)
     usable[label[-1]] = False
     kinds, residuals = np.unique(np.array([count_a[usable], count_b[usable]]), axis=1, return_counts=True)
-    return difference[usable] ** 2, SquaredResiduals((one.law(), other.law()), kinds, residuals)
+    return difference[usable] ** 2, SquaredResiduals(
+        (one.law(), other.law()), kinds, residuals.astype(np.float64)
+    )

@@ -87,7 +87,7 @@ class SquaredResiduals:
         mean, variance, _ = self.moments()
         other, spread, _ = self.moments(scales)
         stated, scaled = mean**2 / variance, other**2 / spread  # gamma laws' shapes (Satterthwaite 1946)
-        limit = special.gammaincinv(stated, level) * mean / stated
+        limit = float(special.gammaincinv(stated, level)) * mean / stated
         return float(special.gammainc(scaled, limit * scaled / other))
 
     def _lower(self, total: float, mean: float) -> float:

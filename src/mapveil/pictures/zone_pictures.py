@@ -100,7 +100,7 @@ def plot_totals(found: WindowTotals, series: DensityMap) -> Axes:
         low, high = np.maximum(found.low[zone], 0.0), np.maximum(found.high[zone], 0.0)
         axes.fill_between(at, low, high, step="mid", color="#9db8d2", linewidth=0)
         axes.step(at, np.maximum(found.estimate[zone], 0.0), where="mid", color=INK, linewidth=1.2)
-        axes.set_title(found.zones.names[zone], size=9, color=INK, parse_math=False)
+        axes.set_title(found.zones.labels[zone], size=9, color=INK, parse_math=False)
         axes.set_ylim(bottom=0)
         axes.margins(x=0)
         shown = np.unique(np.linspace(0, len(names) - 1, _LABELS).round().astype(int))
@@ -183,7 +183,7 @@ def write_changes_page(
     numbers = (found.before, found.after, found.difference, found.low, found.high)
     rows = [
         (
-            found.zones.names[at].removeprefix("*"),
+            found.zones.labels[at].removeprefix("*"),
             *(f"{each[at]:,.1f}" for each in numbers),
             f"{found.q[at]:.2g}",
             "yes" if found.changed[at] else "no call",
