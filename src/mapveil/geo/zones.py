@@ -218,7 +218,7 @@ def _of_geojson(
         faults = ((number, _fault(each["geometry"])) for number, each in enumerate(features, 1))
         wrong = next((f"feature {number} {fault}" for number, fault in faults if fault), None)
         if wrong is not None:
-            raise InputError(f"{where}: {wrong}; expected polygons")
+            raise InputError(f"{where}: not GeoJSON of polygons: {wrong}")
         shapes = np.array([shape(each["geometry"]) for each in features] + [None], dtype=object)[:-1]
         records = [each.get("properties") or {} for each in features]
     except (ShapelyError, AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
