@@ -183,16 +183,21 @@ def check_whole(value: object, name: str, low: int, high: int) -> None:
     check(is_whole(value, low, high), name, f"a whole number from {low} to {high}", value)
 
 
-def one_line(text: str) -> str:
-    """A text that a server had a part in, as one printable line of at most 300 characters.
+def printable(text: str) -> str:
+    """A text with a space for every character that moves a cursor, ends a line or turns the direction of writing."""
+    return "".join(each if each.isprintable() else " " for each in text)
+
+
+def one_line(text: str, most: int = _LONGEST) -> str:
+    """A text that somebody else had a part in, as one printable line of at most so many characters.
 
     Examples
     --------
     >>> one_line("no method is called 'a\\nb'" + 1000 * "!")[:30]
     "no method is called 'a b'!!!!!"
     """
-    line = " ".join("".join(each if each.isprintable() else " " for each in text[: 2 * _LONGEST]).split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
+    line = " ".join(printable(text[: 2 * most]).split())
+    return line if len(line) <= most else line[: most - 3] + "..."
 
 
 def require(module: str, extra: str) -> ModuleType:

@@ -265,7 +265,8 @@ def test_columns_and_weights_are_named_by_options(folder: Path, capsys: pytest.C
     lines = (folder / "visits.csv").read_text().replace("user_id,lon,lat", "who,east,north")
     (folder / "visits.csv").write_text(lines)
     arguments = (str(folder), "--quick", "--workers", "1", "--trust", "central", "--role", "test", "--json")
-    assert heldout(capsys, *arguments)[0] != 0
+    (left_out,) = json.loads(heldout(capsys, *arguments)[1])["left_out"]
+    assert left_out["data"] == "visits"
     code, out, _ = heldout(capsys, *arguments, "--user", "who", "--lon", "east", "--lat", "north")
     assert code == 0
     assert [each["users"] for each in json.loads(out)["data_sets"] if each["name"] == "visits"] == [40]

@@ -9,9 +9,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from mapveil.formats.compare_file import compare_columns
 from mapveil.formats.content_hash import CONTENT_KEY, ChangedContent
 from mapveil.formats.read_map import HoldsFlows, NotAMap, read_flows, read_map
-from mapveil.inference.noise_residuals import LEAST_RESIDUALS, noise_test
+from mapveil.inference.noise_residuals import LEAST_RESIDUALS, PairTest, noise_tests
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.measurement import Measurement
@@ -26,7 +27,7 @@ from mapveil_client.terms import is_hexadecimal
 
 State = Literal["ok", "failed", "unknown"]
 FALSE_ALARM: Final = 1e-3
-"""About the probability that the test of the noise fails a map whose noise is as stated: 1.6e-3 of 64 residuals."""
+"""Probability, at most, that the test of the noise fails a map whose noise is as stated."""
 
 
 class Finding(NamedTuple):
@@ -185,11 +186,7 @@ def _content(path: str | PathLike[str], sheet: ReleaseSheet) -> Iterator[Finding
     if sheet.record.get(CONTENT_KEY) is None:
         yield Finding("content", "unknown", "its record has no hash of it: an earlier version wrote the file")
     else:
-        yield Finding(
-            "content",
-            "ok",
-            "users, measurements and record are those of its hash; bounds and other columns are not checked",
-        )
+        yield _columns(released, Path(path))
     if isinstance(released, DensityMap):
         yield _noise(released.measurements)
     else:
@@ -203,11 +200,44 @@ def _read(path: str | PathLike[str]) -> DensityMap | FlowMap:
         return read_flows(path)
 
 
+def _columns(released: DensityMap | FlowMap, file: Path) -> Finding:
+    """The columns that a map is not read from, against those that follow from what it is read from."""
+    said = "users, measurements and record are those of its hash"
+    try:
+        changed, unknown = compare_columns(released, file)
+    except MissingExtra as error:
+        return Finding("content", "unknown", f"{said}; its other columns are not checked ({error})")
+    except InputError as error:
+        return Finding("content", "failed", str(error))
+    if changed:
+        thing = "column" if len(changed) == 1 else "columns"
+        what = f"its {thing} {', '.join(changed)} are not those of its measurements"
+        return Finding("content", "failed", what)
+    more = f"; not checked: {', '.join(unknown)}" if unknown else ""
+    return Finding("content", "ok", f"{said}, and its other columns follow from them{more}")
+
+
 def _noise(measurements: Sequence[Measurement]) -> Finding:
-    found = noise_test(measurements)
-    if found is None or found.residuals < LEAST_RESIDUALS:
-        count = 0 if found is None else found.residuals
-        return Finding("noise", "unknown", f"{count} sums were measured twice; {LEAST_RESIDUALS} are needed")
-    said = f"{found.ratio:.3f} times the stated variance over {found.residuals} sums that were measured twice"
-    likely = 2 * min(found.too_small, found.too_large) > FALSE_ALARM
-    return Finding("noise", "ok" if likely else "failed", said)
+    found = noise_tests(measurements, FALSE_ALARM)
+    if not found.pairs:
+        said = f"not tested: no {LEAST_RESIDUALS} of its sums were measured twice"
+        return Finding("noise", "unknown", said)
+    wrong = [each for each in found.pairs if each.failed]
+    said = "; ".join(_pair_words(each, measurements) for each in wrong or found.pairs[:1])
+    if not wrong and len(found.pairs) > 1:
+        said += f", and as stated in {len(found.pairs) - 1} other pairs of measurements"
+    if found.untested:
+        names = ", ".join(_sums_of(place, measurements) for place in found.untested)
+        said += f"; not tested: {names}"
+    return Finding("noise", "failed" if wrong else "ok", said)
+
+
+def _pair_words(test: PairTest, measurements: Sequence[Measurement]) -> str:
+    one, other = (_sums_of(place, measurements) for place in test.pair)
+    return f"{test.ratio:.3f} times the stated variance over {test.residuals} sums measured twice ({one}; {other})"
+
+
+def _sums_of(place: int, measurements: Sequence[Measurement]) -> str:
+    """A measurement by its number of sums and its place in the file, from 1."""
+    count = measurements[place].noisy.size
+    return f"{count} {'sum' if count == 1 else 'sums'} of measurement {place + 1}"

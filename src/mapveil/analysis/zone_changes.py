@@ -111,7 +111,7 @@ def _placed_note(one: ZoneOverlay, two: ZoneOverlay) -> tuple[str, ...]:
         return ()
     many = "1 zone cuts" if zones.size == 1 else f"{zones.size} zones cut"
     return (
-        f"{many} measured cells, such as {one.zones.names[zones[0]]}: a difference there may be one of placement, "
+        f"{many} measured cells, such as {one.zones.labels[zones[0]]}: a difference there may be one of placement, "
         "since users are taken as spread evenly over a cell and the maps measured different cells",
     )
 

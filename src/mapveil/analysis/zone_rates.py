@@ -20,6 +20,7 @@ from mapveil_client.errors import InputError, require
 RASTERS: Final = (".tif", ".tiff")
 """Suffixes of denominators that are rasters."""
 
+_LEAST: Final = 1e-9  # denominator above 0: no rate is then too large for a number
 _PARTS: Final = 64  # of the zones' extent: edges are cut before they are projected
 
 
@@ -52,8 +53,8 @@ def denominators(zones: Zones, source: str | PathLike[str]) -> Denominators:
         found = _of_raster(zones, Path(source))
     else:
         found = Denominators(zones.column(str(source)), np.ones(len(zones)))
-    if not (np.isfinite(found.values) & (found.values >= 0)).all():
-        raise InputError(f"per {source} (--per): a denominator must be a number of at least 0")
+    if not (np.isfinite(found.values) & ((found.values == 0) | (found.values >= _LEAST))).all():
+        raise InputError(f"per {source} (--per): a denominator must be 0, or a number of at least {_LEAST:g}")
     return found
 
 

@@ -13,7 +13,9 @@ import click
 
 from mapveil import __version__
 from mapveil.cli.interrupts import interruptible
-from mapveil_client.errors import CuratorWarning, MapveilError
+from mapveil_client.errors import CuratorWarning, MapveilError, one_line, printable
+
+_LONGEST = 2000  # characters of a message
 
 _COMMANDS = {
     "release": "Release a private map of a table of points or a raster of counts.",
@@ -158,7 +160,7 @@ def _show_warning(
     """A warning on stderr, one of Mapveil's as the commands write theirs."""
     ours = issubclass(category, CuratorWarning)
     text = (
-        f"mapveil: warning: {message}"
+        f"mapveil: warning: {one_line(str(message), _LONGEST)}"
         if ours
         else warnings.formatwarning(message, category, filename, lineno)
     )
@@ -167,7 +169,7 @@ def _show_warning(
 
 def _one_line(error: BaseException) -> str:
     text = error.in_flags() if isinstance(error, MapveilError) else str(error)
-    return " ".join(text.split()) + _notes(error)
+    return one_line(text, _LONGEST) + _notes(error)
 
 
 def _notes(error: BaseException | None) -> str:
@@ -176,5 +178,5 @@ def _notes(error: BaseException | None) -> str:
 
 
 def _fail(message: str, status: int) -> int:
-    click.echo(f"mapveil: {message}", err=True)
+    click.echo(f"mapveil: {printable(message)}", err=True)
     return status

@@ -15,7 +15,7 @@ from mapveil.cli.options import flags_of, zone_options
 from mapveil.cli.outputs import outputs
 from mapveil.cli.windows import map_or_flows
 from mapveil.formats.zone_table import ZONE_SUFFIXES
-from mapveil_client.errors import ParameterError, check
+from mapveil_client.errors import ParameterError, check, one_line
 
 if TYPE_CHECKING:
     from mapveil.inference.zone_results import ZoneTotals
@@ -170,10 +170,10 @@ def command(
     for note in (*heat.guarantee.promise.warnings, *notes):
         console.warn(note)
     if per is not None:
-        for note in _partly(public.covered, asked.zones.names, f"the raster {per} covers"):
+        for note in _partly(public.covered, asked.zones.labels, f"the raster {per} covers"):
             console.warn(f"{note}: the denominator is too small there")
     if per is not None and (
-        bare := [name for name, u in zip(asked.zones.names, under, strict=True) if u == 0]
+        bare := [name for name, u in zip(asked.zones.labels, under, strict=True) if u == 0]
     ):
         console.warn(f"no rate of {counted(len(bare), 'zone')} where {per} is 0, such as {bare[0]}")
     if ranked is not None:
@@ -193,12 +193,13 @@ def _table(found: ZoneTotals, columns: dict[str, Any], zones: IntArray) -> list[
     """Totals of zones, and of their rates with the denominator."""
     rates = "denominator" in columns
     numbers = " ".join(f"{name:>10}" for name in ("users", "low", "high"))
-    wide = max(len(name) for name in ("zone", *(found.zones.names[zone] for zone in zones[:_LINES])))
+    names = found.zones.labels
+    wide = max(len(name) for name in ("zone", *(names[zone] for zone in zones[:_LINES])))
     head = f"{'zone':<{wide}} {numbers} {'sd':>8} {'placed':>7} {'inside':>10} {'touched':>10}"
     lines = [head + (f" {'denominator':>12} {'per 1000':>10} {'low':>10} {'high':>10}" if rates else "")]
     for zone in zones[:_LINES].tolist():
         cells = (columns[key][zone] for key in ("estimate", "low", "high"))
-        text = f"{found.zones.names[zone]:<{wide}} " + " ".join(f"{value:>10,.1f}" for value in cells)
+        text = f"{names[zone]:<{wide}} " + " ".join(f"{value:>10,.1f}" for value in cells)
         text += f" {found.deviation[zone]:>8,.1f} {100 * found.placed[zone]:>6.0f}%"
         text += f" {max(found.inside[zone], 0):>10,.1f} {max(found.touched[zone], 0):>10,.1f}"
         if rates:
@@ -213,14 +214,17 @@ def _table(found: ZoneTotals, columns: dict[str, Any], zones: IntArray) -> list[
 
 
 def _ranks(rows: list[dict[str, Any]]) -> list[str]:
-    wide = max(len(name) for name in ("zone", *(row["zone"] for row in rows)))
+    from mapveil.geo.zones import LABEL
+
+    names = [one_line(row["zone"], LABEL) for row in rows]
+    wide = max(len(name) for name in ("zone", *names))
     lines = [
         f"{'rank':>4}  {'zone':<{wide}} {'users':>10} {'low':>10} {'high':>10} {'placed':>7}  ranks it may have"
     ]
-    for row in rows:
+    for row, name in zip(rows, names, strict=True):
         between = f"{row['first_rank']} to {row['last_rank']}"
         lines.append(
-            f"{row['rank']:>4}  {row['zone']:<{wide}} {row['estimate']:>10,.1f} {row['low']:>10,.1f} "
+            f"{row['rank']:>4}  {name:<{wide}} {row['estimate']:>10,.1f} {row['low']:>10,.1f} "
             f"{row['high']:>10,.1f} {100 * row['placed']:>6.0f}%  {between}"
         )
     return lines
@@ -228,7 +232,7 @@ def _ranks(rows: list[dict[str, Any]]) -> list[str]:
 
 def _uncovered(found: ZoneTotals) -> list[str]:
     """Remarks on zones that reach beyond the map."""
-    notes = _partly(found.covered, found.zones.names, "the map holds")
+    notes = _partly(found.covered, found.zones.labels, "the map holds")
     return [f"{note}: only that part counts" for note in notes]
 
 

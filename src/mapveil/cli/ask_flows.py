@@ -146,7 +146,7 @@ def _named(flows: FlowMap, text: str, flag: str) -> list[int | str]:
 
 
 def _totals_table(found: ByEnd[ZoneTotals]) -> list[str]:
-    names = found.outflow.zones.names[:_LINES]
+    names = found.outflow.zones.labels[:_LINES]
     wide = max(len(name) for name in ("zone", *names))
     head = " ".join(f"{name:>10}" for name in ("outflow", "low", "high", "inflow", "low", "high"))
     lines = [f"{'zone':<{wide}} {head}"]
@@ -166,7 +166,7 @@ def _changes_table(found: ByEnd[ZoneChanges]) -> list[str]:
 
     size = len(found.outflow.zones)
     first = np.argsort(np.concatenate([found.outflow.q, found.inflow.q]), kind="stable")[:_LINES].tolist()
-    wide = max(4, *(len(found.outflow.zones.names[each % size]) for each in first))
+    wide = max(4, *(len(found.outflow.zones.labels[each % size]) for each in first))
     head = " ".join(f"{name:>10}" for name in ("before", "after", "change", "low", "high"))
     lines = [f"      {'zone':<{wide}} {head} {'q':>9}  changed"]
     for each in first:
@@ -177,7 +177,7 @@ def _changes_table(found: ByEnd[ZoneChanges]) -> list[str]:
         )
         said = "yes" if end.changed[zone] else "no call"
         word = "to" if each >= size else "from"
-        lines.append(f"{word:<5} {end.zones.names[zone]:<{wide}} {text} {end.q[zone]:>9.2g}  {said}")
+        lines.append(f"{word:<5} {end.zones.labels[zone]:<{wide}} {text} {end.q[zone]:>9.2g}  {said}")
     return _cut(lines, 2 * size - len(first), "more line")
 
 

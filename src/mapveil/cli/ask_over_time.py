@@ -79,10 +79,10 @@ def answer_over_time(
 
 
 def _table(found: WindowTotals) -> list[str]:
-    wide = max(len(name) for name in ("zone", *found.zones.names))
+    wide = max(len(name) for name in ("zone", *found.zones.labels))
     window = max(len(name) for name in ("window", *found.windows.names))
     lines = [f"{'zone':<{wide}}  {'window':<{window}} {'users':>10} {'low':>10} {'high':>10} {'placed':>7}"]
-    for zone, name in enumerate(found.zones.names):
+    for zone, name in enumerate(found.zones.labels):
         for at, when in enumerate(found.windows.names):
             ends = found.low[zone, at], found.high[zone, at]
             text = f"{name:<{wide}}  {when:<{window}} {max(found.estimate[zone, at], 0.0):>10,.1f} "

@@ -141,7 +141,7 @@ def _table(found: ZoneChanges) -> list[str]:
 
     head = " ".join(f"{name:>10}" for name in ("before", "after", "change", "low", "high"))
     first = np.argsort(found.q, kind="stable")[:_LINES].tolist()
-    wide = max(len(found.zones.names[zone]) for zone in first)
+    wide = max(len(found.zones.labels[zone]) for zone in first)
     lines = [f"{'zone':<{wide}} {head} {'q':>9}  changed"]
     for zone in first:
         numbers = (
@@ -149,6 +149,6 @@ def _table(found: ZoneChanges) -> list[str]:
         )
         text = " ".join(f"{value:>10,.1f}" for value in numbers)
         said = "yes" if found.changed[zone] else "no call"
-        lines.append(f"{found.zones.names[zone]:<{wide}} {text} {found.q[zone]:>9.2g}  {said}")
+        lines.append(f"{found.zones.labels[zone]:<{wide}} {text} {found.q[zone]:>9.2g}  {said}")
     rest = len(found.zones) - _LINES
     return lines if rest <= 0 else [*lines, f"and {counted(rest, 'more zone')}; -o FILE.csv lists all"]

@@ -18,7 +18,7 @@ import click
 
 from mapveil.formats.atomic import all_or_none
 from mapveil.maps.scene import Note
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, one_line, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, float], None]
 
 _CURRENT: Final = "mapveil.console"  # in a command's context: its console
+_LONGEST: Final = 2000  # characters of a warning
 _STREAMED: Final = "mapveil.streamed"  # in a command's context: the file whose bytes go to stdout
 
 
@@ -62,16 +63,16 @@ class Console:
     def note(self, text: str) -> None:
         """A remark for the person at the terminal."""
         if self.verbosity >= 0:
-            click.echo(text, err=True)
+            say(text, err=True)
 
     def detail(self, text: str) -> None:
         """A remark for ``-v``."""
         if self.verbosity >= 1:
-            click.echo(text, err=True)
+            say(text, err=True)
 
     def warn(self, text: str) -> None:
         """A warning: shown even when quiet."""
-        click.echo(f"mapveil: warning: {text}", err=True)
+        say(f"mapveil: warning: {one_line(text, _LONGEST)}", err=True)
 
     def result(self, text: str, record: Any, outputs: Sequence[Path] = ()) -> None:
         """The result and the files written: text for a person, or the record as JSON."""
@@ -85,7 +86,9 @@ class Console:
             record = {**record, "outputs": ["-"] * (streamed in outputs) + [str(file) for file in files]}
         if self.as_json:
             text = json.dumps(_finite(record), indent=2, ensure_ascii=False, default=str, allow_nan=False)
-        click.echo(text, err=streamed is not None)
+            shown = (each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
+            text = "".join(shown)
+        say(text, err=streamed is not None)
 
     def findings(self, found: Sequence[Any]) -> None:
         """The result of a check: named tuples of what, state and detail."""
@@ -195,6 +198,11 @@ class Console:
                 self.detail(f"{step}: {time.monotonic() - started[step]:.2f} s")
 
         return tell
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Write lines to the terminal; what a file put into them cannot steer it."""
+    click.echo("\n".join(printable(line) for line in text.split("\n")), err=err)
 
 
 def counted(number: int, noun: str) -> str:

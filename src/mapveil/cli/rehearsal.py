@@ -110,7 +110,7 @@ def _report(console: Console, found: Rehearsed, account: RehearsalAccount) -> No
     lines += [f"  {name:<{width}}  {text}" for name, text in rows.items()]
     if context.info_name == "release":
         lines.append(
-            "whether anybody is in the region cannot be told without epsilon; 'mapveil describe' tells the curator alone"
+            "whether anybody is in the region cannot be told without epsilon; 'mapveil describe' tells you alone"
         )
     console.result("\n".join(lines), record)
 

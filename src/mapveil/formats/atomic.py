@@ -45,8 +45,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
             pending.append((place, target))
     except _INPUT_ERRORS as error:
         raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
-    except OSError as error:
-        reason = str(error.strerror or error).splitlines()[0]
+    except (OSError, RuntimeError) as error:
+        # GDAL's errors are pyogrio's, which is an extra.
+        if not isinstance(error, OSError) and type(error).__module__ != "pyogrio.errors":
+            raise
+        reason = (str(getattr(error, "strerror", None) or error).splitlines() or ["no reason given"])[0]
         raise MapveilError(f"{path}: could not be written ({reason}); nothing is left of it") from error
     finally:
         if (place, target) not in (_pending.get() or ()):
@@ -56,7 +59,13 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def all_or_none() -> Iterator[None]:
-    """Rename the files that the block writes with :func:`atomic_path` when the block ends well; else remove them."""
+    """Rename the files that the block writes with :func:`atomic_path` when the block ends well; else remove them.
+
+    Inside another such block, its end is waited for.
+    """
+    if _pending.get() is not None:
+        yield
+        return
     pending: list[tuple[Path, Path]] = []
     token = _pending.set(pending)
     try:

@@ -6,6 +6,7 @@ says them all. What comes back is equal to the last bit, but for noisy sums that
 
 from __future__ import annotations
 
+import io
 import math
 import zipfile
 import zlib
@@ -25,6 +26,9 @@ BROKEN_ARCHIVE: Final = (
 
 _BITS: Final = 4  # below the noise's deviation that a noisy sum is kept with
 _EXACT: Final = 1 << 53  # whole numbers of a float
+_BYTES_OF_CELL: Final = 64  # of one array, at most: eight times what a group number or a sum takes
+_HEAD: Final = 1 << 16  # bytes of an array besides those of cells, at most
+_MOST_BYTES: Final = 1 << 31  # of all arrays
 
 Array = npt.NDArray[Any]
 
@@ -57,6 +61,37 @@ def code(values: Array, unit: int, step: float = 0.0) -> tuple[Array, dict[str, 
     if units.size and np.abs(units).max() < _EXACT and np.array_equal(units / unit, values.ravel()):
         return _planes(_narrow(units.astype(np.int64)), {"as": "units", "shape": shape})
     return _planes(np.ascontiguousarray(values.ravel(), dtype="<f8"), {"as": "floats", "shape": shape})
+
+
+def check_sizes(data: bytes, cells: int | None) -> None:
+    """Refuse an npz that would unpack to more than it can hold, before anything is unpacked.
+
+    Parameters
+    ----------
+    data : bytes
+        The archive.
+    cells : int, optional
+        Cells of the map. Arrays by label or by window have many entries of one cell: they are bounded as a whole.
+
+    Raises
+    ------
+    ValueError
+        An array is larger than its map's cells, than what the archive holds of it, or than memory should hold.
+    """
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        entries = archive.infolist()
+        if sum(each.file_size for each in entries) > _MOST_BYTES:
+            raise ValueError("measurements that unpack to more than 2 GiB")
+        for entry in entries:
+            of_cells = entry.filename.endswith((".groups.npy", ".noisy.npy"))
+            if cells is not None and of_cells and entry.file_size > _HEAD + _BYTES_OF_CELL * cells:
+                raise ValueError(f"measurements that are larger than those of {cells} cells")
+            with archive.open(entry) as opened:
+                if np.lib.format.read_magic(opened) != (1, 0):
+                    raise ValueError("measurements of another format")
+                shape, _, kind = np.lib.format.read_array_header_1_0(opened)
+                if math.prod(shape) * kind.itemsize + opened.tell() != entry.file_size:
+                    raise ValueError("measurements whose sizes are not those of their bytes")
 
 
 def decode(coded: Array, record: dict[str, Any], unit: int) -> Array:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mapveil.formats.atomic import atomic_path
+from mapveil.formats.atomic import all_or_none, atomic_path
 from mapveil.formats.content_hash import file_record, record_json
-from mapveil.formats.measurement_record import MEASUREMENTS_KEY
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY, as_kept
 from mapveil.formats.table import DECIMALS, cell_columns, columns_of, line_columns
 from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
 
@@ -23,6 +23,7 @@ def write_csv(released: ReleasedMap, path: str | PathLike[str]) -> None:
     """Write one row per cell (code, name, centre, numbers) or per line."""
     import pyarrow as pa
 
+    released = as_kept(released)
     rows = released.rows()
     if rows is not None:
         columns = line_columns(rows)
@@ -45,8 +46,9 @@ def write_csv_table(table: pyarrow.Table, metadata_json: str, path: str | PathLi
     """Write a table as CSV, and its metadata beside it in ``NAME.csv-metadata.json``."""
     from pyarrow import csv
 
-    # The promise first: a table without it must never lie there.
-    with atomic_path(fspath(path) + CSV_METADATA_SUFFIX) as place:
-        place.write_text(metadata_json + "\n", encoding="utf-8")
-    with atomic_path(path) as place:
-        csv.write_csv(table, place)
+    with all_or_none():
+        # The promise first: a table without it must never lie there.
+        with atomic_path(fspath(path) + CSV_METADATA_SUFFIX) as place:
+            place.write_text(metadata_json + "\n", encoding="utf-8")
+        with atomic_path(path) as place:
+            csv.write_csv(table, place)

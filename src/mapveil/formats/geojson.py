@@ -10,7 +10,7 @@ import numpy as np
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.formats.content_hash import file_record, record_json
-from mapveil.formats.measurement_record import MEASUREMENTS_KEY
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY, as_kept
 from mapveil.formats.table import Chunk, chunks
 from mapveil_client.errors import InputError
 
@@ -35,6 +35,7 @@ def write_geojson(released: ReleasedMap, path: str | PathLike[str], *, skip_empt
     """
     if not released.tiling.region.georeferenced:
         raise no_georeference("GeoJSON")
+    released = as_kept(released)
     left_out = {"empty_cells_left_out": skip_empty} if released.rows() is None else {}
     metadata, measured = file_record(released, **left_out)
     with atomic_path(path) as place, place.open("w", encoding="utf-8", newline="\n") as file:

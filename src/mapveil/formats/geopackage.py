@@ -12,7 +12,7 @@ from mapveil.formats.atomic import atomic_path
 from mapveil.formats.block_table import block_table, told_from_zero
 from mapveil.formats.content_hash import file_record, record_json
 from mapveil.formats.geojson import no_georeference
-from mapveil.formats.measurement_record import MEASUREMENTS_KEY
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY, as_kept
 from mapveil.formats.qgis_style import STYLES, style_of, style_table
 from mapveil.formats.table import Chunk, chunks
 from mapveil_client.errors import InputError, require
@@ -57,6 +57,7 @@ def write_geopackage(released: ReleasedMap, path: str | PathLike[str]) -> None:
     if not released.tiling.region.georeferenced:
         raise no_georeference("GeoPackage")
     module = require("pyogrio", "geo")
+    released = as_kept(released)
     record, measured = file_record(released)
     metadata = {_RECORD: record_json(record)}
     if measured:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.formats.content_hash import file_record, record_json
-from mapveil.formats.measurement_record import MEASUREMENTS_KEY
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY, as_kept
 from mapveil.formats.table import Chunk, chunks
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def geoparquet_bytes(released: ReleasedMap) -> bytes:
 def _write(released: ReleasedMap, place: Path | io.BytesIO) -> None:
     from pyarrow import parquet
 
+    released = as_kept(released)
     metadata = _schema_metadata(released)
     walk = (_table(chunk, metadata) for chunk in chunks(released))
     first = next(walk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,10 @@ import numpy as np
 
 from mapveil.formats.atomic import atomic_path
 from mapveil.formats.content_hash import file_record, record_json
-from mapveil.formats.measurement_record import MEASUREMENTS_KEY
+from mapveil.formats.measurement_record import MEASUREMENTS_KEY, as_kept
 from mapveil.geo.projection import named_crs
 from mapveil.maps.frame import require_frame
-from mapveil_client.errors import require
+from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +42,7 @@ def write_geotiff(released: ReleasedMap, path: str | PathLike[str]) -> None:
     MissingExtra
         rasterio is not installed.
     """
+    released = as_kept(released)
     bands = [layer for layer in released.columns() if not layer.derived]
     frame = require_frame(released.tiling, "GeoTIFF")
     rasterio = require("rasterio", "geo")
@@ -87,5 +89,15 @@ def write_geotiff(released: ReleasedMap, path: str | PathLike[str]) -> None:
 def open_geotiff(file: Path) -> Iterator[DatasetReader]:
     """Open the bytes of a GeoTIFF alone: no file beside it overrides its tags, and no other format is looked for."""
     rasterio = require("rasterio", "geo")
-    with rasterio.MemoryFile(file.read_bytes()) as memory, memory.open(driver="GTiff") as opened:
-        yield opened
+    content = file.read_bytes()
+    if not content:
+        raise InputError(f"{file}: not readable as GeoTIFF (it is empty)")
+    hooks = sys.excepthook, sys.unraisablehook
+    # Where GDAL's message about a damaged file is not UTF-8, rasterio's callback prints a traceback by both hooks.
+    sys.excepthook = lambda kind, *more: None if issubclass(kind, UnicodeError) else hooks[0](kind, *more)
+    sys.unraisablehook = lambda each: None if isinstance(each.exc_value, UnicodeError) else hooks[1](each)
+    try:
+        with rasterio.MemoryFile(content) as memory, memory.open(driver="GTiff") as opened:
+            yield opened
+    finally:
+        sys.excepthook, sys.unraisablehook = hooks

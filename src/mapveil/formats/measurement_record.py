@@ -10,11 +10,11 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
-from mapveil.formats.coded_arrays import BROKEN_ARCHIVE, code, decode, rounding_step, within
+from mapveil.formats.coded_arrays import BROKEN_ARCHIVE, check_sizes, code, decode, rounding_step, within
 from mapveil.formats.flow_record import SEPARATOR, flow_sums_text
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.flow_map import FlowMap
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MEASUREMENTS_KEY: Final = "mapveil_measurements"
 """Name of the measurements in a file: key of schema metadata, tag, or member of a JSON object."""
+
+_Kept = TypeVar("_Kept", bound=Measurement)
 
 _MOST_UNITS: Final = 1 << 62
 
@@ -58,9 +60,7 @@ def write_measurements(measurements: Sequence[Measurement]) -> bytes:
         of, table = finer[number]
         if table is not None:
             held["groups"] = table
-        # Where sums are kept by label too, every bit is.
-        by_label = isinstance(measurement, LabelMeasurement)
-        steps = {"noisy": 0.0 if by_label else rounding_step(measurement.deviation())}
+        steps = {"noisy": _step(measurement)}
         coded = {name: code(v, measurement.unit, steps.get(name, 0.0)) for name, v in held.items()}
         arrays |= {f"{number}.{name}": array for name, (array, _) in coded.items()}
         kind = next(name for name, each in _KINDS.items() if type(measurement) is each)
@@ -71,6 +71,28 @@ def write_measurements(measurements: Sequence[Measurement]) -> bytes:
     packed = io.BytesIO()
     np.savez_compressed(packed, records=np.array(json.dumps(records)), **arrays)
     return packed.getvalue()
+
+
+def _step(measurement: Measurement) -> float:
+    """The step that noisy sums are rounded to; where sums are kept by label too, every bit is."""
+    return 0.0 if isinstance(measurement, LabelMeasurement) else rounding_step(measurement.deviation())
+
+
+def as_kept(released: ReleasedMap) -> ReleasedMap:
+    """A map with the noisy sums that its file keeps, so that the file's columns are those of its measurements."""
+    if not isinstance(released, DensityMap):
+        return released
+    kept = dataclasses.replace(released, measurements=tuple(map(_kept, released.measurements)))
+    if isinstance(kept, SeriesMap):
+        return dataclasses.replace(kept, measured=tuple(map(_kept, kept.measured)))
+    return kept
+
+
+def _kept(measurement: _Kept) -> _Kept:
+    step = _step(measurement)
+    if step * measurement.unit <= 1:
+        return measurement
+    return dataclasses.replace(measurement, noisy=np.rint(measurement.noisy / step) * step)
 
 
 def _finer(measurements: Sequence[Measurement]) -> list[tuple[int | None, IntArray | None]]:
@@ -85,8 +107,15 @@ def _finer(measurements: Sequence[Measurement]) -> list[tuple[int | None, IntArr
     return found
 
 
-def read_measurements(data: bytes) -> tuple[Measurement, ...]:
+def read_measurements(data: bytes, cells: int | None = None) -> tuple[Measurement, ...]:
     """Decode what :func:`write_measurements` encoded.
+
+    Parameters
+    ----------
+    data : bytes
+        The archive.
+    cells : int, optional
+        Cells of its map, against which the sizes of arrays are checked before any is read.
 
     Raises
     ------
@@ -94,6 +123,7 @@ def read_measurements(data: bytes) -> tuple[Measurement, ...]:
         The bytes are no measurements.
     """
     try:
+        check_sizes(data, cells)
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             records = json.loads(str(file["records"]))
             made: dict[int, Measurement] = {}
@@ -144,7 +174,7 @@ def measurements_of(text: str, cells: int) -> tuple[Measurement, ...]:
     ValueError
         The text is no measurements, or they do not fit the cells.
     """
-    made = read_measurements(base64.b64decode(text, validate=True)) if text else ()
+    made = read_measurements(base64.b64decode(text, validate=True), cells) if text else ()
     for each in made:
         groups, sums = each.groups, each.noisy
         fits = groups.shape == (cells,) and groups.dtype == np.int64 and sums.ndim == 1

@@ -46,6 +46,10 @@ NOT_READ_BACK: Final = {
     ".pmtiles": "vector tiles carry the blocks of a picture",
 }
 """Suffixes of files that Mapveil writes and does not read back, with the reason."""
+_BROKEN: Final = (
+    *(ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError),
+    RecursionError,  # JSON that is nested too deeply
+)
 _GEOJSON_HEAD: Final = b'{"type":"FeatureCollection","mapveil":'
 
 
@@ -102,7 +106,7 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
         check_content(heat, metadata, measured)
     except ChangedContent as error:
         raise ChangedContent(f"{path}: {error}") from None
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
+    except _BROKEN as error:
         raise InputError(f"{path}: its metadata is not a map's ({type(error).__name__}: {error})") from error
     if isinstance(heat, SeriesMap):
         return heat
@@ -167,7 +171,7 @@ def read_flows(path: str | PathLike[str]) -> FlowMap:
         return flows
     except ChangedContent as error:
         raise ChangedContent(f"{path}: {error}") from None
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
+    except _BROKEN as error:
         raise InputError(
             f"{path}: its metadata is not that of flows ({type(error).__name__}: {error})"
         ) from error
@@ -196,13 +200,15 @@ def _read(file: Path, read: Callable[[Path], tuple[str, Any, str]]) -> tuple[str
         return read(file)
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: not readable: its text is not UTF-8 ({error.reason})") from error
+    except RecursionError as error:
+        raise InputError(f"{file}: not readable: its text is nested too deeply") from error
 
 
 def _kind(text: str) -> object:
     """The kind of map that a file's metadata names; None where they name none or cannot be read."""
     try:
         found: object = json.loads(text).get("kind")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return None
     return found
 
@@ -256,7 +262,9 @@ def _read_csv(file: Path) -> tuple[str, pyarrow.Table, str]:
     if not beside.is_file():
         raise NotAMap(f"{file}: not a map that Mapveil wrote: {beside.name} is missing")
     try:
-        return beside.read_text("utf-8"), csv.read_csv(file), ""
+        table = csv.read_csv(file)
+        _ = table.column_names  # decoded here, so that names which are not UTF-8 are refused here
+        return beside.read_text("utf-8"), table, ""
     except (ValueError, OSError, pa.ArrowException) as error:
         raise InputError(f"{file}: not readable as CSV ({str(error).splitlines()[0]})") from error
 

@@ -35,7 +35,7 @@ class Context(NamedTuple):
     @classmethod
     def of_zones(cls, zones: Zones, rank: FloatArray | None = None) -> Context:
         """The outlines and names of zones, named in the order of ``rank``, or of their size."""
-        return cls(shapes_of(zones.polygons), labels_of(zones.polygons, zones.names, rank), zones)
+        return cls(shapes_of(zones.polygons), labels_of(zones.polygons, zones.labels, rank), zones)
 
     @classmethod
     def nothing(cls) -> Context:

@@ -13,14 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.arrays import BoolArray, IntArray
-from mapveil_client.errors import InputError, require
+from mapveil_client.errors import InputError, one_line, require
 from mapveil_client.plane import DEGREES_CRS
 
 _BY_NAME: Final = "--name COLUMN takes their names from one, such as"
 _NAMES: Final = ("name", "zone", "district", "id", "label", "code")
 """Columns whose texts name zones, the most likely first."""
 
+LABEL: Final = 60
+"""Characters of a name where it is drawn or printed."""
+
 _WIDEST: Final = 200  # characters of a list in a message
+_ROOM: Final = 1e-6  # degrees beyond the poles or the 180th meridian that a projection may round to
 _PAIRS_AT_ONCE: Final = 1 << 11  # whose intersections are held at once
 _MOST_COUNTED: Final = 1000  # overlapping pairs: one more is "more than"
 _EXAMPLES: Final = 5
@@ -49,6 +53,11 @@ class Zones:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names for a person's eyes: printable and cut to 60 characters."""
+        return tuple(one_line(name, LABEL) for name in self.names)
 
     def take(self, kept: BoolArray, note: str) -> Zones:
         """Some of the zones, with a further note."""
@@ -152,7 +161,7 @@ def _of_file(
     if file.suffix.lower() in {".geojson", ".json"}:
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, RecursionError) as error:
             raise InputError(f"{where}: not readable as GeoJSON ({error})") from error
         named = content.get("crs") if isinstance(content, Mapping) else None
         return where, *_of_geojson(content, where), _geojson_crs(named, crs)
@@ -202,18 +211,42 @@ def _of_geojson(
     from shapely.errors import ShapelyError
     from shapely.geometry import shape
 
-    kind = content.get("type") if isinstance(content, Mapping) else None
+    if not isinstance(content, Mapping):
+        raise InputError(f"{where}: not GeoJSON of polygons (it is no object)")
+    kind = content.get("type")
     try:
         if kind == "FeatureCollection":
             features = list(content["features"])
         else:
             features = [content if kind == "Feature" else {"geometry": content, "properties": {}}]
+        faults = ((number, _fault(each["geometry"])) for number, each in enumerate(features, 1))
+        wrong = next((f"feature {number} {fault}" for number, fault in faults if fault), None)
+        if wrong is not None:
+            raise InputError(f"{where}: not GeoJSON of polygons: {wrong}")
         shapes = np.array([shape(each["geometry"]) for each in features] + [None], dtype=object)[:-1]
         records = [each.get("properties") or {} for each in features]
     except (ShapelyError, AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(f"{where}: not GeoJSON of polygons ({type(error).__name__}: {error})") from error
     keys = dict.fromkeys(key for record in records for key in record)
     return shapes, {str(key): [record.get(key) for record in records] for key in keys}
+
+
+def _fault(geometry: Any) -> str | None:
+    """The reason why a GeoJSON geometry is no polygon although shapely would take it for one."""
+    if not isinstance(geometry, Mapping):
+        return "has no geometry"
+    if geometry.get("type") not in ("Polygon", "MultiPolygon"):
+        return None
+    polygons = geometry["coordinates"] if geometry["type"] == "MultiPolygon" else [geometry["coordinates"]]
+    for ring in (ring for polygon in polygons for ring in polygon):
+        corners = np.array(ring)
+        if corners.dtype.kind not in "iuf" or corners.ndim != 2:
+            return "has coordinates that are not numbers"
+        if not np.isfinite(corners).all():
+            return "is without a place on Earth: it has coordinates that are not finite"
+        if len(corners) < 4 or not np.array_equal(corners[0], corners[-1]):
+            return "has a ring that is not closed: its last corner must be its first"
+    return None
 
 
 def _of_frame(frame: Any) -> tuple[npt.NDArray[np.object_], dict[str, list[Any]]]:
@@ -230,7 +263,10 @@ def _names(where: str, columns: Mapping[str, list[Any]], name: str | None, count
         return tuple(str(number) for number in range(1, count + 1))
     if key not in columns:
         raise InputError(f"{where}: no column {key!r}; its columns are {', '.join(columns) or 'none'}")
-    return tuple("" if each is None else str(each) for each in columns[key])
+    names = tuple("" if each is None else str(each) for each in columns[key])
+    if any("\ud800" <= letter <= "\udfff" for letter in "".join(names)):
+        raise InputError(f"{where}: column {key!r} holds names that are no text (half a character)")
+    return names
 
 
 def _in_degrees(where: str, shapes: npt.NDArray[np.object_], crs: str) -> npt.NDArray[np.object_]:
@@ -263,9 +299,15 @@ def _checked(
 ) -> tuple[npt.NDArray[np.object_], tuple[str, ...]]:
     import shapely
 
-    if not np.isfinite(shapely.bounds(shapes)).all():
-        empty = [names[at] for at in np.flatnonzero(~np.isfinite(shapely.bounds(shapes)).all(axis=1))]
-        raise InputError(f"{where}: zones without a place on Earth: {_listed(empty)}")
+    corners, zone = shapely.get_coordinates(shapes, return_index=True)
+    placed = ~shapely.is_empty(shapes)
+    placed[zone[~(np.abs(corners) <= np.array([180, 90]) + _ROOM).all(axis=1)]] = False
+    if not placed.all():
+        lost = _listed([names[at] for at in np.flatnonzero(~placed)])
+        raise InputError(
+            f"{where}: zones without a place on Earth: {lost}; longitudes are from -180 to 180 degrees, latitudes "
+            "from -90 to 90, unless crs (--zones-crs) names another CRS"
+        )
     broken = np.flatnonzero(~shapely.is_valid(shapes))
     if not broken.size:
         return shapes, ()
@@ -314,9 +356,12 @@ def overlap_notes(shapes: npt.NDArray[np.object_], names: tuple[str, ...]) -> tu
     one, other = overlapping_pairs(shapes, _MOST_COUNTED)
     if not one.size:
         return ()
-    pairs = [f"{names[a]} and {names[b]}" for a, b in zip(one, other, strict=True)]
+    pairs = [
+        f"{one_line(names[a], LABEL)} and {one_line(names[b], LABEL)}"
+        for a, b in zip(one, other, strict=True)
+    ]
     if one.size > _MOST_COUNTED:
-        first = ", ".join(pairs[:_EXAMPLES])
+        first = _listed(pairs[:_EXAMPLES])
         return (
             f"more than {_MOST_COUNTED} pairs of zones overlap, so people count in both, such as {first}",
         )
@@ -325,5 +370,5 @@ def overlap_notes(shapes: npt.NDArray[np.object_], names: tuple[str, ...]) -> tu
 
 
 def _listed(names: list[str]) -> str:
-    text = ", ".join(names)
+    text = ", ".join(one_line(name) for name in names)
     return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}... ({len(names)} in all)"

@@ -9,10 +9,11 @@ component :math:`c` both measurements sum the same users, so that
 where: :math:`\tilde a` and :math:`\tilde b` are the noisy sums, :math:`m_c` and :math:`n_c` their numbers in the
 component, and :math:`\sigma` the standard deviations that the file states. T has mean 1, also where the second groups
 were chosen by the first sums: a block whose noise is large is divided deeper, so residuals must not be divided by their
-own :math:`v_c`. Its variance is :math:`\sum_c v_c^2 (2 + \kappa_c) / (\sum_c v_c)^2` with the excess kurtosis
-:math:`\kappa_c` of the residual; it is compared with the scaled chi-squared law of the same two moments (Satterthwaite
-1946), which misses some of the skewness: of 64 residuals 1.6 in 1,000 fall below its 1 in 1,000. Run by: anybody who
-holds the map.
+own :math:`v_c`. Its law is that of :mod:`mapveil.inference.squared_residuals`.
+
+Noise that one measurement lacks shows only beside another whose noise is not much larger, so every pair with enough
+residuals is tested, with a share of the false alarm (Bonferroni). A coarse sum's noise is a small part of :math:`v_c`
+beside that of many finer sums: measurements that no pair could judge are listed. Run by: anybody who holds the map.
 """
 
 from __future__ import annotations
@@ -22,57 +23,86 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy import sparse, stats
+from scipy import sparse
 
+from mapveil.inference.squared_residuals import SquaredResiduals
 from mapveil.maps.measurement import Measurement
 from mapveil_client.arrays import FloatArray
 
 LEAST_RESIDUALS: Final = 64
 """Residuals from which half the stated deviation in both measurements is told from the stated one.
 
-See ``tests/inference``. Where one of the two alone has too little noise, more are needed: of 256 residuals the test
-finds that in three or four of five.
+See ``tests/inference``. Where one of the two alone has too little noise, more may be needed.
 """
 
-_KURTOSIS: Final = 3.0
-"""Excess kurtosis of one Laplace variable; of the discrete law it is a little more at scales near 1."""
+_POWER: Final = 0.99  # of finding that all noise is missing, from which a measurement counts as tested
+_LEAST_VARIANCE: Final = 1e-9  # squared users per residual; below it there is no noise to test
 
 
-class NoiseTest(NamedTuple):
+class PairTest(NamedTuple):
     """The residuals of one pair of measurements, beside the stated noise."""
 
+    pair: tuple[int, int]  # places of the two in the map's measurements
     residuals: int  # number of sums that were measured twice
     ratio: (
         float  # sum of the squared residuals over that of their variances; 1 is expected of the stated noise
     )
     too_small: float  # probability of a ratio as small or smaller
     too_large: float  # probability of a ratio as large or larger
+    level: float  # probability of either below which the noise is not as stated
+
+    @property
+    def failed(self) -> bool:
+        """Whether the noise is not as stated."""
+        return min(self.too_small, self.too_large) < self.level
 
 
-def noise_test(measurements: Sequence[Measurement]) -> NoiseTest | None:
-    """Test the pair of measurements with the most residuals; None where no sum was measured twice.
+class NoiseTests(NamedTuple):
+    """The tests of every pair of a map's measurements with enough residuals."""
+
+    pairs: tuple[PairTest, ...]  # most residuals first
+    untested: tuple[
+        int, ...
+    ]  # places of measurements without whose noise fewer than 99 of 100 maps would fail
+
+
+def noise_tests(measurements: Sequence[Measurement], false_alarm: float) -> NoiseTests:
+    """Test every pair of measurements with enough residuals.
+
+    The pair with the most residuals has half the false alarm, the others divide the rest evenly.
 
     Parameters
     ----------
     measurements : sequence of Measurement
-        Noisy sums of one map; estimates of another kind are left out.
+        Noisy sums of one map; estimates of another kind are not tested.
+    false_alarm : float
+        Probability that a test fails although all noise is as stated.
     """
-    sums = [each for each in measurements if type(each) is Measurement]
-    found = [_residuals(one, other) for one, other in combinations(sums, 2)]
-    nothing = np.empty(0)
-    square, variance, kurtosis = max(
-        found, key=lambda each: each[0].size, default=(nothing, nothing, nothing)
-    )
-    if not square.size:
-        return None
-    freedom = 2 * float(variance.sum()) ** 2 / float((variance**2 * (2 + kurtosis)).sum())
-    ratio = float(square.sum() / variance.sum())
-    law = stats.chi2(freedom)
-    return NoiseTest(square.size, ratio, float(law.cdf(ratio * freedom)), float(law.sf(ratio * freedom)))
+    many = [
+        place
+        for place, each in enumerate(measurements)
+        if type(each) is Measurement and each.noisy.size >= LEAST_RESIDUALS
+    ]
+    found = [(pair, *_residuals(*(measurements[place] for place in pair))) for pair in combinations(many, 2)]
+    enough = [
+        each
+        for each in found
+        if each[1].size >= LEAST_RESIDUALS and each[2].moments()[0] > _LEAST_VARIANCE * each[1].size
+    ]
+    enough.sort(key=lambda each: -each[1].size)
+    tests, seen = [], set()
+    for rank, (pair, squares, law) in enumerate(enough):
+        share = 1.0 if len(enough) == 1 else 0.5 if rank == 0 else 0.5 / (len(enough) - 1)
+        total, level = float(squares.sum()), share * false_alarm / 2
+        tests.append(PairTest(pair, squares.size, total / law.moments()[0], *law.tails(total), level))
+        for place, scales in zip(pair, ((0.0, 1.0), (1.0, 0.0)), strict=True):
+            if law.finds(scales, level) >= _POWER:
+                seen.add(place)
+    return NoiseTests(tuple(tests), tuple(sorted(set(range(len(measurements))) - seen)))
 
 
-def _residuals(one: Measurement, other: Measurement) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Squares of the residuals of a pair, their variances and excess kurtosis: one of each component."""
+def _residuals(one: Measurement, other: Measurement) -> tuple[FloatArray, SquaredResiduals]:
+    """Squares of the residuals of a pair, and the law of their sum."""
     left, right = one.noisy.size, other.noisy.size
     # A cell that only one of the two measured links its group to the last vertex, which stands for "not measured".
     a = np.where(one.groups < 0, left + right, one.groups)
@@ -90,7 +120,7 @@ def _residuals(one: Measurement, other: Measurement) -> tuple[FloatArray, FloatA
     count_a, count_b = totals(ours), totals(theirs)
     usable = (count_a > 0) & (count_b > 0)
     usable[label[-1]] = False
-    part_a, part_b = count_a[usable] * one.deviation() ** 2, count_b[usable] * other.deviation() ** 2
-    variance = part_a + part_b
-    fourth = part_a**2 / (count_a[usable] * one.terms) + part_b**2 / (count_b[usable] * other.terms)
-    return difference[usable] ** 2, variance, _KURTOSIS * fourth / variance**2
+    kinds, residuals = np.unique(np.array([count_a[usable], count_b[usable]]), axis=1, return_counts=True)
+    return difference[usable] ** 2, SquaredResiduals(
+        (one.law(), other.law()), kinds, residuals.astype(np.float64)
+    )

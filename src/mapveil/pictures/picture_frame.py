@@ -13,7 +13,7 @@ import numpy as np
 from mapveil.pictures.colours import DensityScale, round_down
 from mapveil.pictures.picture_plane import MapPlane, Rings, region_rings
 from mapveil_client.arrays import BoolArray, IntArray
-from mapveil_client.errors import require
+from mapveil_client.errors import one_line, require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -268,7 +268,7 @@ def write_words(drawn: ReleasedMap, axes: Axes, title: str, *, lead: str = "", c
     """Write warnings and title above, ``lead``, promise, notes and ``credit`` below, and marks on the map."""
     promise = drawn.guarantee.promise
     under = (drawn.subtitle, f"{drawn.method}, {promise.label}")
-    head = "\n".join(line for text in (title, *under) for line in textwrap.wrap(text, _HEAD))
+    head = "\n".join(line for text in (title, *under) for line in textwrap.wrap(one_line(text), _HEAD))
     axes.set_title(head, loc="left", color=INK, size=12, pad=8, parse_math=False)
     lines = textwrap.wrap(lead, _LINE) + textwrap.wrap(promise.line, _LINE)
     warned = [line for text in promise.warnings for line in textwrap.wrap(text, _LINE)]

@@ -16,8 +16,9 @@ from mapveil.pictures.report_page import html_page
 from mapveil.privacy.file_hash import file_hash
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.epsilon import readable
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, one_line
 
+_LONGEST: Final = 2000  # characters of a row
 _NO_PROOF: Final = (
     "The sheet repeats what the file states. The file alone cannot show that the noise was drawn or that the data were "
     "true."
@@ -114,10 +115,10 @@ class ReleaseSheet:
 
     def __str__(self) -> str:
         promise = self.guarantee.promise
-        lines = [self.record["title"] or self.file, f"{promise.headline}: {promise.title}"]
+        lines = [one_line(self.record["title"] or self.file), f"{promise.headline}: {promise.title}"]
         lines += [f"WARNING: {text}" for text in self.warnings]
         for head, rows in self.sections:
-            lines += ["", head, *(f"  {name:<14} {text}" for name, text in rows)]
+            lines += ["", head, *(f"  {name:<14} {one_line(text, _LONGEST)}" for name, text in rows)]
         return "\n".join((*lines, "", _NO_PROOF))
 
     def save(self, path: str | PathLike[str]) -> None:

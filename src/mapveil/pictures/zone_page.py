@@ -140,7 +140,7 @@ def _record(asked: ZoneOverlay, found: ZoneTotals) -> dict[str, Any]:
                 "layers": [_layer(layer) for layer in _layers(found, _told(asked, found), area, coverage)],
                 "blocks": None,
                 "doubt": "Hatched: nobody, or too few to tell, in measured cells inside",
-                "names": list(found.zones.names),
+                "names": list(found.zones.labels),
                 "rings": outlines_record(plane, rings, *middles.T),
                 "ground": ground_record(plane, region, Context.of_zones(drawn), margin=AROUND),
                 "tiles": None,

@@ -119,7 +119,7 @@ def plot_totals(found: WindowTotals, series: DensityMap) -> Axes:
             )  # fmt: skip
         axes.stairs(np.maximum(found.estimate[zone], 0.0), edges, baseline=None, color=INK, linewidth=1.2)
         mark = f" ({found.placed[zone][placed].mean():.0%} placed)".replace("%", " %") if placed.any() else ""
-        axes.set_title(f"{found.zones.names[zone]}{mark}", size=9, color=INK, parse_math=False)
+        axes.set_title(f"{found.zones.labels[zone]}{mark}", size=9, color=INK, parse_math=False)
         axes.set_xlim(edges[0], edges[-1])
         axes.set_ylim(bottom=0)
         axes.set_xticks(labelled.tolist(), [names[each] for each in labelled.tolist()])
@@ -203,7 +203,7 @@ def write_changes_page(
     numbers = (found.before, found.after, found.difference, found.low, found.high)
     rows = [
         (
-            found.zones.names[at].removeprefix("*"),
+            found.zones.labels[at].removeprefix("*"),
             *(f"{each[at]:,.1f}" for each in numbers),
             f"{found.q[at]:.2g}",
             "yes" if found.changed[at] else "no call",

@@ -16,6 +16,7 @@ from mapveil_client.errors import ParameterError
 
 K = TypeVar("K", bound=StrEnum)
 
+_TOO_LARGE: Final = 10**300  # a float holds what is below
 _EXACT: Final = re.compile(r"[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
 
 WARNED_EPSILON: Final = Fraction(10)
@@ -370,4 +371,7 @@ def read_exact(text: str) -> Fraction:
     # No exponents: ten letters could ask for a number that fills the memory.
     if not _EXACT.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is no exact number")
-    return Fraction(text)
+    found = Fraction(text)
+    if abs(found) >= _TOO_LARGE:
+        raise ValueError(f"{text[:40]}... is too large a number")
+    return found
