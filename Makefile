@@ -76,7 +76,7 @@ reproduce: $(STAMP)
 	$(BIN)/python -m reproductions $(PAPER) $(ARGS)
 
 heldout: $(STAMP)
-	@$(BIN)/python -m benchmarks.heldout $(DATA) $(ARGS)
+	@$(BIN)/python -m benchmarks.heldout $(if $(DATA),'$(DATA)') $(ARGS)
 
 simulate-traffic: $(STAMP)
 	$(BIN)/python -m simulations.traffic $(ARGS)

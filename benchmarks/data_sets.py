@@ -87,6 +87,7 @@ def files_in(folder: Path) -> list[Path]:
     InputError
         No such folder, or none of its files is a table or a raster by its suffix.
     """
+    folder = folder.expanduser()  # the Makefile quotes it
     if not folder.is_dir():
         raise InputError(
             f"{folder}: {'is a file' if folder.exists() else 'no such folder'}; expected a folder"
