@@ -49,7 +49,7 @@ def test_a_column_is_taken_as_it_is() -> None:
     frame = geopandas.GeoDataFrame({"people": [3, 4], "bad": [-1, 2], "geometry": BOXES}, crs="EPSG:4326")
     zones = Zones.read(frame)
     assert denominators(zones, "people").values.tolist() == [3, 4]
-    with pytest.raises(InputError, match=r"per bad: a denominator must be a number of at least 0"):
+    with pytest.raises(InputError, match=r"per bad: a denominator must be 0, or a number of at least 1e-09"):
         denominators(zones, "bad")
 
 

@@ -176,3 +176,12 @@ def test_very_wide_runs_are_compared_as_they_are() -> None:
         SignalNeighbours(counts=(5,)), evidence.take(np.arange(150)), evidence.take(np.arange(150, 200))
     )
     assert found.p1 < 0.1
+
+
+def test_reports_that_are_all_alike_tell_nothing(adversary: SignalAdversary) -> None:
+    """Such as null codes of a few rows, whose variance is 0."""
+    users = np.arange(80) % 2
+    places = np.random.default_rng(1).normal(size=(80, 3, 2))
+    evidence = SignalEvidence(np.ones((80, 3, 2)), users, places, 2, np.zeros(2), np.ones(2))
+    found = scored(adversary, evidence.take(np.arange(60)), evidence.take(np.arange(60, 80)))
+    assert found.p1 >= 0.5

@@ -182,7 +182,7 @@ def test_weeks_of_flows_are_released_asked_and_compared(
 
 
 BAD_WINDOWS = {
-    "local": ((*WEEKLY,), "must be central for windows of"),
+    "local": ((*WEEKLY,), "must be central, distributed or operators for flows over windows"),
     "no zone of time": (("--trust", "central", *WEEKLY), "state no time zone"),
     "user-week": (("--trust", "central", *WEEKLY, "--per", "user-week"), "--per must be user for flows"),
     "no windows": (("--trust", "central", "--windows-per-user", "2"), "give --every or --by too"),

@@ -85,7 +85,7 @@ def test_saved_options_are_those_of_the_run(mapveil: Callable, table: Path, tmp_
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("epsilon:", "epsilom:"), "line 4: release has no option 'epsilom'; expected one of input, region"),
+        (("epsilon:", "epsilom:"), "line 4: release has no option 'epsilom'; did you mean 'epsilon'?"),
         (("1/2", "half"), "line 4: epsilon: epsilon must be a finite number above 0"),
         (("1/2", "[1, [2]]"), "line 4: expected a text, a number or a list of them"),
         (("1/2", ""), "line 4: epsilon has no value; leave the line out for its default"),

@@ -145,7 +145,8 @@ def _telling(inputs: FloatArray, known: SignalEvidence) -> FloatArray:
     targets[:, known.user_count + 2 :] = known.places.reshape(len(known), -1) / known.length
     targets -= targets.mean(axis=0)
     gram = inputs.T @ inputs
-    gram[np.diag_indices_from(gram)] += _RIDGE * gram.trace() / len(gram)
+    # Reports that are all alike, such as null codes, tell nothing: every slope is 0.
+    gram[np.diag_indices_from(gram)] += _RIDGE * (gram.trace() or 1.0) / len(gram)
     slopes = np.linalg.solve(gram, inputs.T @ targets)
     fitted = slopes.T @ gram @ slopes
     values, vectors = np.linalg.eigh(fitted)
