@@ -96,7 +96,7 @@ def test_operators_that_are_killed_at_random_moments_make_the_same_sums(
         )
         between = Between(leader, helper, seed=1)
         peer.carry = between.carry
-        killer = Killer(leader, KILLS // 2, DEVICES, seed=1)
+        killer = Killer([leader], KILLS // 2, DEVICES, seed=1)
         with Wire([leader.port], killer.carry) as wire:
             leading.fleet(wire.url, collection, range(DEVICES), helper=found[1]).wait()
         assert len(killer.kills) == KILLS // 2
