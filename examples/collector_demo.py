@@ -11,6 +11,7 @@ import argparse
 import os
 import re
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -51,7 +52,7 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     store, other = given.folder / "collector.sqlite", given.folder / "helper.sqlite"
     for old in (*given.folder.glob("collector.sqlite*"), *given.folder.glob("helper.sqlite*")):
-        old.unlink()
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
     shared = given.folder / "peer.key"
     shared.unlink(missing_ok=True)
     shared.touch(mode=0o600)

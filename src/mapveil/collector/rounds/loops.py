@@ -13,6 +13,9 @@ from mapveil.collector.rounds.worker import Worker
 from mapveil.collector.store.work_queue import MOST_SECONDS
 
 _TICK_SECONDS: Final = 0.1
+_UNHURRIED: Final = {Loop.MAPS: 0.5, Loop.EXPORTS: 0.5}
+"""Seconds between looks for work that takes longer than that, and whose order wakes this process."""
+
 _STUCK_SECONDS: Final = 600.0  # one step of a large collection takes minutes
 
 
@@ -54,7 +57,7 @@ class Loops:
                 for other in wakes.keys() - {loop}:
                     wakes[other].set()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(wakes[loop].wait(), _TICK_SECONDS)
+                await asyncio.wait_for(wakes[loop].wait(), _UNHURRIED.get(loop, _TICK_SECONDS))
 
     def stop(self) -> None:
         """Let :meth:`run` end after the steps that are being taken; a file that is being made is given up."""
