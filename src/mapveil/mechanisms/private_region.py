@@ -156,4 +156,6 @@ def _cut(region: Region, columns: _Bins, rows: _Bins) -> Region:
     xs = np.array([x0 + columns.first * width, x0 + (columns.last + 1) * width])
     ys = np.array([y1 - (rows.last + 1) * height, y1 - rows.first * height])
     lon, lat = region.unproject(xs, ys)
+    west, south, east, north = region.bbox
+    lon, lat = np.clip(lon, west, east), np.clip(lat, south, north)  # bounds are rounded
     return Region.from_bbox(float(lon[0]), float(lat[0]), float(lon[1]), float(lat[1]))
