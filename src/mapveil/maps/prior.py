@@ -31,6 +31,7 @@ EARLIER: Final = "earlier release"
 
 _POINTS: Final = 2  # along a side of a cell of a raster, at least
 _MOST_POINTS: Final = 1 << 24
+_ROUNDING: Final = 1e-6  # points: boxes of one place differ by less
 _CHUNK: Final = 1 << 18
 
 
@@ -207,7 +208,9 @@ def _points_of(tiling: Tiling, finest: float) -> Iterator[tuple[IntArray, FloatA
     side = math.ceil(math.sqrt(tiling.size))
     rows, columns = (side, side) if raster is None else (raster.rows, raster.columns)
     # Cells of no raster have a size of their own each: more points a cell.
-    wanted = max(_POINTS if raster is not None else 4 * _POINTS, math.ceil(finest / max(rows, columns)))
+    wanted = max(
+        _POINTS if raster is not None else 4 * _POINTS, math.ceil(finest / max(rows, columns) - _ROUNDING)
+    )
     each = max(min(wanted, math.isqrt(_MOST_POINTS // (rows * columns))), 1)
     grid = Grid(tiling.region, rows=rows * each, columns=columns * each)
     for start in range(0, grid.size, _CHUNK):
