@@ -301,8 +301,9 @@ class Region(Box):
     @classmethod
     def _around(cls, bbox: BoxEdges, polygon: Polygon | MultiPolygon | None = None) -> Region:
         projection = middle_cylinder(bbox)
-        # Processors' sines differ in the last bit: rounded, a box has the same cells on every machine.
-        x0, y0, x1, y1 = (round(edge / _GRAIN_M) * _GRAIN_M for edge in _mapped(bbox, projection.project))
+        # Processors' sines differ in the last bit: rounded outward, a box has the same cells on every machine.
+        low, high = np.reshape(_mapped(bbox, projection.project), (2, 2)) / _GRAIN_M
+        x0, y0, x1, y1 = (float(each) * _GRAIN_M for each in (*np.floor(low), *np.ceil(high)))
         return cls(projection.crs, (x0, y0, x1, y1), bbox, polygon)
 
 
