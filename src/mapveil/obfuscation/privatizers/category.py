@@ -54,7 +54,7 @@ class Category:
         return {text: int(value) for text, value in zip(self.texts, self.values, strict=False)}
 
     def to_dict(self) -> dict[str, Any]:
-        """What files say of it beside its values, JSON-ready."""
+        """A JSON-ready record for files, beside the values."""
         named = {"column": self.column, "epsilon": str(self.epsilon)}
         return named | ({"texts": self.numbers} if self.texts else {})
 
