@@ -33,7 +33,7 @@ _LOOK_S: Final = 0.05
 
 
 class _Waits(NamedTuple):
-    """What others waited for, meanwhile."""
+    """Waits of others meanwhile."""
 
     late_s: float  # the latest deadline
     p99_ms: float

@@ -77,7 +77,7 @@ def measure_roles(folder: Path, shared: Path, rows: int, trials: int, gap_steps:
 
 
 def _told(measured: list[list[dict[str, Any]]]) -> str:
-    """How many gains on later days have an interval above 0, by family of lines."""
+    """Numbers of gains on later days with an interval above 0, by family of lines."""
     families = {"coverage by sums": SUMS, "privatizers": KNOBS, "raw reports": (RAW,)}
     told = {family: [0, 0] for family in families}
     for found in measured:
