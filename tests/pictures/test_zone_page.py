@@ -72,6 +72,20 @@ def test_it_draws_and_lists_the_answers(asked: tuple[ZoneOverlay, ZoneTotals]) -
     assert "SEEDED" in page
 
 
+def test_rates_are_coloured_by_the_rate(asked: tuple[ZoneOverlay, ZoneTotals]) -> None:
+    overlay, found = asked
+    residents = np.array([4000.0, 0.0, 10.0])
+    rate = np.divide(found.estimate * 1000, residents, out=np.full(3, np.nan), where=residents > 0)
+    columns = {**found.columns(), "denominator": residents, "estimate_per_1000": rate}
+    page = answers_html(overlay, found, columns, "3 zones")
+    scene = json.loads(page.split('id="scene">')[1].split("</script>")[0])["scene"]
+    coloured, *_, read = scene["layers"]
+    assert coloured["unit"] == "users per 1,000 of the denominator"
+    # The second has no residents, the third is not told from zero.
+    assert unpack(coloured["values"]) == pytest.approx([rate[0], np.nan, np.nan], rel=1e-3, nan_ok=True)
+    assert unpack(read["values"]) == pytest.approx(rate, rel=1e-3, nan_ok=True)
+
+
 def test_rates_without_a_denominator_are_empty(asked: tuple[ZoneOverlay, ZoneTotals]) -> None:
     overlay, found = asked
     rate = np.array([1.5, np.nan, 2.0])

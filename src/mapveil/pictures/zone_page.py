@@ -37,11 +37,13 @@ if TYPE_CHECKING:
 
 _EDGES: Final = 64  # of the region's side: edges of zones are cut before they are projected
 _PER_KM2: Final = "users per km²"
+_PER_1000: Final = "users per 1,000 of the denominator"
 _READING: Final = (
     "Of a coloured zone the measured cells wholly inside are told from zero; of a hatched one they are not, or there "
     "are none. A zone has one colour: where its users are within it is not shown. The interval is of the noise alone, "
     "not of people who are missing from the table."
 )
+_DOUBT: Final = "Hatched: nobody, or too few to tell, in measured cells inside"
 _HEADS: Final = {
     "zone": ("Zone", ""),
     "estimate": ("Users", ",.1f"),
@@ -94,11 +96,11 @@ def answers_html(asked: ZoneOverlay, found: ZoneTotals, columns: Mapping[str, An
     heat = asked.heat
     promise = heat.guarantee.promise
     lines = (heat.subtitle, question, f"{heat.method}, {promise.label}")
-    return filled_page(_record(asked, found), lines, promise, _table(columns, question))
+    return filled_page(_record(asked, found, columns), lines, promise, _table(columns, question))
 
 
-def _record(asked: ZoneOverlay, found: ZoneTotals) -> dict[str, Any]:
-    """The record of a scene whose cells are the zones, cut to the map."""
+def _record(asked: ZoneOverlay, found: ZoneTotals, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a scene whose cells are the zones, cut to the map; by rate where the answers have rates."""
     import shapely
 
     heat = asked.heat
@@ -116,8 +118,13 @@ def _record(asked: ZoneOverlay, found: ZoneTotals) -> dict[str, Any]:
     whole = np.array([shapely.union_all(fine)], dtype=np.object_)
     middles = shapely.get_coordinates(shapely.point_on_surface(cut))
     area = shapely.area(reprojected(fine, middle_cylinder(region.bbox).project)) / 1e6  # km²
+    rated = "denominator" in columns
+    divisor, unit = (np.asarray(columns["denominator"]) / 1000, _PER_1000) if rated else (area, _PER_KM2)
+    layers = _layers(found, _told(asked, found), divisor, unit)
+    if rated:
+        rate = np.maximum(columns["estimate_per_1000"], 0.0)
+        layers = (*layers, Layer("estimate_per_1000", "Per 1,000 of the denominator", "", rate))
     drawn = Zones(cut, found.zones.names)
-    coverage = f"{100 * (1 - found.alpha):g} %"
     return finite_record(
         {
             "title": heat.title or "Users in zones",
@@ -135,11 +142,11 @@ def _record(asked: ZoneOverlay, found: ZoneTotals) -> dict[str, Any]:
                 "size": len(found.zones),
                 "main": 3,
                 "empty": None,
-                "bounds": [packed(np.maximum(found.low, 0.0)), packed(found.high), coverage],
+                "bounds": [packed(np.maximum(found.low, 0.0)), packed(found.high), _coverage(found)],
                 "area": packed(area),
-                "layers": [_layer(layer) for layer in _layers(found, _told(asked, found), area, coverage)],
+                "layers": [_layer(layer) for layer in layers],
                 "blocks": None,
-                "doubt": "Hatched: nobody, or too few to tell, in measured cells inside",
+                "doubt": _DOUBT + (", or no denominator" if rated else ""),
                 "names": list(found.zones.labels),
                 "rings": outlines_record(plane, rings, *middles.T),
                 "ground": ground_record(plane, region, Context.of_zones(drawn), margin=AROUND),
@@ -150,28 +157,37 @@ def _record(asked: ZoneOverlay, found: ZoneTotals) -> dict[str, Any]:
     )
 
 
+def _coverage(found: ZoneTotals) -> str:
+    """The intended coverage of the intervals, in words."""
+    return f"{100 * (1 - found.alpha):g} %"
+
+
 def _told(asked: ZoneOverlay, found: ZoneTotals) -> BoolArray:
     """Whether the measured cells wholly inside each zone are told from zero: the model placed nobody there."""
     errors = asked.sums.errors(asked.inside)
     return np.asarray(found.inside > half_widths([each.noise for each in errors], found.alpha))
 
 
-def _layers(found: ZoneTotals, told: BoolArray, area: FloatArray, coverage: str) -> tuple[Layer, ...]:
+def _layers(found: ZoneTotals, told: BoolArray, divisor: FloatArray, unit: str) -> tuple[Layer, ...]:
     """Estimate, interval and significance of the zones that are told from zero; then the users of all."""
     users = np.maximum(found.estimate, 0.0)
+    half_title = f"half the {_coverage(found)} interval"
 
     def shown(values: FloatArray) -> FloatArray:
         return np.where(told, values, np.nan)
 
-    density = shown(np.divide(users, area, out=np.zeros(users.size), where=area > 0))
-    half = shown(np.divide(found.high - found.estimate, area, out=np.zeros(users.size), where=area > 0))
+    def divided(values: FloatArray) -> FloatArray:
+        return shown(np.divide(values, divisor, out=np.full(values.size, np.nan), where=divisor > 0))
+
+    density = divided(users)
     deviations = np.divide(
         found.estimate, found.deviation, out=np.zeros(users.size), where=found.deviation > 0
     )
-    floor = float(np.nanmin(density)) if told.any() else 0.0
+    known = density[np.isfinite(density)]
+    floor = float(known.min()) if known.size else 0.0
     return (
-        Layer("block_density", "estimate", _PER_KM2, density, Shading(noise_floor=floor)),
-        Layer("block_half_width", f"half the {coverage} interval", _PER_KM2, half),
+        Layer("block_density", "estimate", unit, density, Shading(noise_floor=floor)),
+        Layer("block_half_width", half_title, unit, divided(found.high - found.estimate)),
         Layer(
             "block_significance",
             "estimate over its deviation",
