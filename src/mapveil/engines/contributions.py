@@ -321,14 +321,23 @@ def _function(
     return SqlKey((), f"{EXACT_KEY}({', '.join(columns)})", None, lambda found: found, keys)
 
 
-def _numbers(*columns: object) -> list[FloatArray]:
-    return [np.asarray(each, dtype=np.float64) for each in columns]
+def _numbers(*columns: Any) -> list[FloatArray]:
+    """Arrow columns of doubles. By their buffers: pyarrow's conversions import pandas where it is installed."""
+    chunks = [getattr(each, "chunks", [each]) for each in columns]
+    return [np.concatenate([np.empty(0), *map(_doubles, each)]) for each in chunks]
+
+
+def _doubles(chunk: pyarrow.Array) -> FloatArray:
+    if chunk.null_count:
+        return np.asarray(chunk, dtype=np.float64)
+    return np.frombuffer(chunk.buffers()[1], np.float64, len(chunk), 8 * chunk.offset)
 
 
 def _arrow(cells: IntArray) -> pyarrow.Array:
     import pyarrow
 
-    return pyarrow.array(cells)
+    whole = pyarrow.py_buffer(np.ascontiguousarray(cells, dtype=np.int64))
+    return pyarrow.Array.from_buffers(pyarrow.int64(), cells.size, [None, whole])
 
 
 def _boxed_rows(points: Points, opened: duckdb.DuckDBPyConnection, tiling: Tiling | None) -> str:
