@@ -8,6 +8,7 @@ import shapely
 
 import mapveil as mv
 from mapveil.engines import UNIT, UserSums
+from mapveil.inference.zone_results import ZoneTotals
 from mapveil.maps.density_map import DensityMap
 from mapveil_client.errors import ParameterError
 
@@ -24,16 +25,16 @@ def heat(epsilon: float, seed: int) -> DensityMap:
 
 
 def test_rank_sets_hold_the_true_ranks_together() -> None:
-    """Simultaneous coverage of at least 95 %: of 10 releases more than two misses have a chance below 2 %."""
+    """Simultaneous coverage of at least 95 %: of 120 releases more than 13 misses have a chance of .4 %."""
     missed = 0
-    for seed in range(10):
+    for seed in range(120):
         found = heat(0.3, seed).top(8, ZONES)
         true = USERS[found.zone]
         best = 1 + (true[:, None] < USERS).sum(axis=1)
         worst = (true[:, None] <= USERS).sum(axis=1)
         # A tied zone may take any rank of its tie.
         missed += not ((found.first <= worst) & (best <= found.last)).all()
-    assert missed <= 2
+    assert missed <= 13
 
 
 def test_rank_sets_narrow_with_epsilon() -> None:
@@ -43,6 +44,35 @@ def test_rank_sets_narrow_with_epsilon() -> None:
     rows = sharp.rows()
     assert [row["rank"] for row in rows] == [1, 2, 3, 4, 5]
     assert rows[0]["zone"] == str(1 + int(sharp.zone[0]))
+
+
+def test_two_drawings_of_one_zone_share_their_ranks() -> None:
+    """Corners along an edge change the overlay's fractions by rounding alone."""
+    one = shapely.box(0.03, 0.03, 0.47, 0.33)
+    found = heat(1, 1).top(2, [one, shapely.segmentize(one, 0.01)])
+    assert (found.first.tolist(), found.last.tolist()) == ([1, 1], [2, 2])
+    first, second = (heat(1, 1).total(each) for each in (one, shapely.segmentize(one, 0.01)))
+    assert (first - second).interval() == (0, 0)
+    ratio = first / second
+    assert ratio.low <= 1 <= ratio.high
+
+
+def test_intervals_of_zones_that_noise_chose_miss_no_more_often() -> None:
+    """The busiest of zones that are all alike: intervals for given zones miss half of them and more."""
+    alike = UserSums(np.full(TILING.size, 20 * UNIT, dtype=np.int64), TILING)
+    made = mv.mechanisms.LaplaceHistogram(epsilon=0.2)
+    missed, given = 0, 0
+    for seed in range(60):
+        released = made.release(alike, TILING, account=None, rng=seed)
+        found = released.top(5, ZONES)
+        missed += sum(not row["low"] <= 20 <= row["high"] for row in found.rows())
+        given += sum(not low <= 20 <= high for low, high in _bounds(released.totals(ZONES), found.zone))
+    assert missed <= 25  # of 300; more than 25 have a chance of 1 % where a twentieth misses
+    assert given > 60
+
+
+def _bounds(found: ZoneTotals, chosen: np.ndarray) -> list[tuple[float, float]]:
+    return list(zip(found.low[chosen].tolist(), found.high[chosen].tolist(), strict=True))
 
 
 def test_zones_are_called_above_and_below_without_error() -> None:

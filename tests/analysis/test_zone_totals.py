@@ -244,3 +244,19 @@ def test_two_zones_of_one_map_share_their_errors() -> None:
     assert (west + east).estimate == pytest.approx(both.estimate, abs=1e-2)
     assert (west + east).deviation == pytest.approx(both.deviation, rel=1e-3)
     assert math.isclose((west - west).deviation, 0, abs_tol=1e-9)
+
+
+def test_a_release_that_is_held_twice_has_its_errors_once(tmp_path: Path) -> None:
+    """A file that was read twice, a map beside its file, and a window that is taken twice."""
+    heat = mv.mechanisms.Multiscale(epsilon=1).release(people(), TILING, account=None, rng=1)
+    heat.save(tmp_path / "map.parquet")
+    one, two = (read_map(tmp_path / "map.parquet") for _ in range(2))
+    zone = shapely.box(0.05, 0.1, 0.3, 0.33)
+    total = one.total(zone)
+    for other in (two.total(zone), heat.total(zone)):
+        assert (total + other).deviation == pytest.approx(2 * total.deviation, rel=1e-3)
+        assert (total - other).deviation < 1e-3 * total.deviation
+    assert (total / two.total(zone)).low == pytest.approx(1, rel=1e-3)
+    assert (1e-12 * total).deviation == pytest.approx(1e-12 * total.deviation)
+    low, high = (1e-12 * total).interval()
+    assert high - low == pytest.approx(1e-12 * np.subtract(*total.interval()[::-1]), rel=1e-2)

@@ -6,14 +6,17 @@ import html
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import mapveil as mv
 from mapveil.analysis.verify_release import verify_release
 from mapveil.formats.read_map import read_map
 from mapveil.formats.read_record import read_record
+from mapveil.maps import density_map
 from mapveil_client.errors import InputError
 
 BOX = "-74.03,40.69,-73.90,40.83"
@@ -45,7 +48,7 @@ def test_a_signed_release_is_verified(mapveil: Callable, signed: Path, tmp_path:
     done = mapveil("verify", signed, "--key", key, "--ledger-head", head)
     assert done.code == 0, done.out
     assert states(signed, key=key, ledger_head=head) == dict.fromkeys(
-        ("record", "text", "epsilon", "signature", "ledger", "content", "noise"), "ok"
+        ("record", "text", "epsilon", "signature", "ledger", "content", "measurements", "noise"), "ok"
     )
     assert states(signed, key="0" * 64)["signature"] == "failed"
     assert mapveil("verify", signed, "--key", "abc").code == 2
@@ -127,6 +130,31 @@ def test_noise_of_half_the_stated_deviation_fails(signed: Path) -> None:
         measurement.noisy[:] = true + draw.laplace(scale=scale, size=true.size)
     heat.save(signed)
     assert states(signed)["noise"] == "failed"
+
+
+def test_noise_of_a_larger_epsilon_than_the_promised_one_fails(tmp_path: Path) -> None:
+    region = mv.Region.from_bbox(*map(float, BOX.split(",")))
+    city = mv.synthetic.city(users=500, seed=1, region=region)
+    given = {"method": "hierarchical", "account": None, "rng": 2}
+    modest, loud = (mv.release(city, mv.Quadtree(region, 5), epsilon=each, **given) for each in (1, 100))
+    replace(loud, guarantee=modest.guarantee).save(tmp_path / "forged.parquet")
+    assert states(tmp_path / "forged.parquet") | {"signature": "unknown"} == {
+        **dict.fromkeys(("record", "text", "epsilon", "content", "noise"), "ok"),
+        "signature": "unknown",
+        "measurements": "failed",
+    }
+
+
+def test_another_versions_bounds_are_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    region = mv.Region.from_bbox(*map(float, BOX.split(",")))
+    city = mv.synthetic.city(users=500, seed=1, region=region)
+    heat = mv.release(city, mv.Quadtree(region, 5), epsilon=1, account=None, rng=2)
+    monkeypatch.setattr(density_map, "INTERVAL_ALPHA", 0.04)
+    for version, state in (("0.0.9", "unknown"), (heat.version, "failed")):
+        replace(heat, version=version).save(tmp_path / "map.parquet")
+        with monkeypatch.context() as patched:
+            patched.setattr(density_map, "INTERVAL_ALPHA", 0.05)
+            assert states(tmp_path / "map.parquet")["content"] == state
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tif"])

@@ -51,7 +51,7 @@ def test_altered_bounds_and_outlines_of_geoparquet_fail(heat: DensityMap, tmp_pa
     table = parquet.read_table(path)
     at = table.schema.get_field_index("upper")
     parquet.write_table(table.set_column(at, "upper", pa.array(np.zeros(table.num_rows))), path)
-    assert content(path) == ("failed", "its column upper are not those of its measurements")
+    assert content(path) == ("failed", "its column upper is not what follows from its measurements")
     shapes = shapely.from_wkb(table["geometry"].to_numpy())[::-1]
     at = table.schema.get_field_index("geometry")
     parquet.write_table(table.set_column(at, "geometry", pa.array(shapely.to_wkb(shapes))), path)
@@ -66,7 +66,7 @@ def test_altered_bounds_of_csv_and_geojson_fail(heat: DensityMap, tmp_path: Path
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows({**row, "lower": 0, "upper": 0, "lon": -50} for row in rows)
-    assert content(path)[1] == "its columns lon, lower, upper are not those of its measurements"
+    assert content(path)[1] == "its columns lon, lower, upper are not what follows from its measurements"
     path = tmp_path / "map.geojson"
     heat.save(path)
     record = json.loads(path.read_text())

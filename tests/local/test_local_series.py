@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import shapely
 
 import mapveil as mv
 from mapveil.local.local_series import LocalSeries
@@ -160,3 +161,16 @@ def test_fine_cells_and_few_reports_are_answered_with_bounds_as_wide_as_they_are
         0,
     )  # who drew it has no row there, and sent nothing
     assert not mv.changes(made.window(0), made.window(2), [quarter]).changed.any()
+
+
+def test_totals_of_all_windows_and_of_one_do_not_mix(series: mv.SeriesMap) -> None:
+    """They are of the same reports; windows are of other clients each, so theirs do."""
+    west, south, east, north = REGION.bbox
+    zone = shapely.box(west, south, (west + east) / 2, north)
+    whole, windows = series.total(zone), [series.window(at).total(zone) for at in (0, 1, 0)]
+    for one, two in ((whole, windows[0]), (windows[1], whole)):
+        with pytest.raises(InputError, match="of the same reports"):
+            one - two
+    both = windows[0] + windows[1]
+    assert both.deviation**2 == pytest.approx(sum(each.deviation**2 for each in windows[:2]))
+    assert (windows[0] + windows[2]).deviation == pytest.approx(2 * windows[0].deviation)

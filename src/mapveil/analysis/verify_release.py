@@ -15,19 +15,23 @@ from mapveil.formats.read_map import HoldsFlows, NotAMap, read_flows, read_map
 from mapveil.inference.noise_residuals import LEAST_RESIDUALS, PairTest, noise_tests
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.flow_map import FlowMap
-from mapveil.maps.measurement import Measurement
+from mapveil.maps.measurement import EstimatedUsers, Measurement
+from mapveil.maps.series_map import SeriesMap
 from mapveil.pictures.release_sheet import ReleaseSheet, inspect
 from mapveil.privacy.chain_head import ChainHead
-from mapveil.privacy.claim import Unit
+from mapveil.privacy.claim import Norm, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.signed_release import SIGNATURE_SUFFIX, SignedRelease
+from mapveil_client import __version__
 from mapveil_client.epsilon import plain
 from mapveil_client.errors import InputError, MapveilError, MissingExtra
 from mapveil_client.terms import is_hexadecimal
 
 State = Literal["ok", "failed", "unknown"]
 FALSE_ALARM: Final = 1e-3
-"""Probability, at most, that the test of the noise fails a map whose noise is as stated."""
+"""Probability, about, that the test of the noise fails a map whose noise is as stated."""
+
+_ROUNDED: Final = Fraction(1, 10**9)  # of an epsilon: more than the rounding of its parts in files
 
 
 class Finding(NamedTuple):
@@ -187,6 +191,7 @@ def _content(path: str | PathLike[str], sheet: ReleaseSheet) -> Iterator[Finding
         yield Finding("content", "unknown", "its record has no hash of it: an earlier version wrote the file")
     else:
         yield _columns(released, Path(path))
+    yield _measurements(released)
     if isinstance(released, DensityMap):
         yield _noise(released.measurements)
     else:
@@ -200,6 +205,30 @@ def _read(path: str | PathLike[str]) -> DensityMap | FlowMap:
         return read_flows(path)
 
 
+def _measurements(released: DensityMap | FlowMap) -> Finding:
+    """The epsilon that the measurements' noise gives the largest contribution, against the stated one."""
+    guarantee = released.guarantee
+    if isinstance(released, FlowMap):
+        sums: Sequence[Measurement] = (
+            () if released.sums is None else released.sums.blocks + released.sums.margins
+        )
+    else:
+        sums = released.measurements + (released.measured if isinstance(released, SeriesMap) else ())
+    bound = guarantee.bound
+    of_reports = any(isinstance(each, EstimatedUsers) for each in sums)
+    if bound is None or bound.norm is not Norm.L1 or guarantee.epsilon is None or not sums or of_reports:
+        said = "not compared with the promise: it holds no noisy sums of bounded contributions"
+        return Finding("measurements", "unknown", said)
+    of_one_user = (each.epsilon * Fraction(each.unit, each.sensitivity or each.unit) for each in sums)
+    spent = bound.value * sum(of_one_user, Fraction(0))
+    if spent > guarantee.epsilon * (1 + _ROUNDED):
+        said = f"their noise is that of epsilon {float(spent):g}, more than the stated {plain(guarantee.epsilon)}"
+        return Finding("measurements", "failed", said)
+    return Finding(
+        "measurements", "ok", f"their noise is that of at most the stated {plain(guarantee.epsilon)}"
+    )
+
+
 def _columns(released: DensityMap | FlowMap, file: Path) -> Finding:
     """The columns that a map is not read from, against those that follow from what it is read from."""
     said = "users, measurements and record are those of its hash"
@@ -209,9 +238,12 @@ def _columns(released: DensityMap | FlowMap, file: Path) -> Finding:
         return Finding("content", "unknown", f"{said}; its other columns are not checked ({error})")
     except InputError as error:
         return Finding("content", "failed", str(error))
+    if changed and released.version != __version__:
+        said += f"; {', '.join(changed)} not checked: Mapveil {released.version} wrote them, this is {__version__}"
+        return Finding("content", "unknown", said)
     if changed:
-        thing = "column" if len(changed) == 1 else "columns"
-        what = f"its {thing} {', '.join(changed)} are not those of its measurements"
+        thing, verb = ("column", "is") if len(changed) == 1 else ("columns", "are")
+        what = f"its {thing} {', '.join(changed)} {verb} not what follows from its measurements"
         return Finding("content", "failed", what)
     more = f"; not checked: {', '.join(unknown)}" if unknown else ""
     return Finding("content", "ok", f"{said}, and its other columns follow from them{more}")

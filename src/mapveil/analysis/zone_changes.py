@@ -41,11 +41,11 @@ from typing import Any, Final, get_args
 import numpy as np
 
 from mapveil.geo.zones import Zones
-from mapveil.inference.linear_totals import half_widths
+from mapveil.inference.linear_totals import half_widths, half_widths_of_chosen
 from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.inference.zone_results import Null, ZoneChanges
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.measurement import INTERVAL_ALPHA, Measurement
+from mapveil.maps.measurement import INTERVAL_ALPHA, Measurement, are_one_release
 from mapveil.maps.released import ReleasedMap
 from mapveil.privacy.weighted_noise import WeightedNoise, tail
 from mapveil_client.arrays import FloatArray
@@ -57,7 +57,6 @@ _GAMMA: Final = 0.05  # of the false discovery rate over the number of zones
 _REACH: Final = 9.0  # deviations of a binomial variable: 1e-18 lies beyond
 _POINTS: Final = 64
 _MOST: Final = 1 << 14  # values of a binomial variable at a time
-_ROUNDED: Final = 2.0**-9  # deviations: more than the rounding of noisy sums in files
 _HALF: Final = 0.5  # p-value above which a zone counts for those without a change
 
 
@@ -145,16 +144,17 @@ def compared(
             [_rate_p(beyond, *each, gamma) for beyond, each in zip(_tails(noises), numbers, strict=True)]
         )
     q = _adjusted(p)
-    width = half_widths(noises, INTERVAL_ALPHA)
+    changed = q <= fdr
+    width = half_widths_of_chosen(noises, INTERVAL_ALPHA, np.flatnonzero(changed))
     found = first, second, apart, apart - width, apart + width
-    return ZoneChanges(zones, null, fdr, *found, p, q, q <= fdr)
+    return ZoneChanges(zones, null, fdr, *found, p, q, changed)
 
 
 def check_alike(
     before: ReleasedMap, after: ReleasedMap, sums: tuple[Sequence[Measurement], Sequence[Measurement]]
 ) -> None:
     """Refuse maps, with the measurements of each, whose difference would mean nothing, by an :class:`InputError`."""
-    if before is after or _one_release(*sums):
+    if before is after or are_one_release(*sums):
         raise InputError("both maps are one release; a change needs two")
     one, two = before.tiling.region, after.tiling.region
     if one.to_dict() != two.to_dict():
@@ -187,16 +187,6 @@ def unlike_notes(before: ReleasedMap, after: ReleasedMap) -> tuple[str, ...]:
     if not unlike:
         return ()
     return (f"the two releases counted unlike things, so a change may be one of these: {', '.join(unlike)}",)
-
-
-def _one_release(before: Sequence[Measurement], after: Sequence[Measurement]) -> bool:
-    """Whether two maps have the same noisy sums, but for their rounding in a file: two releases never do."""
-    pairs = zip(before, after, strict=False)
-    return bool(before) and all(
-        one.noisy.shape == two.noisy.shape
-        and np.allclose(one.noisy, two.noisy, rtol=0, atol=_ROUNDED * one.deviation())
-        for one, two in pairs
-    )
 
 
 def _two_sided(noise: WeightedNoise, apart: float) -> float:

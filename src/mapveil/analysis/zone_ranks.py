@@ -8,18 +8,21 @@ Zones are called above or below a number where the tail beyond their estimate is
 (Bonferroni): one of the two one-sided hypotheses holds for each zone. The law that stands for estimates from reports
 bounds both tails together, so there each tail counts twice.
 
+Intervals of the zones that are named are widened (:func:`mapveil.analysis.zone_totals.widened`).
+
 Source: Klein, Wright, Wieczorek, "A joint confidence region for an overall ranking of populations" (2020).
 """
 
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
 
-from mapveil.analysis.zone_totals import totals_of
-from mapveil.inference.linear_totals import half_widths
+from mapveil.analysis.zone_totals import totals_of, widened
+from mapveil.inference.linear_totals import half_widths, without_rounding
 from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.inference.zone_results import RankedZones, ZonesAbove
 from mapveil.maps.density_map import DensityMap
@@ -29,8 +32,8 @@ from mapveil_client.errors import check, check_whole
 
 _LEAST_ALPHA: Final = 1e-12
 _MARGIN: Final = 1.1
-_LONGEST: Final = WeightedNoise(np.array([1e-4]), np.array([1e-4]), np.array([0.5]))
-"""The noise of variance 1 whose tail is longest: half a Laplace variable."""
+_LONG: Final = WeightedNoise(np.array([1e-4]), np.array([1e-4]), np.array([0.5]))
+"""Half a Laplace variable, of variance 1: far out, no noise of that variance has a longer tail."""
 
 
 def top(
@@ -60,22 +63,22 @@ def top_of(asked: ZoneOverlay, count: int, alpha: float = INTERVAL_ALPHA) -> Ran
     deviation = np.sqrt([error.variance for error in asked.sums.errors(asked.weights)])
     each = max(alpha / max(number * (number - 1) // 2, 1), _LEAST_ALPHA)
     order = np.argsort(-found.estimate, kind="stable")
-    far = _MARGIN * half_width(
-        _LONGEST, each
-    )  # deviations beyond which no noise strays more often than ``each``
+    # Deviations beyond which no noise strays more often than ``each``; near, a Gaussian strays further.
+    far = _MARGIN * max(half_width(_LONG, each), NormalDist().inv_cdf(1 - each / 2))
     first, last = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     for at, zone in enumerate(order[:count].tolist()):
         apart = found.estimate - found.estimate[zone]
         reach = far * (deviation + deviation[zone])
         near = np.flatnonzero(np.abs(apart) <= reach)
         near = near[near != zone]
-        differences = asked.weights[near] - asked.weights[np.full(near.size, zone)]
+        differences = without_rounding(asked.weights[near] - asked.weights[np.full(near.size, zone)])
+        apart[near] = differences @ asked.sums.estimate
         width = half_widths([error.noise for error in asked.sums.errors(differences)], each)
         called = np.abs(apart) > reach
         called[near] = np.abs(apart[near]) > width
         first[at] = 1 + int((called & (apart > 0)).sum())
         last[at] = number - int((called & (apart < 0)).sum())
-    return RankedZones(found, order[:count], first, last)
+    return RankedZones(widened(found, asked, order[:count]), order[:count], first, last)
 
 
 def above(
@@ -110,4 +113,5 @@ def above_of(asked: ZoneOverlay, limit: float, alpha: float = INTERVAL_ALPHA) ->
         ]
     )
     called = p <= alpha / p.size
+    found = widened(found, asked, np.flatnonzero(called))
     return ZonesAbove(found, limit, called & (apart > 0), called & (apart < 0))

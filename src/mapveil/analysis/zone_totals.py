@@ -8,8 +8,9 @@ wholly inside to all that the zone touches. ``shown`` is where the map, which is
 .. math:: \hat q = w^T \hat x, \qquad \hat q \pm t, \qquad \Pr\Big[\Big|\sum_k a_k \eta_k\Big| > t\Big] \le \alpha
 
 where: w are the fractions of the leaves, :math:`\hat x` the least-squares estimates of their users, a the coefficients
-of the noisy sums and t is exact for the law of their noise (:mod:`mapveil.privacy.weighted_noise`) where groups do not
-follow from earlier noisy sums; where they do, ``python -m benchmarks.zone_coverage`` measures its coverage. Asking is
+of the noisy sums and t is exact for the law of their noise (:mod:`mapveil.privacy.weighted_noise`) where a map has one
+measurement of cells; of several, groups and weights may follow from noisy sums, and
+``python -m benchmarks.zone_coverage`` measures the coverage. Asking is
 post-processing of what epsilon already paid for: it costs nothing. Intervals come from the noisy sums, so a bound may
 be negative; only the displayed estimate is raised to 0.
 """
@@ -20,11 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from mapveil.inference.linear_totals import Total, half_widths, placed_fraction
+from mapveil.inference.linear_totals import Total, half_widths, half_widths_of_chosen, placed_fraction
 from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.inference.zone_results import ZoneTotals
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import INTERVAL_ALPHA
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import check
 
 
@@ -83,3 +85,13 @@ def totals_of(overlay: ZoneOverlay, alpha: float = INTERVAL_ALPHA) -> ZoneTotals
     return ZoneTotals(
         overlay.zones, alpha, estimate, estimate - width, estimate + width, deviation, inside, touched, *facts
     )
+
+
+def widened(found: ZoneTotals, overlay: ZoneOverlay, chosen: IntArray) -> ZoneTotals:
+    """The totals, with the intervals of the zones that their estimates chose widened.
+
+    See :func:`mapveil.inference.linear_totals.half_widths_of_chosen`.
+    """
+    laws = [each.noise for each in overlay.sums.errors(overlay.weights)]
+    width = half_widths_of_chosen(laws, found.alpha, chosen)
+    return found._replace(low=found.estimate - width, high=found.estimate + width)

@@ -96,7 +96,7 @@ def command(
     from mapveil.analysis.zone_totals import totals_of
     from mapveil.formats.zone_table import write_zones
     from mapveil.inference.zone_overlay import ZoneOverlay
-    from mapveil.inference.zone_results import placed_notes
+    from mapveil.inference.zone_results import WIDENED, placed_notes
     from mapveil.maps.flow_map import FlowMap
     from mapveil.maps.series_map import SeriesMap, counting_note
     from mapveil.pictures.zone_page import write_answers_page
@@ -185,6 +185,8 @@ def command(
             lines += ["called above:", *_table(found, columns, np.flatnonzero(compared.above))]
     else:
         lines += _table(found, columns, np.arange(len(found.zones)))
+    if answer is not None:
+        lines.append(WIDENED)
     record = {**about["question"], "answers": rows_of(columns)}
     console.result("\n".join(lines), record, outputs)
 

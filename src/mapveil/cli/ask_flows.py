@@ -132,7 +132,7 @@ def _named(flows: FlowMap, text: str, flag: str) -> list[int | str]:
     """Names or numbers of zones, separated by commas; a name comes before a number."""
     names = flows.zone_names or ()
     found: list[int | str] = []
-    for each in name_list(text, flag):
+    for each in [text] if text in names else name_list(text, flag):
         if each in names:
             found.append(each)
         elif each.isascii() and each.isdigit() and int(each) < flows.tiling.size:

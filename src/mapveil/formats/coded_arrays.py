@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import tokenize
 import zipfile
 import zlib
 from typing import Any, Final
@@ -21,6 +22,7 @@ BROKEN_ARCHIVE: Final = (
     *(KeyError, TypeError, AttributeError, IndexError, ArithmeticError, OSError, EOFError),
     *(zipfile.BadZipFile, zlib.error),
     RuntimeError,  # an entry marked as encrypted, or compressed in a way that is not known here
+    tokenize.TokenError,  # NumPy's, of an array's head
 )
 """Errors of an npz whose bytes, or whose record, are not what was written."""
 

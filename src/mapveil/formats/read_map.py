@@ -26,6 +26,7 @@ from mapveil.maps.flow_series_map import FlowSeriesMap
 from mapveil.maps.frame import require_frame
 from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.maps.provenance import Provenance
+from mapveil.maps.released import ReleasedMap
 from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.series_map import SeriesMap
 from mapveil.maps.window_estimates import WindowEstimates
@@ -49,7 +50,10 @@ NOT_READ_BACK: Final = {
 _BROKEN: Final = (
     *(ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError),
     RecursionError,  # JSON that is nested too deeply
+    RuntimeError,  # pyproj's, of a CRS
+    MemoryError,
 )
+_MOST_LEFT_OUT: Final = 1 << 26  # cells of a map whose empty cells are left out: half a gigabyte
 _GEOJSON_HEAD: Final = b'{"type":"FeatureCollection","mapveil":'
 
 
@@ -104,6 +108,7 @@ def read_map(path: str | PathLike[str]) -> DensityMap:
         measured = metadata.get(MEASUREMENTS_KEY, measured)
         heat = _map_of(metadata, values, measured)
         check_content(heat, metadata, measured)
+        _check_told(heat)
     except ChangedContent as error:
         raise ChangedContent(f"{path}: {error}") from None
     except _BROKEN as error:
@@ -168,6 +173,7 @@ def read_flows(path: str | PathLike[str]) -> FlowMap:
         if metadata.get("windows") is not None:
             flows = _flow_series(flows, metadata, table, by_window)
         check_content(flows, metadata, measured)
+        _check_told(flows)
         return flows
     except ChangedContent as error:
         raise ChangedContent(f"{path}: {error}") from None
@@ -192,6 +198,12 @@ def _flow_series(
         raise ValueError("noisy sums that do not fit its windows")
     # Files list the flows in the order of a FlowMap.
     return FlowSeriesMap.of(flows, windows, by_window, unlisted, sums)
+
+
+def _check_told(released: ReleasedMap) -> None:
+    """Tell what every page and command tells of a map's record, so that values of other types are refused here."""
+    told = released.metadata(), released.provenance.rows(), released.guarantee.promise.rows
+    json.dumps(told, allow_nan=False, ensure_ascii=False).encode()
 
 
 def _read(file: Path, read: Callable[[Path], tuple[str, Any, str]]) -> tuple[str, Any, str]:
@@ -243,7 +255,7 @@ def _read_geojson(file: Path) -> tuple[str, pyarrow.Table, str]:
         record = json.loads(content)
         rows = [each["properties"] for each in record["features"]]
         return json.dumps(record["mapveil"]), pa.Table.from_pylist(rows), record.get(MEASUREMENTS_KEY, "")
-    except (ValueError, KeyError, TypeError, OSError, pa.ArrowException) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, pa.ArrowException) as error:
         raise InputError(f"{file}: not readable as GeoJSON ({str(error).splitlines()[0]})") from error
 
 
@@ -288,8 +300,12 @@ def _read_geotiff(file: Path) -> tuple[str, FloatArray, str]:
 
 def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table, measured: str) -> DensityMap:
     tiling = tiling_from_dict(metadata["tiling"])
+    measurements = measurements_of(measured, tiling.size)
+    if any(each.groups.size != tiling.size for each in measurements):
+        raise ValueError("measurements of another number of cells")
     if not isinstance(found, np.ndarray):
-        if len(found) != tiling.size and not metadata.get("empty_cells_left_out"):
+        most = _MOST_LEFT_OUT if metadata.get("empty_cells_left_out") else len(found)
+        if not len(found) <= tiling.size <= most:
             raise ValueError(f"{len(found)} cells where its tiling has {tiling.size}")
         values, cells = np.zeros(tiling.size), found["cell"].to_numpy()
         if np.unique(cells).size < cells.size or not ((cells >= 0) & (cells < tiling.size)).all():
@@ -310,7 +326,7 @@ def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table, measure
         title=metadata["title"],
         subtitle=metadata.get("subtitle", ""),
         parameters=metadata["parameters"],
-        measurements=measurements_of(measured, tiling.size),
+        measurements=measurements,
         notes=tuple(metadata["notes"]),
         outside=float(metadata["outside"]),
         rounds=tuple(RoundCost(**each) for each in metadata.get("rounds", ())),

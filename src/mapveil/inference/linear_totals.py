@@ -24,26 +24,30 @@ import numpy as np
 from mapveil.inference.nested_sums import LinearError, NestedSums
 from mapveil.maps.measurement import INTERVAL_ALPHA
 from mapveil.privacy.weighted_noise import WeightedNoise, half_width
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _PRECISION: Final = 1e-4  # of an end, relative; ends are rounded outward by it
 _LARGEST: Final = 2.0**60
+_OVERLAID: Final = 1e-9  # of a leaf: fractions of an overlay are less exact
+_LEAST_ALPHA: Final = 1e-12  # that a law's quantile is known of
 
 
 @dataclass(frozen=True, eq=False)
 class LinearTotal:
     """A weighted sum of users, estimated from noisy sums of one or several maps.
 
-    Totals add and subtract, and a number multiplies them: the errors of one map's noisy sums, which several totals
-    share, are counted once.
+    Totals add and subtract, and a number multiplies them: the errors of one release's noisy sums, which several
+    totals share, are counted once. Those of a series of reports and of its windows, whose errors are neither the same
+    nor independent, are not added.
 
     Parameters
     ----------
     parts : tuple of (NestedSums, csr_array of shape (1, leaves))
-        The noisy sums of each map, and the weights of its leaves; no map twice.
+        The noisy sums of each release, and the weights of its leaves; no release twice.
     """
 
     parts: tuple[tuple[NestedSums, csr_array], ...]
@@ -56,11 +60,14 @@ class LinearTotal:
     @cached_property
     def error(self) -> LinearError:
         """The estimate's error: its variance and its law."""
-        found = [next(iter(sums.errors(weights))) for sums, weights in self.parts]
+        # At weights of up to 1: far smaller ones would be taken for rounding errors.
+        most = max((float(np.abs(weights.data).max(initial=0.0)) for _, weights in self.parts), default=0.0)
+        largest = most or 1.0
+        found = [next(iter(sums.errors(weights * (1 / largest)))) for sums, weights in self.parts]
         noise = found[0].noise
         for each in found[1:]:
             noise = noise.joined(each.noise)
-        return LinearError(sum(each.variance for each in found), noise)
+        return LinearError(largest**2 * sum(each.variance for each in found), noise.scaled(largest))
 
     @property
     def deviation(self) -> float:
@@ -78,10 +85,20 @@ class LinearTotal:
     __rmul__ = __mul__
 
     def __add__(self, other: LinearTotal) -> LinearTotal:
-        parts = dict(self.parts)
+        parts = list(self.parts)
         for sums, weights in other.parts:
-            parts[sums] = parts[sums] + weights if sums in parts else weights
-        return LinearTotal(tuple(parts.items()))
+            at = next((at for at, (held, _) in enumerate(parts) if held.is_same(sums)), None)
+            if any(one.has_window(two) for held, _ in parts for one, two in ((held, sums), (sums, held))):
+                raise InputError(
+                    "totals of a series and of its windows are of the same reports, so the error of their sum is not "
+                    "known; add up totals of windows instead"
+                )
+            if at is None:
+                parts.append((sums, weights))
+            else:
+                held, before = parts[at]
+                parts[at] = held, without_rounding(before + weights)
+        return LinearTotal(tuple(parts))
 
     def __sub__(self, other: LinearTotal) -> LinearTotal:
         return self + other * -1.0
@@ -180,10 +197,20 @@ def ratio(numerator: LinearTotal, denominator: LinearTotal, alpha: float = INTER
     return Ratio(estimate, low, _end(excess, estimate, far) * (1 + _PRECISION), alpha)
 
 
+def without_rounding(weights: csr_array) -> csr_array:
+    """Differences of the weights of two overlays, less those that are rounding: two drawings of one zone are one."""
+    made = weights.copy()
+    made.data[np.abs(made.data) < _OVERLAID] = 0.0
+    made.eliminate_zeros()
+    return made
+
+
 def _end(excess: Callable[[float], float], inside: float, outside: float) -> float:
     """The end of the set between a ratio in it and one outside."""
     from scipy.optimize import brentq
 
+    if excess(inside) >= 0:  # by rounding
+        return inside
     return float(brentq(excess, inside, outside, xtol=1e-12, rtol=_PRECISION / 2))
 
 
@@ -192,6 +219,21 @@ def half_widths(laws: Sequence[WeightedNoise], alpha: float) -> FloatArray:
     apart = {law.key: law for law in laws}
     width = {key: half_width(law, alpha) for key, law in apart.items()}
     return np.array([width[law.key] for law in laws], dtype=np.float64)
+
+
+def half_widths_of_chosen(laws: Sequence[WeightedNoise], alpha: float, chosen: IntArray) -> FloatArray:
+    r"""Half widths of coverage 1 - alpha, but :math:`1 - \alpha R / m` of the R of m laws that noise chose.
+
+    A fraction of about alpha of the R intervals is then expected to miss; of intervals that hold for a given zone
+    more would, since zones are chosen where noise is large.
+
+    Source: Benjamini and Yekutieli, "False discovery rate-adjusted multiple confidence intervals" (2005), section 3,
+    for independent estimates.
+    """
+    width = half_widths(laws, alpha)
+    level = max(alpha * chosen.size / max(len(laws), 1), _LEAST_ALPHA)
+    width[chosen] = half_widths([laws[zone] for zone in chosen], level)
+    return width
 
 
 def placed_fraction(estimate: FloatArray, inside: FloatArray) -> FloatArray:

@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from mapveil.maps.measurement import Measurement
+from mapveil.maps.measurement import Measurement, are_one_release
 from mapveil.privacy.weighted_noise import WeightedNoise
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.errors import InputError
@@ -102,6 +102,8 @@ class NestedSums:
         Users that the map shows: estimates from reports are noisier where more users are.
     adaptive : bool
         Whether the groups may follow from earlier noisy sums.
+    windows : sequence of sequences of Measurement
+        Measurements of the windows of a series, where those of all windows are of the same reports.
 
     Raises
     ------
@@ -116,9 +118,11 @@ class NestedSums:
         shown: FloatArray | None = None,
         *,
         adaptive: bool = False,
+        windows: Sequence[Sequence[Measurement]] = (),
     ) -> None:
         cells = np.flatnonzero(inside)
-        ordered = sorted(measurements, key=lambda each: each.noisy.size)
+        ordered = self._measurements = _coarsest_first(measurements)
+        self._windows = [_coarsest_first(each) for each in windows]
         self._levels = [_Level(np.zeros(1), np.inf, np.zeros(1, dtype=np.int64), None)]
         node = np.zeros(cells.size, dtype=np.int64)
         for each in ordered:
@@ -150,6 +154,16 @@ class NestedSums:
             SumLevel(level.noisy, level.parent, weight, level.variance, level.law, level.spread)
             for level, weight in zip(self._levels, self._weight, strict=True)
         )
+
+    def is_same(self, other: NestedSums) -> bool:
+        """Whether both are of one release, so that they share all errors: also where a file was read twice."""
+        return self is other or (
+            np.array_equal(self.leaf, other.leaf) and are_one_release(self._measurements, other._measurements)
+        )
+
+    def has_window(self, other: NestedSums) -> bool:
+        """Whether the other's measurements are of reports that these are of too."""
+        return any(are_one_release(each, other._measurements) for each in self._windows)
 
     def _up(self, adaptive: bool) -> None:
         """The upward pass: weights, variances, and estimates from below."""
@@ -257,6 +271,10 @@ class NestedSums:
                 laws[at].append(law)
         joined = (WeightedNoise(*map(np.concatenate, zip(*each, strict=True))) for each in laws)
         return [LinearError(*each) for each in zip(variance.tolist(), joined, strict=True)]
+
+
+def _coarsest_first(measurements: Sequence[Measurement]) -> list[Measurement]:
+    return sorted(measurements, key=lambda each: each.noisy.size)
 
 
 def _summed(values: FloatArray, child: _Level, size: int) -> FloatArray:

@@ -23,7 +23,8 @@ costs no privacy.
 
 Source: Yekutieli (2008), "Hierarchical false discovery rate-controlling methodology", section 3, for the bound on outer
 nodes; Benjamini and Yekutieli (2005), "False discovery rate-adjusted multiple confidence intervals", section 3, for the
-intervals. Both assume independent tests, which a parent and its children are not where one measurement holds both:
+intervals. Both assume independent tests, which a parent and its children are not where one measurement holds both, and
+a number of tests m that is fixed, where here noise decides how far down they go:
 ``python -m benchmarks.pictures`` measures both rates.
 """
 

@@ -12,7 +12,8 @@ from mapveil.geo.zones import Zones
 from mapveil.inference.linear_totals import LinearTotal, Total
 from mapveil.inference.nested_sums import NestedSums
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.measurement import EstimatedUsers
+from mapveil.maps.measurement import EstimatedUsers, Measurement
+from mapveil.maps.series_map import SeriesMap
 from mapveil.maps.zone_fractions import zone_fractions
 from mapveil.privacy.claim import TrustModel
 from mapveil_client.arrays import FloatArray
@@ -64,8 +65,11 @@ def _sums_of(heat: DensityMap, shown: FloatArray | None) -> NestedSums:
         inside = np.ones(heat.tiling.size, dtype=np.bool_)
     # Which nodes reports are about is public: no noise chose them.
     adaptive = not reports and sum(each.noisy.size > 1 for each in heat.measurements) > 1
+    windows: tuple[tuple[Measurement, ...], ...] = ()
+    if reports and isinstance(heat, SeriesMap):
+        windows = tuple(heat.window(at).measurements for at in range(len(heat)))
     try:
-        return NestedSums(heat.measurements, inside, shown, adaptive=adaptive)
+        return NestedSums(heat.measurements, inside, shown, adaptive=adaptive, windows=windows)
     except InputError as error:
         raise refuse(str(error)) from None
 

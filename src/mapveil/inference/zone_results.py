@@ -24,7 +24,10 @@ TESTED: Final[Mapping[Null, str]] = {
 MOSTLY: Final = 0.5
 """Fraction of an estimate from which its zone is marked as placed by the model."""
 
-CHANGE_INTERVAL: Final = "low to high is the change's 95 % interval of the noise alone"
+WIDENED: Final = "intervals of the zones named are widened, since noise helped to choose them"
+CHANGE_INTERVAL: Final = (
+    "low to high is the change's 95 % interval of the noise alone, widened for the zones called changed"
+)
 
 
 class ZoneTotals(NamedTuple):
@@ -33,7 +36,7 @@ class ZoneTotals(NamedTuple):
     zones: Zones
     alpha: float
     estimate: FloatArray  # least squares, unbiased: it may be negative
-    low: FloatArray  # of the noise interval of coverage 1 - alpha
+    low: FloatArray  # of the noise interval of coverage 1 - alpha, or more where the estimate chose the zone
     high: FloatArray
     deviation: FloatArray  # standard deviation over the noise, users
     inside: FloatArray  # estimate of the leaves wholly inside
@@ -112,7 +115,7 @@ class ZoneChanges(NamedTuple):
     before: FloatArray  # least squares of the first map, unbiased: it may be negative
     after: FloatArray  # and of the second
     difference: FloatArray
-    low: FloatArray  # of its 95 % interval, over the noise alone
+    low: FloatArray  # of its 95 % interval, over the noise alone, widened where it is called changed
     high: FloatArray
     p: FloatArray
     q: FloatArray  # the least rate at which the zone would be called changed

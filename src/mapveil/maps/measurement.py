@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NamedTuple
@@ -16,6 +17,7 @@ INTERVAL_ALPHA: Final = 0.05
 """Exports carry bounds that hold for each cell with probability at least one minus this."""
 
 
+_ROUNDED: Final = 2.0**-4  # deviations: more than the rounding of noisy sums in files
 _FINE: Final = 2.0**-24
 """Users per lattice unit of an estimate, which is on no lattice: so fine that none is seen."""
 
@@ -158,3 +160,13 @@ class EstimatedUsers(Measurement):
             return np.ones(users.size)
         fraction = np.maximum(users, 0.0) / total
         return np.asarray(1 - self.slope / self.variance * (fraction.max() - fraction))
+
+
+def are_one_release(one: Sequence[Measurement], other: Sequence[Measurement]) -> bool:
+    """Whether these are the same noisy sums, but for their rounding in a file: two releases never have the same."""
+    pairs = zip(one, other, strict=False)
+    return bool(one) and all(
+        a.noisy.shape == b.noisy.shape
+        and np.allclose(a.noisy, b.noisy, rtol=0, atol=_ROUNDED * a.deviation())
+        for a, b in pairs
+    )
