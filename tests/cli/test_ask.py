@@ -73,7 +73,7 @@ def test_ranks_and_comparisons(mapveil: Callable, folder: Path) -> None:
     ranked = json.loads(mapveil(*asked, "--top", "2").out)["answers"]
     assert sum(row["first_rank"] is not None for row in ranked) == 2
     listed = mapveil(*asked[:-1], "--top", "2").out
-    assert listed.splitlines()[1].split()[:6] == ["rank", "zone", "users", "low", "high", "placed"]
+    assert listed.splitlines()[2].split()[:6] == ["rank", "zone", "users", "low", "high", "placed"]
     named = mapveil(*asked[:-1], "--above", "100").out
     assert named.count("%") == 5, "one placed fraction of each zone that is called above"
     above = json.loads(mapveil(*asked, "--above", "100").out)["answers"]
@@ -93,7 +93,8 @@ def test_rates_per_residents(mapveil: Callable, folder: Path) -> None:
     shown = mapveil(*asked, "--per", "residents")
     assert "no rate of 1 zone where residents is 0, such as beyond" in shown.err
     assert "nan" not in shown.out
-    assert shown.out.splitlines()[1].split()[-4:] == ["denominator", "per", "1000", "low", "high"][1:]
+    assert "rates per 1,000 of residents" in shown.out
+    assert shown.out.splitlines()[2].split()[-4:] == ["denominator", "per", "1000", "low", "high"][1:]
     east = next(line.split() for line in shown.out.splitlines() if line.startswith("east"))
     assert float(east[8]) == 200
     wrong = mapveil(*asked, "--per", "people")

@@ -49,6 +49,7 @@ from mapveil.maps.measurement import INTERVAL_ALPHA, Measurement, are_one_releas
 from mapveil.maps.released import ReleasedMap
 from mapveil.privacy.weighted_noise import WeightedNoise, tail
 from mapveil_client.arrays import FloatArray
+from mapveil_client.epsilon import plain
 from mapveil_client.errors import InputError, check
 
 NULLS: Final = get_args(Null)
@@ -169,6 +170,15 @@ def check_alike(
     if before.guarantee.model is not after.guarantee.model:
         models = f"{before.guarantee.model.value} and {after.guarantee.model.value}"
         raise InputError(f"the maps have different trust models: {models}; release both with one")
+
+
+def both_note(before: ReleasedMap, after: ReleasedMap) -> tuple[str, ...]:
+    """A note on the users of both tables of two releases, whose epsilons add up for them."""
+    spent = [each.guarantee.epsilon for each in (before, after)]
+    if spent[0] is None or spent[1] is None:
+        return ()
+    both = f"epsilon {plain(spent[0] + spent[1])}, those of both maps together"
+    return (f"a {before.guarantee.unit.value} of both tables is protected by {both}",)
 
 
 def unlike_notes(before: ReleasedMap, after: ReleasedMap) -> tuple[str, ...]:

@@ -128,7 +128,8 @@ def command(
         asked = ZoneOverlay.of(heat, zones, progress=progress, **read)
         progress("overlay", 1.0)
         progress("totals", 0.0)
-        ranked = None if top is None else top_of(asked, top, alpha)
+        most = len(asked.zones)
+        ranked = None if top is None else top_of(asked, min(top, most), alpha)
         compared = None if above is None else above_of(asked, above, alpha)
         answer = ranked or compared
         found = totals_of(asked, alpha) if answer is None else answer.totals
@@ -149,11 +150,28 @@ def command(
         if compared is not None:
             columns["called_above"], columns["called_not_above"] = compared.above, compared.below
         about = {
-            "question": {"confidence": confidence, "cost": "none", "zones": len(asked.zones)},
+            "question": {
+                "confidence": confidence,
+                "cost": "none",
+                "zones": len(asked.zones),
+                **{
+                    name: value
+                    for name, value in (("top", top), ("above", above), ("per", per))
+                    if value is not None
+                },
+            },
             "map": heat.metadata(),
         }
         zones_asked = counted(len(asked.zones), "zone")
         lines = [f"{zones_asked}, {confidence:g} % intervals of the noise; asking costs no privacy"]
+        if top is not None:
+            lines.append(f"ranks of the {min(top, most)} busiest hold together; {WIDENED}")
+        if above is not None:
+            lines.append(
+                f"called above {above:g} users or not at {confidence:g} % for all zones together; {WIDENED}"
+            )
+        if per is not None:
+            lines.append(f"rates per 1,000 of {one_line(per)}")
         if isinstance(heat, SeriesMap):
             lines.append(f"all {counted(len(heat), 'window')} together; --window NAME asks one")
         if window is not None:
@@ -169,6 +187,8 @@ def command(
     notes = (*asked.zones.notes, *_uncovered(found), *placed_notes(found))
     for note in (*heat.guarantee.promise.warnings, *notes):
         console.warn(note)
+    if top is not None and top > most:
+        console.warn(f"--top {top}: there are {counted(most, 'zone')}, and all are ranked")
     if per is not None:
         for note in _partly(public.covered, asked.zones.labels, f"the raster {per} covers"):
             console.warn(f"{note}: the denominator is too small there")
@@ -179,14 +199,13 @@ def command(
     if ranked is not None:
         lines += _ranks(ranked.rows())
     elif compared is not None:
-        called = f"{int(compared.above.sum())} called above, {int(compared.below.sum())} called not above"
-        lines.append(f"{above:g} users, at {confidence:g} % for all zones together: {called}")
+        lines.append(
+            f"{int(compared.above.sum())} called above, {int(compared.below.sum())} called not above"
+        )
         if compared.above.any():
             lines += ["called above:", *_table(found, columns, np.flatnonzero(compared.above))]
     else:
         lines += _table(found, columns, np.arange(len(found.zones)))
-    if answer is not None:
-        lines.append(WIDENED)
     record = {**about["question"], "answers": rows_of(columns)}
     console.result("\n".join(lines), record, outputs)
 

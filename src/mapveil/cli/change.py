@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ def command(
       mapveil change flows1.parquet flows2.parquet -o change.csv
       mapveil change weeks.parquet --window 2026-W04 --against 2026-W03 -o change.csv
     """
-    from mapveil.analysis.zone_changes import changes
+    from mapveil.analysis.zone_changes import both_note, changes
     from mapveil.formats.zone_table import write_zones
     from mapveil.inference.zone_results import CHANGE_INTERVAL
     from mapveil.maps.flow_map import FlowMap
@@ -82,6 +83,10 @@ def command(
     if (window is None) != (against is None) or (after is None and window is None):
         raise ParameterError("a change needs two maps, or one series with --window and --against")
     one, two = map_or_flows(before, against), map_or_flows(after or before, window)
+    one, two = (
+        released if released.title else replace(released, title=Path(source).name)
+        for released, source in ((one, before), (two, after or before))
+    )
     if isinstance(one, FlowMap) and isinstance(two, FlowMap):
         check_of_flows({"--zones": zones, **flags_of(read)}, outputs)
         change_flows(console, one, two, fdr, null, _NULLS[null], outputs)
@@ -95,6 +100,10 @@ def command(
         progress("compare", 0.0)
         found = changes(one, two, zones, fdr=fdr, null=null, **read)
         progress("compare", 1.0)
+        if window is None or after is not None:
+            found = found._replace(
+                zones=replace(found.zones, notes=(*found.zones.notes, *both_note(one, two)))
+            )
         about = {
             "question": {"null": null, "false_discovery_rate": fdr, "cost": "none"},
             "before": one.metadata(),

@@ -113,6 +113,7 @@ where the noise has a deviation of 0.7'
     held = crowding * users / 4**depth
     return DefaultTiling(
         f"quadtree:{depth}",
-        f"depth {depth}, because of about {users:,.0f} users at epsilon {epsilon:g}: a cell {crowding:g} times as "
+        f"depth {depth}, because of about {users:,.0f} user{'s' * (round(users) != 1)} at epsilon {epsilon:g}: a cell "
+        f"{crowding:g} times as "
         f"crowded as the average holds {held:.2g} of them, where the noise has a deviation of {deviation:.2g}",
     )

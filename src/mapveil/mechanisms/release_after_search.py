@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+import numpy as np
+
 from mapveil.geo.parse_tiling import DEFAULT_TILING, tiling_for
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.maps.density_map import DensityMap
+from mapveil.maps.measurement import INTERVAL_ALPHA
 from mapveil.maps.round_cost import RoundCost
 from mapveil.mechanisms.default_tiling import DefaultTiling, declared_tiling, default_tiling
 from mapveil.mechanisms.mechanism import AnyMechanism, charged_to, check_tiling, held_for
@@ -141,7 +144,11 @@ def _chosen(points: Points, region: Region, mechanism: SumMechanism, execution: 
     answerer = mechanism.trust.answerer(points, coarse, Raster.of(coarse.lattice()), execution)
     query: Any = next(mechanism.plan(answerer.setting))
     noisy: NoisySums = answerer.answer(query)
-    return declared_tiling(max(1, round(float(noisy.values[0]))), mechanism.budget)
+    value = float(noisy.values[0])
+    width = noisy.measurement(np.zeros(1, dtype=np.int64)).half_width(INTERVAL_ALPHA)
+    chosen = declared_tiling(max(1, round(value)), mechanism.budget)
+    between = f"the number is noisy, 95 % interval {max(value - width, 0):,.0f} to {value + width:,.0f}"
+    return chosen._replace(reason=f"{chosen.reason}; {between}")
 
 
 def _check_specification(

@@ -82,9 +82,7 @@ def ring_paths(rings: Rings) -> tuple[list[Path], IntArray]:
 
 
 def draw_outline(drawn: ReleasedMap, plane: MapPlane, axes: Axes) -> None:
-    """The outline of the region's polygon, where it has one."""
-    if drawn.tiling.region.polygon is None:
-        return
+    """The outline of the region: what is drawn beyond it is ground of which the map tells nothing."""
     collections = require("matplotlib.collections", "viz")
     paths, _ = ring_paths(region_rings(drawn.tiling, plane.projection))
     axes.add_collection(

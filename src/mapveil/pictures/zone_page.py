@@ -45,23 +45,23 @@ _READING: Final = (
 )
 _DOUBT: Final = "Hatched: nobody, or too few to tell, in measured cells inside"
 _HEADS: Final = {
+    "first_rank": ("Best rank", ".0f"),
+    "last_rank": ("Worst rank", ".0f"),
     "zone": ("Zone", ""),
-    "estimate": ("Users", ",.1f"),
-    "low": ("Low", ",.1f"),
-    "high": ("High", ",.1f"),
-    "deviation": ("Deviation", ",.1f"),
-    "placed": ("Placed by the model", ".0%"),
-    "inside": ("Inside", ",.1f"),
-    "touched": ("Touched", ",.1f"),
-    "covered": ("In the map", ".0%"),
-    "denominator": ("Denominator", ",.1f"),
+    "called_above": ("Called above", ""),
+    "called_not_above": ("Called not above", ""),
     "estimate_per_1000": ("Per 1,000", ",.2f"),
     "low_per_1000": ("Low per 1,000", ",.2f"),
     "high_per_1000": ("High per 1,000", ",.2f"),
-    "first_rank": ("Best rank", ".0f"),
-    "last_rank": ("Worst rank", ".0f"),
-    "called_above": ("Called above", ""),
-    "called_not_above": ("Called not above", ""),
+    "estimate": ("Users", ",.1f"),
+    "low": ("Low", ",.1f"),
+    "high": ("High", ",.1f"),
+    "placed": ("Placed by the model", ".0%"),
+    "inside": ("Inside", ",.1f"),
+    "touched": ("Touched", ",.1f"),
+    "deviation": ("Deviation", ",.1f"),
+    "covered": ("In the map", ".0%"),
+    "denominator": ("Denominator", ",.1f"),
 }
 """Head and format of the columns that the table has."""
 
@@ -212,7 +212,11 @@ def _table(columns: Mapping[str, Any], question: str) -> str:
     """The answers as an HTML table."""
     names = [name for name in _HEADS if name in columns]
     heads = "".join(f'<th scope="col">{html.escape(_HEADS[name][0])}</th>' for name in names)
-    rows = zip(*(list(columns[name]) for name in names), strict=True)
+    # The busiest first where zones are ranked or called, as on the terminal; otherwise as they were given.
+    order = np.arange(len(columns["zone"]))
+    if "first_rank" in columns or "called_above" in columns:
+        order = np.argsort(-np.asarray(columns["estimate"]), kind="stable")
+    rows = zip(*([columns[name][at] for at in order] for name in names), strict=True)
     body = "".join(f"<tr>{_cells(names, row)}</tr>\n" for row in rows)
     return (
         '<section class="card" aria-labelledby="answers"><h2 id="answers">Answers</h2>'

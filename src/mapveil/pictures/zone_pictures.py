@@ -153,7 +153,7 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
     if ground is not None:
         draw_ground(ground, axes)
     largest = float(np.abs(found.difference[found.changed]).max(initial=0.0)) or 1.0
-    mappable = cm.ScalarMappable(norm=colors.Normalize(-largest, largest), cmap="RdBu_r")
+    mappable = cm.ScalarMappable(norm=colors.Normalize(-largest, largest), cmap="PuOr")
     paths, zone = ring_paths(polygon_rings(found.zones.polygons, plane.projection))
     hatched: dict[str, Any] = {"facecolor": "none", "edgecolor": _HATCHED, "hatch": "///", "linewidth": 0.4}
     for path, at in zip(paths, zone.tolist(), strict=True):
@@ -179,10 +179,14 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
     )
     if ground is not None:
         lead += draw_names(ground, axes, reserved=corners_taken(after, doubts=1))
-    names = [each.title or "the map" for each in (before, after)]
     credit = "" if ground is None else f"{ground.attribution}."
-    write_words(after, axes, f"Change from {names[0]} to {names[1]}", lead=lead, credit=credit)
+    lead += " What follows is of the map after."
+    write_words(after, axes, _changed(before, after), lead=lead, credit=credit)
     return axes
+
+
+def _changed(before: DensityMap, after: DensityMap) -> str:
+    return f"Change from {before.title or 'the map before'} to {after.title or 'the map after'}"
 
 
 def write_changes_png(
@@ -211,14 +215,20 @@ def write_changes_page(
         for at in np.argsort(found.q, kind="stable").tolist()
     ]
     promise = after.guarantee.promise
-    title = f"Change from {before.title or 'one map'} to {after.title or 'another'}"
+    title = _changed(before, after)
     said = (
         f"Tested against {found.tested}. Before and after are unbiased estimates, which may be below 0; "
         f"{CHANGE_INTERVAL}."
     )
     body = html_picture(picture, f"{title}: zones that changed significantly")
     body += f"<p>{said}</p>\n" + html_table(head, rows)
-    body += html_table(("promise", "both maps"), promise.rows)
+    promises = [dict(each.guarantee.promise.rows) for each in (before, after)]
+    names = dict.fromkeys(name for each in promises for name in each)
+    if promises[0] == promises[1]:
+        body += html_table(("promise", "both maps"), promise.rows)
+    else:
+        both = [(name, *(each.get(name, "") for each in promises)) for name in names]
+        body += html_table(("promise", "the map before", "the map after"), both)
     warnings = dict.fromkeys((*before.guarantee.promise.warnings, *promise.warnings))
     if found.zones.notes:
         body += html_table(("notes",), [(f"{note[:1].upper()}{note[1:]}.",) for note in found.zones.notes])
