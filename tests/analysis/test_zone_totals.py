@@ -260,3 +260,9 @@ def test_a_release_that_is_held_twice_has_its_errors_once(tmp_path: Path) -> Non
     assert (1e-12 * total).deviation == pytest.approx(1e-12 * total.deviation)
     low, high = (1e-12 * total).interval()
     assert high - low == pytest.approx(1e-12 * np.subtract(*total.interval()[::-1]), rel=1e-2)
+
+
+def test_without_a_zone_the_whole_map_is_asked() -> None:
+    heat = mv.mechanisms.Multiscale(epsilon=1).release(people(), TILING, account=None, rng=1)
+    low, high = heat.total().interval()
+    assert low <= people().sums.sum() / UNIT <= high

@@ -40,10 +40,12 @@ def outputs(
         for path in (each for each in paths if each in given):
             if not str(path).isprintable():
                 raise InputError(f"-o {str(path)!r}: the name must be printable text")
+            if path.is_dir():
+                raise InputError(f"-o {path}: is a folder; the name of a file in it is needed")
             if path.suffix.lower() not in suffixes:
                 raise InputError(f"-o {path}: the suffix must be one of {', '.join(suffixes)}")
-            if path.is_dir() or not path.parent.is_dir():
-                raise InputError(f"-o {path}: the folder {path.parent} must exist, and the name be a file's")
+            if not path.parent.is_dir():
+                raise InputError(f"-o {path}: the folder {path.parent} must exist")
             for file in files_written(path):
                 check_writable(file)
         return paths

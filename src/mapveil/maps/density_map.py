@@ -147,9 +147,10 @@ class DensityMap(ReleasedMap):
                 found.append(Layer(side, title, "users per cell", bound))
         return (*found, *self.layers())
 
-    def total(self, zone: Any, *, repair: bool = False) -> Total:
-        """The users of a zone, with the interval of the noise; see :func:`mapveil.analysis.zone_totals.total`."""
-        made: Total = function_of("analysis.zone_totals:total")(self, zone, repair=repair)
+    def total(self, zone: Any = None, *, repair: bool = False) -> Total:
+        """The users of a zone, by default of the whole map; see :func:`mapveil.analysis.zone_totals.total`."""
+        asked = self.tiling.region.outline() if zone is None else zone
+        made: Total = function_of("analysis.zone_totals:total")(self, asked, repair=repair)
         return made
 
     def totals(self, zones: Any, *, alpha: float = INTERVAL_ALPHA, **read: Any) -> ZoneTotals:
