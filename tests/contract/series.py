@@ -9,11 +9,14 @@ import numpy as np
 
 import mapveil as mv
 from mapveil.engines import UNIT, UserSums
+from mapveil.geo.zone_order import zone_order
 from mapveil.local.local_series import LocalSeries
+from mapveil.mechanisms.flow_series import FlowSeries
 from mapveil.mechanisms.multiscale_series import MultiscaleSeries
+from mapveil.privacy.guarantee import Guarantee
 from mapveil.secure_sum.drivers import IdealSum
 from mapveil.trust.curator import Curator
-from mapveil.trust.queries import Execution
+from mapveil.trust.queries import Execution, run
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil.trust.two_operators import TwoOperators
 from mapveil_client.arrays import IntArray
@@ -27,14 +30,24 @@ from .worlds import TILING, Pair, adversarial_clients
 
 WINDOWS: Final = mv.Windows(by="kind", values=("a", "b", "c"))
 WEEKS: Final = mv.Windows(every="1w", start="2026-01-05", until="2026-01-26")
-SERIES_AUDITED: Final[dict[str, dict[str, Any]]] = {
-    "central multiscale-series": {"windows": WINDOWS},
-    "central multiscale-series windows_per_user=2": {"windows": WINDOWS, "windows_per_user": 2},
-    "central multiscale-series per=user-week": {"windows": WEEKS, "per": "user-week"},
-    "distributed multiscale-series": {"windows": WINDOWS, "trust": SecureAggregation()},
-    "operators multiscale-series": {"windows": WINDOWS, "trust": TwoOperators()},
+ZONES: Final = mv.Quadtree(TILING.region, depth=2)
+"""Zones whose pairs are as many as the cells of the other audits."""
+
+SERIES_AUDITED: Final[dict[str, MultiscaleSeries | FlowSeries]] = {
+    f"{name}{kind.name}": kind(epsilon=EPSILON, **given, **also)
+    for kind, also in ((MultiscaleSeries, {}), (FlowSeries, {"pair_signal": 1e6}))  # every kind of query
+    for name, given in (
+        ("central ", {"windows": WINDOWS}),
+        ("central windows_per_user=2 ", {"windows": WINDOWS, "windows_per_user": 2}),
+        ("distributed ", {"windows": WINDOWS, "trust": SecureAggregation()}),
+        ("operators ", {"windows": WINDOWS, "trust": TwoOperators()}),
+    )
+} | {
+    "central per=user-week multiscale-series": MultiscaleSeries(
+        epsilon=EPSILON, windows=WEEKS, per="user-week"
+    )
 }
-"""Parameters of series whose claims are audited."""
+"""Series whose claims are audited."""
 
 
 LOCAL_SERIES: Final[dict[str, dict[str, Any]]] = {
@@ -66,9 +79,18 @@ def units(most: int) -> dict[str, IntArray]:
     return made
 
 
-def check_series(parameters: dict[str, Any]) -> tuple[Any, ...]:
+def _played(mechanism: MultiscaleSeries | FlowSeries, source: Any, execution: Execution) -> Guarantee:
+    """The guarantee of a release about the source: users of cells, or of pairs of zones."""
+    if isinstance(mechanism, MultiscaleSeries):
+        return mechanism.execute(source, TILING, execution).guarantee
+    order = zone_order(ZONES)
+    answerer = mechanism.trust.answerer(source, ZONES, mechanism.raster(order), execution)
+    run(mechanism.plan(answerer.setting, order), answerer.answer)
+    return mechanism.guarantee(tuple(answerer.revealed))
+
+
+def check_series(mechanism: MultiscaleSeries | FlowSeries) -> tuple[Any, ...]:
     """The exact losses of all queries add up to the claim at most, for every unit; returns the queries."""
-    mechanism = MultiscaleSeries(epsilon=EPSILON, **parameters)
     crowd = np.random.default_rng(4).integers(0, 9 * UNIT, (3, TILING.size))
     pairs = [Pair(name, crowd, crowd + unit) for name, unit in units(mechanism.contribution).items()]
     lost: list[list[Fraction]] = []
@@ -79,16 +101,17 @@ def check_series(parameters: dict[str, Any]) -> tuple[Any, ...]:
         lost.append(losses_of(answerer, query, record, pairs))
 
     curated = isinstance(mechanism.trust, Curator)
-    source: Any = UserSums(crowd, TILING) if curated else adversarial_clients(TILING)
+    cells = ZONES if isinstance(mechanism, FlowSeries) else TILING
+    source: Any = UserSums(crowd, cells) if curated else adversarial_clients(TILING)
     with watched(after) as record:
         transport = None if curated else IdealSum()
         execution = Execution(Randomness(5), before_reveal=record.charge, secure_sum=transport)
-        series = mechanism.execute(source, TILING, execution)
+        guarantee = _played(mechanism, source, execution)
     for share, each in zip(record.charged, lost, strict=True):
         assert max(each) <= share.epsilon, f"{share.purpose}: loses {max(each)}, charged {share.epsilon}"
     for unit in zip(*lost, strict=True):
         assert sum(unit) <= EPSILON, "the queries together lose more than the claim"
-    assert tuple(record.charged) == series.guarantee.shares
-    assert sum(share.epsilon for share in record.charged) <= series.guarantee.epsilon == EPSILON
+    assert tuple(record.charged) == guarantee.shares
+    assert sum(share.epsilon for share in record.charged) <= guarantee.epsilon == EPSILON
     assert max(sum(unit) for unit in zip(*lost, strict=True)) > EPSILON * Fraction(9, 10), "nobody loses"
     return tuple(queries)
