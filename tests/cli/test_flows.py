@@ -38,7 +38,7 @@ def test_writes_every_format_and_charges_the_ledger(mapveil: Callable, trips: Pa
     assert all(output.stat().st_size > 200 for output in outputs)
     assert "user-level, replace-one, (2, " in done.out
     assert "2 of 3 spent" in done.out
-    assert "flows of pairs" in mapveil("ledger").out
+    assert "mixed flows" in mapveil("ledger").out
 
 
 def test_json_tells_the_flows_and_the_evaluation(mapveil: Callable, trips: Path, tmp_path: Path) -> None:
@@ -138,7 +138,10 @@ def test_positions_of_trips_are_accepted(mapveil: Callable, tmp_path: Path) -> N
     done = mapveil("flows", path, "--region", BOX, "--epsilon", "3", "--tiling", "grid:2x2", "--json",
                    "-o", tmp_path / "f.csv")  # fmt: skip
     assert done.code == 0, done.err
-    assert json.loads(done.out)["notes"][0] == "200 users reported one trip each, both ends in one report"
+    assert (
+        json.loads(done.out)["notes"][0]
+        == "200 users sent one report of one trip each: 61 % of them of both its ends, else of one"
+    )
 
 
 BAD = {

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, cast
 
 from mapveil.analysis.origin_destination import FlowEstimator, FlowUnit, OriginDestination
 from mapveil.analysis.pair_channel import MOST_SITES
-from mapveil.analysis.pair_reports import PairReports, pair_is_better
+from mapveil.analysis.pair_reports import MOST_CELLS, PairReports
 from mapveil.analysis.trips import Trips, cells_of_trips
 from mapveil.geo.parse_tiling import parse_tiling
 from mapveil.geo.points import Points
@@ -61,7 +61,7 @@ def flows(
     method: str | None = None,
     options: Mapping[str, Any] | None = None,
     trust: Literal["central", "distributed", "operators", "local"] = "local",
-    estimator: FlowEstimator | Literal["pair"] | None = None,
+    estimator: FlowEstimator | Literal["mixed", "pair"] | None = None,
     unit: FlowUnit = "user",
     region: Region | None = None,
     candidates: tuple[IntArray, IntArray] | None = None,
@@ -79,7 +79,7 @@ def flows(
 ) -> FlowMap:
     """Release flows between the cells of a map.
 
-    Under ``"local"`` a client randomizes both ends of a trip; else a curator, or secure sums, add up each user's trips
+    Under ``"local"`` a client randomizes the ends of a trip; else a curator, or secure sums, add up each user's trips
     (:class:`~mapveil.mechanisms.flow_blocks.FlowBlocks`). Simulated but for a curator: this process reads the trips and
     plays every client.
 
@@ -101,8 +101,8 @@ def flows(
         Who adds up the trips: see :func:`mapveil.release`.
     estimator, unit, most, least
         See :class:`~mapveil.analysis.origin_destination.OriginDestination`; estimator and unit are for local trust. The
-        estimator ``"pair"`` makes both ends one report (:mod:`mapveil.analysis.pair_reports`): the default where it is
-        better, else ``"joint"``.
+        estimators ``"mixed"`` and ``"pair"`` take one report of each user (:mod:`mapveil.analysis.pair_reports`), of
+        both ends or of one, or of both ends only: ``"mixed"`` is the default for at most 64 cells, else ``"joint"``.
     windows, windows_per_user, window_error
         Windows of a series, not under local trust, and as for :func:`mapveil.release_series`: the flows of each window
         are those of the trips whose rows lie in it (:class:`~mapveil.mechanisms.flow_series.FlowSeries`).
@@ -169,7 +169,7 @@ def flows(
         made_by = Provenance.of("flows", trips.points, secure_sum=secure_sum, dropout=dropout)
         return replace(summed, provenance=made_by)
 
-    ends = "joint" if estimator is None or estimator == "pair" else estimator
+    ends = "joint" if estimator is None or estimator == "mixed" or estimator == "pair" else estimator
 
     def mechanism_of(name: str) -> OriginDestination:
         given = dict(options or {}) if method else {"estimator": "multiscale", **(options or {})}
@@ -182,12 +182,17 @@ def flows(
     check_tiling(cells)
     size = Domain(cells).size
     of_users = unit == "user" and candidates is None
-    by_pair = estimator is None and method is None and of_users and pair_is_better(size)
-    if estimator == "pair" or by_pair:
+    if estimator is None and method is None and of_users and size <= MOST_CELLS:
+        estimator = "mixed"
+    if estimator in ("mixed", "pair"):
         if not of_users:
-            raise ParameterError("estimator pair is for unit user, without candidates")
-        name = method or best_randomizer(size**2, 2 * budget)
-        reporting = PairReports(mechanism=mechanism_of(name).mechanism, most=most, least=least)
+            raise ParameterError(f"estimator {estimator} is for unit user, without candidates")
+        pair, end = (
+            mechanism_of(method or best_randomizer(number, 2 * budget)).mechanism
+            for number in (size**2, size)
+        )
+        share = 1.0 if estimator == "pair" else None
+        reporting = PairReports(mechanism=pair, ends=end, share=share, most=most, least=least)
         found = reporting.release(trips, cells, account=account, rng=rng, progress=progress)
         made_by = Provenance.of("flows", trips.points)
         return replace(found, guarantee=_counted(found.guarantee, tiling), provenance=made_by)

@@ -1,24 +1,26 @@
-r"""Origin-destination flows under local differential privacy: the pair of both ends as one report with all of epsilon.
+r"""Origin-destination flows under local differential privacy: one report of each user, with all of epsilon.
 
-Client: each user takes one of their trips at random, and randomizes the pair of its cells, one of :math:`d^2`. Server:
-the three steps of :mod:`mapveil.analysis.joint_flows`, for one report instead of two. The standard deviation of an
-unbiased estimate of one pair's trips is about
+Client: each user takes one of their trips at random, and reports with all of :math:`\epsilon` either the pair of its
+cells, one of :math:`d^2`, or its origin, or its destination. Which of the three is drawn by the client with public
+probabilities :math:`f, (1 - f) / 2, (1 - f) / 2` whatever the trip, so that the report is
+:math:`\epsilon`-locally differentially private. Server: the three steps of :mod:`mapveil.analysis.joint_flows`, for the
+likelihood of all three kinds together. The standard deviation of an unbiased estimate of one pair's trips is about
 
-.. math:: \sigma = \sqrt n\, \frac{2 e^{\epsilon / 2}}{e^\epsilon - 1}
+.. math:: \sigma = \sqrt{n / f}\, \frac{2 e^{\epsilon / 2}}{e^\epsilon - 1}
 
 where: n is the number of reports; it is far less than that of two reports with :math:`\epsilon / 2` each
-(:mod:`mapveil.analysis.flows`), but the trips from and to one cell are sums of d such estimates. So few cells favour
-the pair: :func:`pair_is_better`.
+(:mod:`mapveil.analysis.flows`). The trips from and to one cell would be sums of d such estimates: the reports of one
+end tell those. The less epsilon, the more of these: :func:`pair_share` is f.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Final, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.analysis.joint_flows import PairTally, estimate_joint
 from mapveil.analysis.pair_channel import PairChannel
@@ -32,7 +34,7 @@ from mapveil.inference.gravity import spacing_m
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
 from mapveil.local.randomizers.hadamard_response import HadamardResponse
-from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer
+from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
 from mapveil.maps.flow_map import FlowMap
 from mapveil.mechanisms.mechanism import charged_to, check_outputs, check_tiling
 from mapveil.privacy.account import OWN, Account, charges_of
@@ -43,44 +45,91 @@ from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import check
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import Reports
-from mapveil_client.randomness.random import Randomness, as_randomness
+from mapveil_client.randomness.random import Randomness, as_randomness, uniform_below
 
-_MOST: Final = 64  # cells: 4,096 pairs
-_FEW: Final = 16  # cells for which the pair is better
+MOST_CELLS: Final = 64
+"""Cells between which trips are reported in one report: 4,096 pairs."""
+
+_STEPS: Final = 1024  # f is a multiple of 1 / 1024, which clients draw exactly
 _NORMAL: Final = 16.0  # Laplace variables whose sum is as good as normal, as the sum of many reports is
 _LEAST_FLOW: Final = 1e-9  # trips
 
 
-def pair_is_better(cells: int) -> bool:
-    """Whether one report of the pair is taken instead of one of each end: on at most 16 cells, 256 pairs."""
-    return cells <= _FEW
+def pair_share(epsilon: Fraction) -> float:
+    r"""The fraction of clients that report the pair: :math:`f = \min(0.35 \sqrt\epsilon, 0.8)`.
+
+    Shares of 0.2 to 1 were tried on two tables of the tune role at epsilon 1, 2 and 4, on 16 and 64 cells: errors were
+    least at about this one, on both numbers of cells (``benchmarks/local_flows.py`` measures the rule).
+
+    Examples
+    --------
+    >>> pair_share(Fraction(1)), pair_share(Fraction(4)), pair_share(Fraction(8))
+    (0.35, 0.7, 0.8)
+    """
+    return min(0.35 * math.sqrt(epsilon), 0.8)
 
 
-class _PairsTogether(PairChannel):
-    """The channel of one report of a pair of sites, as if a second report told nothing."""
+class TripChannel(PairChannel):
+    """The channel of one report about a trip: a symbol of the pair's, else of the origin's, else of the destination's.
 
-    def __init__(self, randomizer: SymbolRandomizer, size: int) -> None:
-        super().__init__(size, randomizer.symbols)
-        self._randomizer = randomizer
+    Parameters
+    ----------
+    pair, end : SymbolRandomizer
+        Randomizers of pairs of sites, and of sites.
+    share : float
+        f, from 0 to 1, rounded to a multiple of 1 / 1024.
+    """
+
+    def __init__(self, pair: SymbolRandomizer, end: SymbolRandomizer, share: float) -> None:
+        super().__init__(end.size, pair.symbols + 2 * end.symbols)
+        self.randomizers = (pair, end, end)
+        self._of_pairs = round(share * _STEPS)
+        share = self._of_pairs / _STEPS
+        self.shares = (share, (1 - share) / 2, (1 - share) / 2)
+        self._starts = np.cumsum([pair.symbols, end.symbols])
+
+    def randomize(self, origins: IntArray, destinations: IntArray, rng: Randomness) -> Reports:
+        """Randomize one trip of each client, of sites. Run by: the client."""
+        drawn = uniform_below(origins.size, 2 * _STEPS, rng)
+        kind = np.where(drawn < 2 * self._of_pairs, 0, 1 + drawn % 2)
+        values = np.empty(origins.size, dtype=np.int64)
+        ends = (origins * self.sites + destinations, origins, destinations)
+        for number, (randomizer, held) in enumerate(zip(self.randomizers, ends, strict=True)):
+            chosen = kind == number
+            values[chosen] = randomizer.randomize(held[chosen], rng).values
+        return Reports(values + np.append(0, self._starts)[kind])
+
+    def tallies(self, reports: Reports) -> list[Tally]:
+        """Reports of the pair, of the origin and of the destination, added up. Run by: the server."""
+        counts = np.split(np.bincount(reports.values, minlength=self.symbols), self._starts)
+        return [Tally(each, int(each.sum())) for each in counts]
 
     def forward(self, joint: FloatArray) -> FloatArray:
         """The law of the report, shape (symbols, 1)."""
-        return self._randomizer.forward(joint.ravel())[:, None]
+        held = (joint.ravel(), joint.sum(axis=1), joint.sum(axis=0))
+        laws = zip(self.shares, self.randomizers, held, strict=True)
+        return np.concatenate([share * randomizer.forward(each) for share, randomizer, each in laws])[:, None]
 
     def backward(self, ratio: FloatArray) -> FloatArray:
         """The adjoint, shape (sites, sites)."""
-        return self._randomizer.backward(ratio[:, 0]).reshape(self.sites, self.sites)
+        laws = zip(self.shares, self.randomizers, np.split(ratio[:, 0], self._starts), strict=True)
+        pair, origin, destination = (share * randomizer.backward(each) for share, randomizer, each in laws)
+        return np.asarray(pair.reshape(self.sites, self.sites) + origin[:, None] + destination)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairReports:
-    """Flows between at most 64 cells, of trips whose pair of cells is one randomized report of each user.
+    """Flows between at most 64 cells, of trips of which each user sends one randomized report: a pair, or one end.
 
     Parameters
     ----------
     mechanism : LocalMechanism
         Generalized randomized or Hadamard response; its epsilon is the whole budget of a user, and its ``outside`` the
         treatment of trips with an end outside the region.
+    ends : LocalMechanism, optional
+        The same for reports of one end, with the same epsilon; the mechanism itself by default.
+    share : float, optional
+        Fraction of the clients that report the pair, above 0; :func:`pair_share` by default, and 1 for pairs only.
     most : int
         How many of the largest flows to list; the others are counted as unlisted.
     least : float
@@ -93,36 +142,44 @@ class PairReports:
     """
 
     mechanism: LocalMechanism
+    ends: LocalMechanism | None = None
+    share: float | None = None
     most: int = 5000
     least: float = 0.0
 
     def __post_init__(self) -> None:
         kinds = (GeneralizedRandomizedResponse, HadamardResponse)
+        for each in (self.mechanism, self._of_end):
+            check(isinstance(each, kinds), "mechanism", "grr or hr for reports of pairs", each)
+            check(each.budget == self.mechanism.budget, "ends", "of the same epsilon", each)
         check(
-            isinstance(self.mechanism, kinds), "mechanism", "grr or hr for reports of pairs", self.mechanism
+            self.share is None or 1 / _STEPS <= self.share <= 1, "share", f"from 1/{_STEPS} to 1", self.share
         )
         check(self.most >= 1, "most", "a number of flows of at least 1", self.most)
         check(self.least >= 0, "least", "a number of trips of at least 0", self.least)
 
     @property
+    def _of_end(self) -> LocalMechanism:
+        return self.ends or self.mechanism
+
+    @property
+    def design(self) -> str:
+        """``"pair"`` where every client reports the pair, else ``"mixed"``."""
+        return "pair" if self.share == 1 else "mixed"
+
+    @property
     def method(self) -> str:
         """Randomizer and design, for titles."""
-        return f"{self.mechanism.name}, flows of pairs"
+        return f"{self.mechanism.name}, {self.design} flows"
 
-    def on(self, domain: Domain) -> SymbolRandomizer:
-        """The public randomizer of pairs of sites, with all of epsilon."""
+    def on(self, domain: Domain) -> TripChannel:
+        """The public channel of one report about a trip, with all of epsilon."""
         size = domain.size
-        check(size <= _MOST, "cells", f"at most {_MOST} for reports of pairs", size)
-        pairs = Grid(Region.without_georeference(size, size), rows=size, columns=size)
-        return cast("SymbolRandomizer", self.mechanism.on(Domain(pairs)))
-
-    def randomize(
-        self, randomizer: Randomizer, origins: npt.ArrayLike, destinations: npt.ArrayLike, rng: Randomness
-    ) -> Reports:
-        """Randomize the pair of sites of each trip. Run by: the client."""
-        size = round(randomizer.size**0.5)
-        pair = np.asarray(origins, dtype=np.int64) * size + np.asarray(destinations, dtype=np.int64)
-        return randomizer.randomize(pair, rng)
+        check(size <= MOST_CELLS, "cells", f"at most {MOST_CELLS} for reports of pairs", size)
+        pairs = Domain(Grid(Region.without_georeference(size, size), rows=size, columns=size))
+        pair = cast("SymbolRandomizer", self.mechanism.on(pairs))
+        end = cast("SymbolRandomizer", self._of_end.on(domain))
+        return TripChannel(pair, end, pair_share(self.mechanism.budget) if self.share is None else self.share)
 
     def release(
         self,
@@ -140,7 +197,7 @@ class PairReports:
         stream, tell = as_randomness(rng), progress or (lambda step, done: None)
         check_tiling(tiling)
         domain = Domain(tiling)
-        randomizer = self.on(domain)
+        channel = self.on(domain)
         check_outputs(account, tiling)
         budget, accepted = self.mechanism.budget, self.mechanism.accept_large_epsilon
         about = (self.method, self.parameters(), tiling)
@@ -153,10 +210,10 @@ class PairReports:
         with charges:
             charges.spend(budget)
             reports = charges.keep(
-                "reports", Reports, lambda: self.randomize(randomizer, origins, destinations, stream)
+                "reports", Reports, lambda: channel.randomize(origins, destinations, stream)
             )
             tell("ask the devices", 1.0)
-            made, deviation = self._estimate(randomizer, reports, tiling, domain.cells, stream)
+            made, deviation = self._estimate(channel, reports, tiling, domain, stream)
         count = reports.count
         flat = made.ravel()
         listed = np.flatnonzero(flat >= max(self.least, _LEAST_FLOW))
@@ -174,60 +231,62 @@ class PairReports:
             unlisted=max(count - float(flat[listed].sum()), 0.0),
             parameters=self.parameters(),
             notes=(
-                f"{count} users reported one trip each, both ends in one report",
+                f"{count} users sent one report of one trip each: {self._kinds(channel)}",
                 f"{int(told.sum())} of {told.size} listed flows are above twice their standard deviation",
             ),
         )
         return charged_to(released, charges)
 
+    @staticmethod
+    def _kinds(channel: TripChannel) -> str:
+        pairs = 100 * channel.shares[0]
+        return "of both its ends" if pairs == 100 else f"{pairs:.0f} % of them of both its ends, else of one"
+
+    @staticmethod
     def _estimate(
-        self,
-        randomizer: SymbolRandomizer,
-        reports: Reports,
-        tiling: Tiling,
-        cells: IntArray,
-        rng: Randomness,
+        channel: TripChannel, reports: Reports, tiling: Tiling, domain: Domain, rng: Randomness
     ) -> tuple[FloatArray, float]:
         """Trips of every pair of sites, and the standard deviation of an unbiased estimate. Run by: the server."""
-        size, count = cells.size, reports.count
+        size, count = channel.sites, reports.count
         if not count:
             return np.zeros((size, size)), 0.0
-        unbiased = count * randomizer.invert(randomizer.tally(reports)).reshape(size, size)
-        likely = np.maximum(unbiased.ravel(), 0.0)
-        noise = randomizer.site_noise(likely / max(float(likely.sum()), 1e-300))
-        variance = count * float(noise.variance.mean())
-        order = zone_order(tiling)
-        place = order.place[cells]
-        square = np.zeros((1 << order.depth,) * 2)
-        square[np.ix_(place, place)] = unbiased
-        ends = [
-            shrink_margin(square.sum(axis=axis), order.held, size * variance, _NORMAL, float(count))[place]
-            / count
-            for axis in (1, 0)
-        ]
-        channel = _PairsTogether(randomizer, size)
-        nothing = np.zeros(count, dtype=np.int64)
-        plane = Domain(tiling).plane
-        made = estimate_joint(
-            channel,
-            PairTally.of(channel, reports.values, nothing),
-            ends[0],
-            ends[1],
-            plane,
-            spacing_m(plane),
-            rng,
-        )
-        return count * made.joint, float(np.sqrt(variance))
+        told = zip(channel.randomizers, channel.tallies(reports), strict=True)
+        (pairs, variance), *ends = (_unbiased(*each) for each in told)
+        order, margins = zone_order(tiling), []
+        place = order.place[domain.cells]
+        for axis, (end, of_end) in zip((1, 0), ends, strict=True):
+            # Both kinds of reports tell the margin: each with the weight of its precision.
+            precision = np.array([1 / (size * variance), 1 / of_end])
+            if not precision.any():
+                margins.append(np.full(size, 1 / size))
+                continue
+            seen = np.zeros(1 << order.depth)
+            seen[place] = precision @ [pairs.reshape(size, size).sum(axis=axis), end] / precision.sum()
+            margin = shrink_margin(seen, order.held, 1 / float(precision.sum()), _NORMAL, 1.0)
+            margins.append(margin[place])
+        nothing, plane = np.zeros(count, dtype=np.int64), domain.plane
+        tally = PairTally.of(channel, reports.values, nothing)
+        made = estimate_joint(channel, tally, margins[0], margins[1], plane, spacing_m(plane), rng)
+        return count * made.joint, count * math.sqrt(variance)
 
     def guarantee(self, *, seeded: bool = False) -> Guarantee:
         """The guarantee of one release with these parameters."""
         base = self.mechanism.guarantee(seeded=seeded)
         bound = ContributionBound(Norm.REPORTS, Fraction(1))
-        return replace(base, bound=bound, shares=(Share("the pair", self.mechanism.budget),))
+        return replace(base, bound=bound, shares=(Share("the report", self.mechanism.budget),))
 
     def parameters(self) -> dict[str, Any]:
         """The parameters as a JSON-ready record."""
         # Which place a user of many reports about is a matter of their trips here.
         randomizer = {name: part for name, part in self.mechanism.parameters().items() if name != "place"}
-        own = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "mechanism"}
-        return {"randomizer": self.mechanism.name, **randomizer, "flow_estimator": "pair", **own}
+        own = {each.name: getattr(self, each.name) for each in fields(self)[2:]}
+        own |= {"end_randomizer": self._of_end.name, "flow_estimator": self.design}
+        return {"randomizer": self.mechanism.name, **randomizer, **own}
+
+
+def _unbiased(randomizer: SymbolRandomizer, tally: Tally) -> tuple[FloatArray, float]:
+    """Fractions of users at every site, and their variance where users are everywhere; infinite without a report."""
+    if not tally.reports:
+        return np.zeros(randomizer.size), math.inf
+    noise = randomizer.site_noise(np.full(randomizer.size, 1 / randomizer.size))
+    return randomizer.invert(tally), float(noise.variance.mean()) / tally.reports

@@ -90,9 +90,10 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
 @click.option("--method", help="Randomizer, see 'mapveil methods'. [default: grr on few cells, else hr]")
 @click.option(
     "--estimator",
-    type=click.Choice(["pair", "joint", "lasso", "independent"]),
-    help="Of local reports: both ends in one report; or a report of each, and the likelihood of the pairs, the paper's "
-    "Lasso on the marginals, or their product. [default: pair for at most 16 cells, else joint]",
+    type=click.Choice(["mixed", "pair", "joint", "lasso", "independent"]),
+    help="Of local reports: one report, of both ends or of one; of both ends; or a report of each, and the likelihood "
+    "of the pairs, the paper's Lasso on the marginals, or their product. [default: mixed for at most 64 cells, else "
+    "joint]",
 )
 @click.option(
     "--unit",
@@ -152,7 +153,7 @@ def command(
 ) -> None:
     """Release flows between the cells of a map, or between zones.
 
-    Under local trust a device randomizes both ends of its trip. A curator, or secure sums, add up every user's trips,
+    Under local trust a device randomizes the ends of its trip. A curator, or secure sums, add up every user's trips,
     which count 1 together.
 
     INPUT is a table of trips with both ends (lon, lat, dest_lon, dest_lat, or pickup_longitude and the like), or one
