@@ -22,8 +22,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mapveil.analysis.zone_changes import check_alike, compared, unlike_notes
+from mapveil.analysis.zone_totals import weighted_totals
 from mapveil.geo.zones import Zones
-from mapveil.inference.linear_totals import LinearTotal, Total, half_widths, placed_fraction
+from mapveil.inference.linear_totals import LinearTotal, Total
 from mapveil.inference.nested_sums import NestedSums
 from mapveil.inference.zone_results import ByEnd, Null, ZoneChanges, ZoneTotals
 from mapveil.maps.flow_map import FlowMap, ZoneNames
@@ -104,16 +105,9 @@ def end_totals(flows: FlowMap, *, alpha: float = INTERVAL_ALPHA) -> ByEnd[ZoneTo
         inside, touched = weights.copy(), weights.copy()
         inside.data = (weights.data > 1 - _WHOLE).astype(np.float64)
         touched.data = np.ones(weights.data.size)
-        estimate, within, around = (np.asarray(each @ held.estimate) for each in (weights, inside, touched))
-        errors = list(held.errors(weights))
-        width = half_widths([each.noise for each in errors], alpha)
-        deviation = np.sqrt([each.variance for each in errors])
-        shown = np.bincount((flows.origin, flows.destination)[end], flows.trips, len(zones)).astype(
-            np.float64
-        )
-        facts = placed_fraction(estimate, within), shown, np.ones(len(zones))
-        bounds = estimate - width, estimate + width
-        made.append(ZoneTotals(zones, alpha, estimate, *bounds, deviation, within, around, *facts))
+        shown = np.bincount((flows.origin, flows.destination)[end], flows.trips, len(zones))
+        asked = weights, inside, touched
+        made.append(weighted_totals(zones, held, asked, shown.astype(np.float64), np.ones(len(zones)), alpha))
     return ByEnd(*made)
 
 

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, cast
 
 from mapveil.analysis.origin_destination import FlowEstimator, FlowUnit, OriginDestination
 from mapveil.analysis.pair_channel import MOST_SITES
-from mapveil.analysis.pair_reports import MOST_CELLS, PairReports
+from mapveil.analysis.trip_reports import MOST_CELLS, TripReports
 from mapveil.analysis.trips import Trips, cells_of_trips
 from mapveil.geo.parse_tiling import parse_tiling
 from mapveil.geo.points import Points
@@ -101,7 +101,7 @@ def flows(
         Who adds up the trips: see :func:`mapveil.release`.
     estimator, unit, most, least
         See :class:`~mapveil.analysis.origin_destination.OriginDestination`; estimator and unit are for local trust. The
-        estimators ``"mixed"`` and ``"pair"`` take one report of each user (:mod:`mapveil.analysis.pair_reports`), of
+        estimators ``"mixed"`` and ``"pair"`` take one report of each user (:mod:`mapveil.analysis.trip_reports`), of
         both ends or of one, or of both ends only: ``"mixed"`` is the default for at most 64 cells, else ``"joint"``.
     windows, windows_per_user, window_error
         Windows of a series, not under local trust, and as for :func:`mapveil.release_series`: the flows of each window
@@ -192,7 +192,7 @@ def flows(
             for number in (size**2, size)
         )
         share = 1.0 if estimator == "pair" else None
-        reporting = PairReports(mechanism=pair, ends=end, share=share, most=most, least=least)
+        reporting = TripReports(mechanism=pair, ends=end, share=share, most=most, least=least)
         found = reporting.release(trips, cells, account=account, rng=rng, progress=progress)
         made_by = Provenance.of("flows", trips.points)
         return replace(found, guarantee=_counted(found.guarantee, tiling), provenance=made_by)

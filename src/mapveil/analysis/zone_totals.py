@@ -17,17 +17,22 @@ be negative; only the displayed estimate is raised to 0.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mapveil.geo.zones import Zones
 from mapveil.inference.linear_totals import Total, half_widths, half_widths_of_chosen, placed_fraction
+from mapveil.inference.nested_sums import NestedSums
 from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.inference.zone_results import ZoneTotals
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import INTERVAL_ALPHA
-from mapveil_client.arrays import IntArray
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import check
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 def total(heat: DensityMap, zone: Any, *, repair: bool = False) -> Total:
@@ -74,16 +79,26 @@ def totals(heat: DensityMap, zones: Any, *, alpha: float = INTERVAL_ALPHA, **rea
 
 def totals_of(overlay: ZoneOverlay, alpha: float = INTERVAL_ALPHA) -> ZoneTotals:
     """The totals of an overlay."""
-    sums = overlay.sums
-    estimate, inside, touched = (
-        np.asarray(weights @ sums.estimate) for weights in (overlay.weights, overlay.inside, overlay.touched)
-    )
-    errors = list(sums.errors(overlay.weights))
+    weights = overlay.weights, overlay.inside, overlay.touched
+    return weighted_totals(overlay.zones, overlay.sums, weights, overlay.shown, overlay.covered, alpha)
+
+
+def weighted_totals(
+    zones: Zones,
+    sums: NestedSums,
+    weights: tuple[csr_array, csr_array, csr_array],
+    shown: FloatArray,
+    covered: FloatArray,
+    alpha: float,
+) -> ZoneTotals:
+    """Totals of weighted leaves: of their fractions in each zone, of leaves wholly inside, and of all touched."""
+    estimate, inside, touched = (np.asarray(each @ sums.estimate) for each in weights)
+    errors = list(sums.errors(weights[0]))
     width = half_widths([each.noise for each in errors], alpha)
     deviation = np.sqrt([each.variance for each in errors])
-    facts = placed_fraction(estimate, inside), overlay.shown, overlay.covered
+    facts = placed_fraction(estimate, inside), shown, covered
     return ZoneTotals(
-        overlay.zones, alpha, estimate, estimate - width, estimate + width, deviation, inside, touched, *facts
+        zones, alpha, estimate, estimate - width, estimate + width, deviation, inside, touched, *facts
     )
 
 

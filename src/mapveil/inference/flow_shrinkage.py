@@ -40,18 +40,24 @@ from mapveil.inference.window_shrinkage import WindowSums, shrink_around
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray, quotient
 from mapveil_client.morton import PrefixTree, deinterleave, interleave
 
-_DISTRICTS: Final = 9  # halvings of the line of places, of which gravity is fitted on the runs
-_EVEN: Final = 0.02  # part of the model that is even, so that no pair is impossible
-_FLOOR: Final = 1e-3  # of a block's even part: what the logarithm takes at least
-_TINY: Final = 1e-300
-_SURE: Final = 8.0  # noise scales
-_NOTHING: Final = 0.5  # noise scales
-_RUNS: Final = 12
-_LEAST_RUN: Final = 300
+# Chosen by the errors on check-ins of the tune role, which ``python -m benchmarks.flow_errors`` measures.
+_SURE: Final = 8.0  # noise scales above which a sum is taken as it is
+_NOTHING: Final = 0.5  # noise scales up to which an estimate is no flow
+# Chosen by hand, and not tuned.
+_DISTRICTS: Final = (
+    9  # halvings of the line of places: gravity is fitted between 512 runs of them at most, for time
+)
+_EVEN: Final = 0.02  # fraction of the trips that the model spreads evenly, so that no pair is impossible
+_RUNS: Final = 12  # priors at most, each learned from leaves with about as many expected trips
+_LEAST_RUN: Final = 300  # leaves that a prior is learned from
 _STEPS: Final = 50  # of expectation maximisation
-_SPARE: Final = 0.02  # of a number, on every point of the grid
+_FLOOR: Final = 1e-3  # of a block's even fraction: what the logarithm takes at least
+_TINY: Final = 1e-300  # a divisor that may be 0
+_SPARE: Final = 0.02  # leaves of a run that every point of the grid is given, so that no number is impossible
 _GRID: Final = np.concatenate([np.arange(0, 4, 0.25), np.arange(4, 12, 0.5), np.arange(12, 33, 1.0)])
-_BINS: Final = np.arange(-12, 24.05, 0.1)  # of noisy values, noise scales
+"""Numbers of the prior, noise scales: a quarter apart where the noise hides them, up to four times ``_SURE``."""
+_BINS: Final = np.arange(-12, 24.05, 0.1)
+"""Edges of the bins of noisy values, noise scales: a tenth of one; a curator's noise is beyond 12 once in 10^5 sums."""
 
 
 class MeasuredBlocks(NamedTuple):

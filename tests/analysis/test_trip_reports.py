@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mapveil as mv
-from mapveil.analysis.pair_reports import PairReports
+from mapveil.analysis.trip_reports import TripReports
 from mapveil.analysis.trips import Trips
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
 from mapveil.local.randomizers.hadamard_response import HadamardResponse
@@ -37,7 +37,7 @@ def test_is_nearer_than_reports_of_pairs_or_of_both_ends(epsilon: int) -> None:
 def test_one_report_has_the_whole_epsilon() -> None:
     """By the whole law of a report of every trip: which of the three it is about tells nothing."""
     zones = Domain(mv.Quadtree(REGION, depth=1))
-    mechanism = PairReports(
+    mechanism = TripReports(
         mechanism=HadamardResponse(epsilon=1), ends=GeneralizedRandomizedResponse(epsilon=1)
     )
     channel = mechanism.on(zones)
@@ -55,7 +55,7 @@ def test_one_report_has_the_whole_epsilon() -> None:
 
 def test_reports_follow_the_law_and_a_product_with_it_has_its_adjoint() -> None:
     zones = Domain(mv.Quadtree(REGION, depth=1))
-    channel = PairReports(mechanism=GeneralizedRandomizedResponse(epsilon=2), share=0.3).on(zones)
+    channel = TripReports(mechanism=GeneralizedRandomizedResponse(epsilon=2), share=0.3).on(zones)
     runs, trip = 200_000, np.zeros((4, 4))
     trip[1, 2] = 1.0
     reports = channel.randomize(np.full(runs, 1), np.full(runs, 2), Randomness(4))
@@ -94,6 +94,7 @@ def test_a_handful_of_reports_is_a_map_too(users: int) -> None:
         flows = mv.flows(hub_trips(users), ZONES, epsilon=1, rng=seed)
         assert flows.all_trips == pytest.approx(users)
         assert np.isfinite(flows.trips).all()
+        assert flows.deviation is None or np.isfinite(flows.deviation).all()
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -104,6 +105,6 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ParameterError, match="at most 64"):
         mv.flows(hub_trips(9), mv.Quadtree(REGION, depth=4), epsilon=1, estimator="pair", account=None)
     with pytest.raises(ParameterError, match="share must be from"):
-        PairReports(mechanism=HadamardResponse(epsilon=1), share=0.0)
+        TripReports(mechanism=HadamardResponse(epsilon=1), share=0.0)
     with pytest.raises(ParameterError, match="same epsilon"):
-        PairReports(mechanism=HadamardResponse(epsilon=1), ends=HadamardResponse(epsilon=2))
+        TripReports(mechanism=HadamardResponse(epsilon=1), ends=HadamardResponse(epsilon=2))

@@ -118,7 +118,7 @@ class TripChannel(PairChannel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairReports:
+class TripReports:
     """Flows between at most 64 cells, of trips of which each user sends one randomized report: a pair, or one end.
 
     Parameters
@@ -227,7 +227,7 @@ class PairReports:
             tiling,
             self.guarantee(seeded=stream.seeded).as_simulation(),
             self.method,
-            deviation=np.full(listed.size, deviation),
+            deviation=np.full(listed.size, deviation) if math.isfinite(deviation) else None,
             unlisted=max(count - float(flat[listed].sum()), 0.0),
             parameters=self.parameters(),
             notes=(
@@ -246,7 +246,10 @@ class PairReports:
     def _estimate(
         channel: TripChannel, reports: Reports, tiling: Tiling, domain: Domain, rng: Randomness
     ) -> tuple[FloatArray, float]:
-        """Trips of every pair of sites, and the standard deviation of an unbiased estimate. Run by: the server."""
+        """Trips of every pair of sites, and the standard deviation of an unbiased estimate. Run by: the server.
+
+        The deviation is infinite where nobody reported a pair.
+        """
         size, count = channel.sites, reports.count
         if not count:
             return np.zeros((size, size)), 0.0
