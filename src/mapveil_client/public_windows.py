@@ -173,7 +173,7 @@ class PublicWindows:
         """
         names = self.names
         if name not in names:
-            shown = ", ".join(names[:3]) + (f", ..., {names[-1]}" if len(names) > 3 else "")
+            shown = ", ".join(names if len(names) <= 4 else (*names[:3], "...", names[-1]))
             raise ParameterError(f"window must be one of {shown}; got {name!r}")
         return names.index(name)
 

@@ -142,3 +142,9 @@ def test_only_windows_that_divide_a_week_lie_in_weeks() -> None:
     for refused in (Windows(every="2w", start="2026-01-05", until="2026-02-02"), Windows(by="weekend")):
         with pytest.raises(ParameterError, match="do not divide a week"):
             _ = refused.week_of
+
+
+def test_an_unknown_window_is_refused_with_the_names_that_there_are() -> None:
+    for count, names in ((4, "a, b, c, d"), (5, "a, b, c, ..., e")):
+        with pytest.raises(ParameterError, match=f"window must be one of {names}; got 'z'"):
+            Windows(by="kind", values=tuple("abcde"[:count])).index("z")
