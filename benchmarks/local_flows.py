@@ -42,7 +42,7 @@ def local_rows(folder: Path, name: str, trials: int) -> list[str]:
     """Rows of the table: L1 of each design in the settings of users, epsilon and cells."""
     case = next(each for each in CASES if each.name == name)
     with duckdb.connect() as opened:
-        text = f"SELECT lon, lat, to_lon, to_lat FROM ({trips_of(case, folder).scan(opened)})"
+        text = f"SELECT lon, lat, to_lon, to_lat FROM ({trips_of(case, folder).scan(opened)}) ORDER BY ALL"
         found = opened.execute(text).fetchnumpy()
     ends = [np.asarray(found[column]) for column in ("lon", "lat", "to_lon", "to_lat")]
     made = []
