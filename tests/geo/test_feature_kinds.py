@@ -104,6 +104,7 @@ def test_identifiers_by_any_name_are_left_out(frame: pd.DataFrame) -> None:
     six = told.assign(user_id=np.arange(60) % 6, band=np.where(np.arange(60) % 6 == 0, 3, 7))
     assert "band" in read_measurements(six).names
     assert "carrier" in read_measurements(told, categories=["carrier"]).names
+    assert "calibration_db" in read_measurements(told, identifiers=True).names
 
 
 def test_whoever_names_columns_confirms_or_overrides(frame: pd.DataFrame) -> None:

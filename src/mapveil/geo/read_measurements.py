@@ -136,7 +136,7 @@ def read_measurements(
         rows = _Rows(table, connection, found.expressions.user, [*base, *further], types, named, texts or {})
         _check(rows, rows.columns[:3], fill)
         if features is None:
-            rows.leave_out_unfit(fill, named, categories or (), notes)
+            rows.leave_out_unfit(fill, named, None if identifiers else categories or (), notes)
         rows.refuse_odd(rows.columns[3:])
         moments = rows.moments(found.columns.time, types, time is not None, notes)
         made = rows.whole(moments, fill, notes)
@@ -234,15 +234,15 @@ class _Rows:
             self.refuse(column.name, column.odd, "a finite number, or null where it is missing,")
 
     def leave_out_unfit(
-        self, fill: float | None, categories: set[str], asked: Sequence[str], notes: list[str]
+        self, fill: float | None, categories: set[str], asked: Sequence[str] | None, notes: list[str]
     ) -> None:
-        """Go on without the features that say nothing, are not there, or identify users unless asked for."""
+        """Go on without features that say nothing or identify users, but those asked for (None: any may identify)."""
         unfit: dict[str, list[str]] = {}
         users = self._users.combine_chunks().dictionary_encode().indices.to_numpy()
         for column in self.columns[3:]:
             category = column.name in categories
             reason = _unfit(column, fill, category)
-            if reason is None and column.name not in asked:
+            if reason is None and asked is not None and column.name not in asked:
                 reason = _identifying(column, users, category)
             if reason is not None:
                 unfit.setdefault(reason, []).append(column.name)
