@@ -69,8 +69,8 @@ def covered(found: SignalMap, later: Measurements) -> float:
     return float((np.abs(truth - found.mean_dbm[cell]) <= 1.96 * found.deviation_db[cell]).mean())
 
 
-def covered_by_trace(measurements: Measurements, rng: Randomness) -> tuple[float, int]:
-    """The fraction of rows of held-out users' days within kriging's intervals, and the number of those days."""
+def covered_by_trace(measurements: Measurements, rng: Randomness) -> tuple[float, float, int]:
+    """Fractions of held-out users' days within kriging's intervals: mean of the days, of their rows; and the days."""
     traces = user_days(measurements)
     out = (
         rng.child("traces").generator().permutation(int(traces.max()) + 1)[: round(0.3 * (traces.max() + 1))]
@@ -78,7 +78,9 @@ def covered_by_trace(measurements: Measurements, rng: Randomness) -> tuple[float
     held = np.isin(traces, out)
     fitted = Kriging(blocks=_TRACE_BLOCKS).fit(measurements.take(~held), rng=rng.child("map"))
     found, truth = fitted.predict(measurements.rows[held]), measurements.rows[held, RSS]
-    return float((np.abs(truth - found.mean_dbm) <= 1.96 * found.deviation_db).mean()), len(out)
+    within = np.abs(truth - found.mean_dbm) <= 1.96 * fitted.interval_factor() * found.deviation_db
+    day = np.unique(traces[held], return_inverse=True)[1]
+    return float((np.bincount(day, within) / np.bincount(day)).mean()), float(within.mean()), len(out)
 
 
 @click.command()
@@ -98,8 +100,9 @@ def command(role: str, rows: int, trials: int, traces: bool, shared: Path) -> No
             rng = Randomness(trial)
             sample = measurements.sample(rows, rng.child("rows"))
             if traces:
-                share, count = covered_by_trace(sample, rng)
-                click.echo(f"{row['name']}, trial {trial}: {share:.3f} of {count} users' days")
+                table.append(
+                    [row["name"], str(trial), *(f"{each:.4g}" for each in covered_by_trace(sample, rng))]
+                )
                 continue
             try:
                 roles = collection_roles(sample.take(np.argsort(sample.positions)), rng.child("roles"))
@@ -123,9 +126,9 @@ def command(role: str, rows: int, trials: int, traces: bool, shared: Path) -> No
                     rates = [f"{covered(each, roles.later):.3f}" for each in maps]
                     wide = f"{float(np.nanmedian(maps[1].deviation_db)):.1f}"
                     table.append([row["name"], str(trial), name, model, *rates, wide])
-    if traces:
-        return
     header = ["set", "trial", "privatizer", "model", "of the reports", "with the map's error", "deviation dB"]
+    if traces:
+        header = ["set", "trial", "mean of users' days", "of their rows", "users' days"]
     click.echo(text_table(header, table))
 
 

@@ -47,6 +47,11 @@ def test_a_map_of_raw_measurements_promises_nothing(
     record = json.loads(done.out)
     assert record["guarantee"]["disclosure"] == {"kind": "undocumented"}
     assert record["guarantee"]["epsilon"] is None
+    plain = mapveil(
+        "signal", "map", phones, "--region", BOX, "--tiling", "grid:6x8", "-o", tmp_path / "a.csv"
+    )
+    assert "is privatized before it is sent" not in plain.out
+    assert "unknown: the server may hold every measurement as it was" in plain.out
     assert record["coverage"]["holes"] > 5
     assert record["rmse_db"] < 6
     assert "NOT KNOWN TO BE PRIVATE: nothing says that the measurements were privatized" in done.err

@@ -80,6 +80,23 @@ def test_it_judges_other_users_and_later_days(
     assert math.isinf(certificate.worst_epsilon)
 
 
+def test_no_adversary_does_worse_than_without_reports(table: Measurements) -> None:
+    drowned = GaussianNoise(sigma=50.0).fit(table, rng=1)
+    for each in certify(drowned, table, adversaries=ADVERSARIES, rng=1).judged:
+        assert each.location_error_m <= each.blind_location_error_m
+        assert (
+            each.user_error is None
+            or each.blind_user_error is None
+            or each.user_error <= each.blind_user_error
+        )
+
+
+def test_less_work_of_an_adversary_is_said(certificate: SignalCertificate, noise: FittedPrivatizer) -> None:
+    assert certificate.adversaries == ("blind", f"{ADVERSARIES[1].label} (not its full work)")
+    own = Provenance(certificate.fingerprint, certificate.first, certificate.last)
+    assert "(not its full work)" in certified(noise.guarantee(), certificate, own).in_words()
+
+
 def test_users_who_do_not_return_are_not_taken_for_hidden(noise: FittedPrivatizer) -> None:
     table = rows_of(6)
     # Every user of the last days is a new one.

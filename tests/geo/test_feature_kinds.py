@@ -16,12 +16,49 @@ from mapveil_client.errors import InputError
     [
         (
             FeatureKind.IDENTIFIER,
-            ["cell_id", "raw_cell_id", "arfcn", "phone_id", "Cell ID", "lac", "IMEI", "bssid"],
+            [
+                *(
+                    "cell_id",
+                    "raw_cell_id",
+                    "arfcn",
+                    "phone_id",
+                    "Cell ID",
+                    "lac",
+                    "IMEI",
+                    "bssid",
+                    "node_hex",
+                ),
+                *(
+                    "rawCellId",
+                    "eNodeB",
+                    "eNodeBID",
+                    "physCellId",
+                    "pci1",
+                    "cell",
+                    "cell_1",
+                    "trackingAreaCode",
+                ),
+                *(
+                    "msisdn",
+                    "phone_number",
+                    "simSerialNumber",
+                    "advertisingId",
+                    "ip_address",
+                    "uid",
+                    "userName",
+                ),
+            ],
         ),
-        (FeatureKind.CATEGORY, ["mnc", "mcc", "network_mode", "band", "is_moving", "building"]),
+        (
+            FeatureKind.CATEGORY,
+            ["mnc", "mcc", "network_mode", "band", "is_moving", "building", "networkType", "plmn"],
+        ),
         (
             FeatureKind.NUMBER,
-            ["speed_kmh", "rss5_dbm", "h_accuracy_m", "wap001_dbm", "ul_kbps", "width", "floor"],
+            [
+                *("speed_kmh", "rss5_dbm", "h_accuracy_m", "wap001_dbm", "ul_kbps", "width", "floor"),
+                *("cell_count", "number_of_cells", "phone_battery", "site_distance_m", "final_lat"),
+            ],
         ),
     ],
 )
@@ -50,6 +87,24 @@ def test_identifiers_are_left_out_and_categories_marked(frame: pd.DataFrame) -> 
     assert read.names == ("lat", "lon", "rss_dbm", "mnc", "speed")
     assert read.categories == (3,)
     assert any("identifiers" in note and "cell_id" in note for note in read.notes)
+
+
+def test_identifiers_by_any_name_are_left_out(frame: pd.DataFrame) -> None:
+    users = frame["user_id"].to_numpy()
+    told = frame.assign(
+        calibration_db=users * 1.37,
+        carrier=[f"ssid of {row}" for row in range(60)],
+        band=np.where(users == 0, 3, 7),  # one value for each user, but two users share one of two values
+    )
+    read = read_measurements(told)
+    assert read.names == ("lat", "lon", "rss_dbm", "mnc", "speed")
+    assert any("one value for each user: calibration_db, band" in note for note in read.notes)
+    assert any("of one user each: carrier" in note for note in read.notes)
+    # A sixth user shares the second band: too few bands to name users by.
+    six = told.assign(user_id=np.arange(60) % 6, band=np.where(np.arange(60) % 6 == 0, 3, 7))
+    assert "band" in read_measurements(six).names
+    assert "carrier" in read_measurements(told, categories=["carrier"]).names
+    assert "calibration_db" in read_measurements(told, identifiers=True).names
 
 
 def test_whoever_names_columns_confirms_or_overrides(frame: pd.DataFrame) -> None:

@@ -202,6 +202,19 @@ def test_other_rows_beside_the_record_of_a_csv_are_refused(frame: pd.DataFrame, 
     assert privatized_guarantee(path) is not None
 
 
+def test_rows_added_to_a_file_are_not_covered(
+    frame: pd.DataFrame, noise: FittedPrivatizer, tmp_path: Path
+) -> None:
+    made = privatize(noise, frame).table
+    raw = pyarrow.Table.from_pandas(frame.head(1)).select(made.column_names).cast(made.schema)
+    parquet.write_table(pyarrow.concat_tables([made, raw]), tmp_path / "more.parquet")  # it keeps the record
+    for source in (tmp_path / "more.parquet", pyarrow.concat_tables([made, raw])):
+        with pytest.raises(InputError, match=r"119 rows, its record is of 118: others were added"):
+            privatized_guarantee(source)
+    # A selection of reports is no less private.
+    assert privatized_guarantee(made.slice(0, 50)) == privatized_guarantee(made)
+
+
 def test_a_seed_repeats_and_is_confessed(frame: pd.DataFrame, noise: FittedPrivatizer) -> None:
     one, same, other = (privatize(noise, frame, rng=seed) for seed in (1, 1, None))
     assert one.table.equals(same.table)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from mapveil.attacks.signal_adversary import BlindGuess
 from mapveil.attacks.signal_attack import attack_parts, signal_adversaries
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.formats.atomic import atomic_path
@@ -39,7 +40,8 @@ FORMAT: Final = "mapveil signal certificate 1"
 
 _DAY_US: Final = 86_400_000_000
 OTHER_USERS, LATER_DAYS = "other users", "later days"
-_BLIND: Final = "blind"
+_BLIND: Final = BlindGuess.name
+_WEAKER: Final = "not its full work"
 
 
 class Judged(NamedTuple):
@@ -68,7 +70,7 @@ class SignalCertificate:
     first, last : date
         The period (UTC days).
     adversaries : tuple of str
-        Those that were tried.
+        Those that were tried, with a remark where one was given less work than by default.
     judged : tuple of Judged
         Their success on other users, and on later days.
     worst_epsilon : float
@@ -171,7 +173,8 @@ def certify(
             length=fitted.privatizer.sequence,
         )
 
-    chosen = signal_adversaries() if adversaries is None else tuple(adversaries)
+    full = signal_adversaries()
+    chosen = full if adversaries is None else tuple(adversaries)
     parts = {OTHER_USERS: ~given, LATER_DAYS: given & (day > last)}
     if not parts[LATER_DAYS].any() or not (given & (day <= last)).any():
         raise InputError(
@@ -197,7 +200,7 @@ def certify(
         fingerprint(fitted),
         begin,
         end,
-        tuple(each.label for each in chosen if each.label != _BLIND),
+        tuple(each.label if each in full else f"{each.label} ({_WEAKER})" for each in chosen),
         tuple(_judged(part, attack, named[part]) for part, attack in zip(parts, attacks, strict=True)),
         fitted.worst_epsilon,
         float(empty.mean()),
@@ -272,9 +275,8 @@ def _days(measurements: Measurements) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _judged(part: str, attack: SignalAttack, known: bool) -> Judged:
-    tried = [each for each in attack.scores if each.adversary != _BLIND] or list(attack.scores)
-    user = min(tried, key=lambda each: each.p1)
-    place = min(tried, key=lambda each: each.p2_m)
+    # The blind guess is an adversary too: nobody does worse than without a look at the report.
+    user, place = attack.strongest_by("p1"), attack.strongest_by("p2")
     blind = next((each for each in attack.scores if each.adversary == _BLIND), place)
     return Judged(
         part,

@@ -86,9 +86,10 @@ def read_measurements(
     rss : str, optional
         Column of signal strength in dBm, from -160 to 0; otherwise one of :data:`USUAL_SIGNALS`.
     features : sequence of str, optional
-        Further features, in this order. By default all other columns of numbers, without identifiers
-        (:func:`~mapveil.geo.feature_kinds.kind_of`) and those that are the same in all but one row in a thousand or
-        missing in more than 1 % of the rows, which ``notes`` lists.
+        Further features, in this order. By default all other columns of numbers, without identifiers by name
+        (:func:`~mapveil.geo.feature_kinds.kind_of`) or by value (each user has one, or most values are of one user
+        each) and those that are the same in all but one row in a thousand or missing in more than 1 % of the rows,
+        which ``notes`` lists.
     categories : sequence of str, optional
         Features whose numbers or texts are names, further ones among them. By default those of ``features`` that
         :func:`~mapveil.geo.feature_kinds.kind_of` takes for categories, columns of text among them.
@@ -135,7 +136,7 @@ def read_measurements(
         rows = _Rows(table, connection, found.expressions.user, [*base, *further], types, named, texts or {})
         _check(rows, rows.columns[:3], fill)
         if features is None:
-            rows.leave_out_unfit(fill, named, notes)
+            rows.leave_out_unfit(fill, named, None if identifiers else categories or (), notes)
         rows.refuse_odd(rows.columns[3:])
         moments = rows.moments(found.columns.time, types, time is not None, notes)
         made = rows.whole(moments, fill, notes)
@@ -232,11 +233,17 @@ class _Rows:
         for column in columns:
             self.refuse(column.name, column.odd, "a finite number, or null where it is missing,")
 
-    def leave_out_unfit(self, fill: float | None, categories: set[str], notes: list[str]) -> None:
-        """Go on without the features that say nothing or are not there."""
+    def leave_out_unfit(
+        self, fill: float | None, categories: set[str], asked: Sequence[str] | None, notes: list[str]
+    ) -> None:
+        """Go on without features that say nothing or identify users, but those asked for (None: any may identify)."""
         unfit: dict[str, list[str]] = {}
+        users = self._users.combine_chunks().dictionary_encode().indices.to_numpy()
         for column in self.columns[3:]:
-            reason = _unfit(column, fill, column.name in categories)
+            category = column.name in categories
+            reason = _unfit(column, fill, category)
+            if reason is None and asked is not None and column.name not in asked:
+                reason = _identifying(column, users, category)
             if reason is not None:
                 unfit.setdefault(reason, []).append(column.name)
         gone = {name for names in unfit.values() for name in names}
@@ -336,3 +343,16 @@ def _unfit(column: _Column, fill: float | None, category: bool) -> str | None:
     if column.same_between(0.0, 1.0):
         return "the same in every row"
     return "the same in all but one row in a thousand" if column.same_between(0.0005, 0.9995) else None
+
+
+def _identifying(column: _Column, users: npt.NDArray[np.integer], category: bool) -> str | None:
+    """The reason why a feature identifies users by its values, whatever it is called, if there is one."""
+    users = users[~column.missing]
+    values, at = np.unique(column.values[~column.missing], return_inverse=True)
+    pairs = np.unique(users * np.int64(len(values)) + at)  # of user and value
+    count = np.unique(users).size
+    if len(pairs) == count > 1 and len(users) > count and len(values) > count / 2:
+        return "one value for each user"
+    if category and len(values) > count and (np.bincount(pairs % len(values)) == 1).mean() > 0.5:
+        return "most of their values are of one user each"
+    return None

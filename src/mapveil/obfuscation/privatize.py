@@ -21,7 +21,7 @@ from mapveil.geo.read_measurements import STRONGEST_DBM, WEAKEST_DBM, read_measu
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import reading
 from mapveil.obfuscation.export.privatizer_file import fingerprint
-from mapveil.obfuscation.privatized_file import METADATA_KEY, ROWS_KEY
+from mapveil.obfuscation.privatized_file import METADATA_KEY, REPORTS_KEY, ROWS_KEY
 from mapveil.obfuscation.privatizers.category import Category
 from mapveil.obfuscation.privatizers.map_error import learn_map_error
 from mapveil.obfuscation.privatizers.privatizer import (
@@ -237,6 +237,7 @@ def privatize(
         "privatizer": fitted.privatizer.name,
         "fingerprint": fingerprint(fitted),
         "period": period,
+        REPORTS_KEY: len(rows),
         "per_user": total_record(total),
         "parameters": fitted.privatizer.parameters(),
         "privatized": list(fitted.names),

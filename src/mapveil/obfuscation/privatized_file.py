@@ -30,6 +30,9 @@ METADATA_KEY: Final = b"mapveil"
 ROWS_KEY: Final = "rows_sha256"
 """Name of the SHA-256 of a CSV's bytes in the record beside it."""
 
+REPORTS_KEY: Final = "reports"
+"""Name of the number of rows that were privatized in the record of any file: fewer are a selection, more are not."""
+
 _NOBODY: Final = "no user"
 _PARQUET: Final = b"PAR1"  # first bytes of a Parquet file
 _ALIKE: Final = (
@@ -134,10 +137,11 @@ def _record_of(table: Table) -> dict[str, Any]:
     from pyarrow import parquet
 
     text: bytes | str = b"{}"
-    rows = None
+    rows, count = None, 0
     try:
         if isinstance(table, FrameTable) and isinstance(table.frame, pyarrow.Table):
             text = (table.frame.schema.metadata or {}).get(METADATA_KEY, text)
+            count = table.frame.num_rows
         elif isinstance(table, FileTable) and table.paths[0].suffix.lower() == ".csv":
             beside = Path(f"{table.paths[0]}{CSV_METADATA_SUFFIX}")
             text = beside.read_text(encoding="utf-8")
@@ -146,7 +150,8 @@ def _record_of(table: Table) -> dict[str, Any]:
         elif isinstance(table, FileTable):
             with table.paths[0].open("rb") as opened:
                 if opened.read(len(_PARQUET)) == _PARQUET:
-                    text = (parquet.read_schema(opened).metadata or {}).get(METADATA_KEY, text)
+                    written = parquet.read_metadata(opened)
+                    text, count = (written.metadata or {}).get(METADATA_KEY, text), written.num_rows
     except (pyarrow.ArrowException, OSError):
         return {}  # reading the file as a table names what is wrong
     try:
@@ -156,6 +161,12 @@ def _record_of(table: Table) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise InputError(
             f"{table.name}: the record of its rows cannot be read; expected what 'signal privatize' wrote"
+        )
+    privatized = record.get(REPORTS_KEY, count)
+    if not isinstance(privatized, int) or count > privatized:
+        raise InputError(
+            f"{table.name}: holds {count:,} rows, its record is of {privatized!r}: others were added, which no "
+            "guarantee covers; expected what 'signal privatize' wrote, or some of its rows"
         )
     if rows is not None and record.get(ROWS_KEY, rows) != rows:
         raise InputError(

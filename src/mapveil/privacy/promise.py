@@ -31,6 +31,7 @@ from mapveil.privacy.promise_words import (
     RAW,
     SEEDED,
     SIMULATION,
+    UNKNOWN_TRUST,
 )
 from mapveil_client.epsilon import readable
 
@@ -72,6 +73,8 @@ def render(claim: Claim) -> Promise:
         f"{each.quantity} {three_digits(each.value)} {each.unit} against {each.against}"
         for each in claim.measured
     )
+    documented = claim.disclosure is None or claim.disclosure.kind is not Reveals.UNDOCUMENTED
+    trust = MODELS[claim.model] if documented else UNKNOWN_TRUST
     adversary, relation = ADVERSARIES[claim.adversary], _relation(claim)
     line = [f"{claim.unit}-level", relation, parameters, f"adversary: {adversary}"]
     if assumptions:
@@ -82,7 +85,7 @@ def render(claim: Claim) -> Promise:
         ("(ε, δ)", parameters),
         ("adversary", adversary),
         *(("assumes", text) for text in assumptions),
-        ("trust", MODELS[claim.model]),
+        ("trust", trust),
         ("contribution", "" if claim.bound is None else _bound(claim.bound, claim.unit)),
         ("reveals", reveals),
         ("hidden", hidden),
@@ -94,7 +97,7 @@ def render(claim: Claim) -> Promise:
     sentences = [*_statement(claim), f"Adversary: {adversary}."]
     if assumptions:
         sentences.append(f"Assumptions: {'; '.join(assumptions)}.")
-    sentences.append(f"Trust model: {MODELS[claim.model]}.")
+    sentences.append(f"Trust model: {trust}.")
     if claim.bound is not None:
         sentences.append(f"Contribution bound: {_bound(claim.bound, claim.unit)}.")
     if reveals:

@@ -16,6 +16,7 @@ MODELS: Final[Mapping[TrustModel, str]] = {
     TrustModel.RANDOM_FEATURES: "each client reports for itself, without a privacy budget",
     TrustModel.OBFUSCATION: "each measurement is privatized before it is sent",
 }
+UNKNOWN_TRUST: Final = "unknown: the server may hold every measurement as it was"
 ADVERSARIES: Final[Mapping[Adversary, str]] = {
     Adversary.RELEASE: "whoever sees the release, whatever else they know",
     Adversary.HONEST_SERVER: (

@@ -138,12 +138,28 @@ def test_kriging_knows_where_it_knows(fields: SimpleNamespace) -> None:
 def test_few_traces_widen_the_interval(fields: SimpleNamespace) -> None:
     data = fields.measure(fields.waves, 300, seed=1, noise=1.0)
     five, one = (replace(data, users=np.arange(300) % count) for count in (5, 1))
-    # 4 degrees of freedom: Student's 97.5 % quantile is 2.776.
-    assert Kriging(blocks=50).fit(five, rng=1).interval_factor() == pytest.approx(2.776 / 1.96, rel=1e-3)
+    # 4 degrees of freedom: Student's 97.5 % quantile is 2.776. Held-out traces of a smooth field ask for little more.
+    assert 2.775 / 1.96 < Kriging(blocks=50).fit(five, rng=1).interval_factor() < 1.1 * 2.776 / 1.96
     assert Kriging(blocks=50).fit(one, rng=1).interval_factor() == 1
     assert LinearSignal().fit(five).interval_factor() == 1
     # One trace with nearly all rows: as if there were two.
     assert few_groups_factor(np.where(np.arange(300) < 5, 1, 0)) == pytest.approx(12.706 / 1.96, rel=1e-3)
+
+
+def test_traces_that_err_by_more_than_the_law_knows_widen_the_interval(fields: SimpleNamespace) -> None:
+    pytest.importorskip("sklearn")
+    data = fields.measure(fields.waves, 6000, seed=1, noise=1.0)
+    traces = replace(data, users=np.arange(6000) % 60)
+    shift = np.where(np.arange(60) % 10 == 0, 15.0, 0.0)[traces.users]  # one in ten: no normal law
+    rows = traces.rows.copy()
+    rows[:, RSS] += shift
+    fitted = Kriging(blocks=100).fit(traces.with_rows(rows), rng=1)
+    fresh = fields.measure(fields.waves, 6000, seed=2, noise=1.0)
+    truth = fresh.rows[:, RSS] + np.where(np.arange(6000) % 10 == 0, 15.0, 0.0)
+    found = fitted.predict(fresh.rows)
+    off = np.abs(truth - found.mean_dbm) / found.deviation_db
+    assert (off <= 1.96).mean() < 0.92
+    assert (off <= 1.96 * fitted.interval_factor()).mean() >= 0.95
 
 
 def test_the_plane_is_metric(fields: SimpleNamespace) -> None:
