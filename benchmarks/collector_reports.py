@@ -26,7 +26,11 @@ from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
 from mapveil_client.terms import CollectionTerms
 
-GOAL: Final = 2_000.0  # reports a second
+GOALS: Final = {
+    "SQLite": 6_000.0,
+    "PostgreSQL": 4_000.0,
+}  # reports a second, on two cores that do nothing else
+GOAL_MS: Final = 250.0
 
 
 class _Sent(NamedTuple):
@@ -47,8 +51,6 @@ def run(context: Context) -> list[Result]:
             "k/s",
             f"SQLite alone, {sqlite.batch} rows a commit",
             1e-3 * _sqlite_alone(folder / "alone.sqlite", sqlite.size, sqlite.batch, devices),
-            ">= 2 k/s",
-            sqlite.rate >= GOAL,
         )
     ]
     with postgresql() as url:
@@ -63,8 +65,9 @@ def _report_lines(context: Context, store: str, kind: str, devices: int) -> tupl
         collection = service.open(trust="local", devices=devices, join_seconds=3600)
         terms = CollectionTerms.decode(service.text(f"/v1/collections/{collection}/terms").encode())
         requests, size = signed_reports(service, terms, devices)
-        before = service.metric("mapveil_store_commit_seconds_count")
+        before, used = service.metric("mapveil_store_commit_seconds_count"), service.cpu
         made = send(context, service.address, requests)
+        used = service.cpu - used
         commits = service.metric("mapveil_store_commit_seconds_count") - before
         kept = service.ask("GET", f"/v1/collections/{collection}/progress")["present"]
         if not made["answered"] == kept == devices:
@@ -80,11 +83,26 @@ def _report_lines(context: Context, store: str, kind: str, devices: int) -> tupl
             "k/s",
             peer,
             1e-3 * least["answered"] / least["seconds"],
-            ">= 2 k/s" if kind == "SQLite" else "",
-            rate >= GOAL if kind == "SQLite" else None,
+            f">= {1e-3 * GOALS[kind]:g} k/s",
+            rate >= GOALS[kind],
+        ),
+        line(
+            f"{name}, processor time of the service a report",
+            1e6 * used / devices,
+            "us",
+            "its wall time",
+            1e6 / rate,
         ),
         line(f"{name}, median", made["p50_ms"], "ms", peer, least["p50_ms"]),
-        line(f"{name}, 99th percentile", made["p99_ms"], "ms", peer, least["p99_ms"]),
+        line(
+            f"{name}, 99th percentile",
+            made["p99_ms"],
+            "ms",
+            peer,
+            least["p99_ms"],
+            f"< {GOAL_MS:g} ms",
+            made["p99_ms"] < GOAL_MS,
+        ),
     ]
     return _Sent(rate, max(1, round(devices / max(1.0, commits))), size), rows
 

@@ -76,6 +76,11 @@ def decode(data: bytes) -> list[int | bytes]:
     major, count, at = _read_head(data, 0)
     if major != _ARRAY or count > _MOST_FIELDS:
         raise NotCanonical(f"not an array of at most {_MOST_FIELDS} values")
+    return decode_values(data, at, count)
+
+
+def decode_values(data: bytes, at: int, count: int) -> list[int | bytes]:
+    """Decode the last values of a list, which begin at a byte of its encoding; raises as :func:`decode`."""
     values: list[int | bytes] = []
     for _ in range(count):
         major, number, at = _read_head(data, at)

@@ -53,12 +53,12 @@ def read_reports(messages: Sequence[bytes], randomizer: Randomizer, windows: int
         A message is truncated or garbled, of another domain or version of it, of another randomizer, or holds no report
         of this one. It names the first.
     """
-    known = (randomizer.domain.fingerprint, setting_fingerprint(randomizer))
+    reader = ReportReader(randomizer, windows)
     found: list[int | bytes] = []
     drawn: list[int] = []
     for number, data in enumerate(messages):
         try:
-            value, window = _value(data, randomizer, known, windows)
+            value, window = reader.read(data)
         except InputError as error:
             raise InputError(f"report {number}: {error}") from None
         found.append(value)
@@ -70,31 +70,47 @@ def read_reports(messages: Sequence[bytes], randomizer: Randomizer, windows: int
     return Reports(np.array(found, dtype=np.int64), about)
 
 
-def _value(
-    data: bytes, randomizer: Randomizer, known: tuple[bytes, bytes], windows: int | None
-) -> tuple[int | bytes, int]:
-    """The value of a report of this randomizer, and its window, 0 without a series."""
-    try:
-        fields = canonical_cbor.decode(bytes(data))
-    except canonical_cbor.NotCanonical as error:
-        raise InputError(f"is no report ({error})") from None
-    wanted = _FIELDS + (windows is not None)
-    if len(fields) != wanted or fields[0] != VERSION:
-        raise InputError(f"must have {wanted} fields, the first the version {VERSION}")
-    _, kind, domain, setting, value, *rest = fields
-    window = rest[0] if rest else 0
-    if not isinstance(window, int) or window >= (windows or 1):
-        raise InputError(f"is about no window of this series; expected 0 to {(windows or 1) - 1}")
-    if domain != known[0]:
-        raise InputError(
-            f"is about another domain than {randomizer.domain.tiling.spec}, or another version of it"
-        )
-    if kind != randomizer.kind or setting != known[1]:
-        raise InputError("is of another randomizer, or of another epsilon")
-    if isinstance(randomizer, SetRandomizer):
-        if not isinstance(value, bytes) or len(value) != randomizer.bytes:
-            raise InputError(f"holds no set of sites; expected {randomizer.bytes} bytes")
-        randomizer.check_sets(np.frombuffer(value, dtype=np.uint8)[None])
-    elif not isinstance(value, int) or value >= randomizer.symbols:
-        raise InputError(f"holds no symbol of this randomizer; expected 0 to {randomizer.symbols - 1}")
-    return value, window
+class ReportReader:
+    """The decoder of single reports of one randomizer, in a series of so many windows. Run by: the server."""
+
+    def __init__(self, randomizer: Randomizer, windows: int | None = None) -> None:
+        self._randomizer, self._windows = randomizer, windows
+        self._known = randomizer.domain.fingerprint, setting_fingerprint(randomizer)
+        self._own = [0] if windows is None else [0, 0]  # the fields that differ, each a byte here
+        whole = canonical_cbor.encode([VERSION, randomizer.kind, *self._known, *self._own])
+        self._head = whole[: -len(self._own)]
+        self._symbols = 0 if isinstance(randomizer, SetRandomizer) else randomizer.symbols
+
+    def read(self, data: bytes) -> tuple[int | bytes, int]:
+        """The value of a report, and its window, 0 without a series; raises as :func:`read_reports`."""
+        try:
+            if data.startswith(self._head):
+                value, *rest = canonical_cbor.decode_values(data, len(self._head), len(self._own))
+            else:
+                value, *rest = self._check_head(canonical_cbor.decode(data))
+        except canonical_cbor.NotCanonical as error:
+            raise InputError(f"is no report ({error})") from None
+        window, windows = rest[0] if rest else 0, self._windows or 1
+        if not isinstance(window, int) or window >= windows:
+            raise InputError(f"is about no window of this series; expected 0 to {windows - 1}")
+        randomizer = self._randomizer
+        if isinstance(randomizer, SetRandomizer):
+            if not isinstance(value, bytes) or len(value) != randomizer.bytes:
+                raise InputError(f"holds no set of sites; expected {randomizer.bytes} bytes")
+            randomizer.check_sets(np.frombuffer(value, dtype=np.uint8)[None])
+        elif not isinstance(value, int) or value >= self._symbols:
+            raise InputError(f"holds no symbol of this randomizer; expected 0 to {self._symbols - 1}")
+        return value, window
+
+    def _check_head(self, fields: list[int | bytes]) -> list[int | bytes]:
+        """The fields that differ; raises InputError where another one is not of this randomizer."""
+        wanted = _FIELDS - 1 + len(self._own)
+        if len(fields) != wanted or fields[0] != VERSION:
+            raise InputError(f"must have {wanted} fields, the first the version {VERSION}")
+        _, kind, domain, setting, *own = fields
+        if domain != self._known[0]:
+            spec = self._randomizer.domain.tiling.spec
+            raise InputError(f"is about another domain than {spec}, or another version of it")
+        if kind != self._randomizer.kind or setting != self._known[1]:
+            raise InputError("is of another randomizer, or of another epsilon")
+        return own

@@ -5,14 +5,13 @@ import time
 from concurrent.futures import Executor
 from typing import Final, NamedTuple
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sqlalchemy import bindparam, select
 from starlette.types import Scope
 
 from mapveil.collector.http.exchange import Exchange, header
 from mapveil.collector.http.limits import Buckets
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.http.signature_checks import SignatureChecks
 from mapveil.collector.recent import Recent
 from mapveil.collector.refusals import Unauthorized
 from mapveil.collector.store.database import Store
@@ -32,7 +31,7 @@ class Signer(NamedTuple):
 
     device: int
     signature: bytes
-    key: Ed25519PublicKey
+    key: bytes
 
 
 class Access:
@@ -42,11 +41,12 @@ class Access:
         self._store = store
         self._accounts = accounts
         self._pool = pool
+        self.checks = SignatureChecks()
         self._devices = Buckets(settings.device_rate, settings.device_burst, "this device")
         refused = "this address with tokens or signatures that are refused"
         self._failures = Buckets(settings.failure_rate, settings.failure_burst, refused)
-        self._keys: Recent[int, tuple[float, Ed25519PublicKey]] = Recent(_KEPT)
-        self._asked: dict[int, asyncio.Future[Ed25519PublicKey | None]] = {}
+        self._keys: Recent[int, tuple[float, bytes]] = Recent(_KEPT)
+        self._asked: dict[int, asyncio.Future[bytes | None]] = {}
         self._reading: asyncio.Task[None] | None = None
 
     def operator(self, scope: Scope, role: str = "viewer") -> Operator:
@@ -78,15 +78,12 @@ class Access:
             raise Unauthorized(str(error)) from None
         return Signer(signed.device, signed.signature, key)
 
-    def device(self, scope: Scope, signer: Signer, body: bytes) -> int:
+    async def device(self, scope: Scope, signer: Signer, body: bytes) -> int:
         """The device, now that its signature of this request was checked."""
-        try:
-            signer.key.verify(signer.signature, request_statement(scope["method"], address_of(scope), body))
-        except (InvalidSignature, InputError):
+        statement = request_statement(scope["method"], address_of(scope), body)
+        if not await self.checks.good(signer.key, signer.signature, statement):
             self.count_failure(scope)
-            raise Unauthorized(
-                "the signature is not the device's, of this method, address and body"
-            ) from None
+            raise Unauthorized("the signature is not the device's, of this method, address and body")
         Exchange.of(scope).who = f"device {signer.device}"
         self._devices.take(signer.device)
         return signer.device
@@ -94,7 +91,7 @@ class Access:
     async def anybody_known(self, scope: Scope, body: bytes = b"") -> None:
         """Let in an operator by token, or a device by the signature of the request; raises as those do."""
         if _authorization(scope).startswith(SCHEME):
-            self.device(scope, await self.signer(scope), body)
+            await self.device(scope, await self.signer(scope), body)
         else:
             await asyncio.get_running_loop().run_in_executor(self._pool, self.operator, scope)
 
@@ -109,7 +106,7 @@ class Access:
         """Look a device's key up again next time: it was barred or released. Run by: any thread."""
         self._keys.pop(device)
 
-    async def _key(self, device: int) -> Ed25519PublicKey | None:
+    async def _key(self, device: int) -> bytes | None:
         kept = self._keys.get(device)
         if kept is not None and time.monotonic() - kept[0] < _KEY_SECONDS:
             return kept[1]
@@ -144,13 +141,13 @@ class Access:
         finally:
             self._reading = None
 
-    def _read(self, wanted: list[int]) -> dict[int, Ed25519PublicKey]:
-        found: dict[int, Ed25519PublicKey] = {}
+    def _read(self, wanted: list[int]) -> dict[int, bytes]:
+        found: dict[int, bytes] = {}
         with self._store.read() as connection:
             for first in range(0, len(wanted), _AT_ONCE):
                 some = {"wanted": wanted[first : first + _AT_ONCE]}
                 for row in connection.execute(_KEYS, some):
-                    found[row.id] = Ed25519PublicKey.from_public_bytes(bytes(row.public_key))
+                    found[row.id] = bytes(row.public_key)
         return found
 
 

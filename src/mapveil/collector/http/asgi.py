@@ -229,6 +229,7 @@ class _Collector:
                 self._task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await self._task
+            await self._service.access.checks.close()
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._closing()
 

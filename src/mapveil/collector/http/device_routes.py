@@ -90,7 +90,7 @@ class DeviceRoutes:
             require_media(scope, *endpoint.media)
             most = getattr(self._settings, endpoint.body)
         body = await read_body(scope, receive, most, self._bodies)
-        device = self._access.device(scope, signer, body)
+        device = await self._access.device(scope, signer, body)
         given = {} if endpoint.body is None else {"body": body}
         await endpoint.handler(self, send, device=device, **given, **values)
 

@@ -10,8 +10,9 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Table, select, tuple_
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
 
 from mapveil.collector.rounds.collection import counted, now_text
 from mapveil.collector.rounds.life_cycle import State
@@ -19,6 +20,7 @@ from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import members, messages, reports, rounds
 from mapveil_client.secure_sum.states import ServerState
 
+Key = tuple[int, ...]
 _ROWS: Final = 200  # of one statement: SQLite accepts 32,766 parameters
 
 
@@ -122,15 +124,12 @@ def _keep(
     """Insert the items whose key ``names`` is free, if anything is accepted; return the outcome of each."""
     columns = [table.c[name] for name in names]
     keys = [tuple(item)[:-1] for item in batch]
-    first: dict[tuple[Any, ...], bytes] = {}
+    first: dict[Key, bytes] = {}
     for key, item in zip(keys, batch, strict=True):
         first.setdefault(key, item.body)
-    new: set[tuple[Any, ...]] = set()
+    new: set[Key] = set()
     if is_open and first:
-        dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
-        statement = dialect.insert(table).on_conflict_do_nothing().returning(*columns)
-        rows = [{**scope, **dict(zip(names, key, strict=True)), "body": body} for key, body in first.items()]
-        new = {tuple(row) for row in connection.execute(statement, rows)}
+        new = _insert(connection, table, scope, names, first)
     # An item that is not new was sent before, or comes twice in one batch.
     doubtful = sorted(key for key in first if key not in new)
     there = {key: first[key] for key in new}
@@ -148,3 +147,35 @@ def _keep(
         else:
             outcomes.append(Kept.LATE if held is None or not is_open else Kept.CONFLICT)
     return outcomes
+
+
+def _insert(
+    connection: Connection,
+    table: Table,
+    scope: dict[str, Any],
+    names: tuple[str, ...],
+    bodies: dict[Key, bytes],
+) -> set[Key]:
+    """Insert the bodies whose key ``names`` is free, by one statement of the driver; return those keys."""
+    columns = ", ".join((*scope, *names, "body"))
+    into = f"INSERT INTO {table.name} ({columns})"
+    if connection.dialect.name == "postgresql":
+        arrays = {name: list(column) for name, column in zip(names, zip(*bodies, strict=True), strict=True)}
+        casts = [*(f"%({name})s::integer[]" for name in names), "%(body)s::bytea[]"]
+        values = "".join(f"%({name})s, " for name in scope)
+        statement = (
+            f"{into} SELECT {values}* FROM unnest({', '.join(casts)}) "
+            f"ON CONFLICT DO NOTHING RETURNING {', '.join(names)}"
+        )
+        given = {**scope, **arrays, "body": list(bodies.values())}
+        return {tuple(row) for row in connection.exec_driver_sql(statement, given)}
+    row = f"({', '.join('?' * (len(scope) + len(names) + 1))})"
+    fixed = tuple(scope.values())
+    flat = tuple(value for key, body in bodies.items() for value in (*fixed, *key, body))
+    try:
+        connection.exec_driver_sql(f"{into} VALUES {', '.join([row] * len(bodies))}", flat)
+    except IntegrityError:  # which undid the statement: some are there
+        some = sqlite.insert(table).on_conflict_do_nothing().returning(*(table.c[name] for name in names))
+        rows = [{**scope, **dict(zip(names, key, strict=True)), "body": body} for key, body in bodies.items()]
+        return {tuple(row) for row in connection.execute(some, rows)}
+    return set(bodies)

@@ -1,7 +1,7 @@
 """The server's side of a collection's terms: mechanism, tiling with outlines, both halves of a randomizer."""
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final
 
 from mapveil.collector.recent import Recent
@@ -20,7 +20,7 @@ from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.message import read_reports
+from mapveil_client.local.message import ReportReader
 from mapveil_client.random_features import report as feature_report
 from mapveil_client.terms import CollectionTerms
 from mapveil_client.two_operators.hpke import KEY_BYTES
@@ -100,15 +100,18 @@ class Offer:
         """Make the check that refuses a body that is not a report, and never says what the report says. CPU-heavy."""
         if self._terms.trust == "operators":
             return check_sealed(self._terms)
-        read: Callable[[list[bytes]], object] = (
-            partial(read_reports, randomizer=self.randomizer, windows=windows_of(self._terms))
-            if self._terms.trust == "local"
-            else partial(feature_report.read_reports, query=self._terms.features_query)
-        )
+        read: Callable[[bytes], object]
+        if self._terms.trust == "local":
+            read = ReportReader(self.randomizer, windows_of(self._terms)).read
+        else:
+            query = self._terms.features_query
+
+            def read(body: bytes) -> object:
+                return feature_report.read_reports([body], query)
 
         def check(body: bytes) -> None:
             try:
-                read([body])
+                read(body)
             except InputError as error:
                 raise Invalid(f"the report {str(error).removeprefix('report 0: ')}") from None
 

@@ -1,0 +1,157 @@
+"""Signatures of requests, many at once, checked in a process beside the service where there is a core for it.
+
+A signature takes as long to check as everything else of a report. Those that come in one turn of the event loop go to
+the process in one message, and its verdicts come back in one. A few are checked where they are, as are all while the
+process has enough to do, or is not there.
+"""
+
+import asyncio
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import struct
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from mapveil_client.secure_sum.keys import signed_by
+
+_LOG: Final = logging.getLogger(__name__)
+_FEW: Final = 4  # signatures that take longer to send than to check
+_MOST_SENT: Final = 128  # signatures at the process: it has a core's work, and more are checked here
+_HUNG_SECONDS: Final = 5.0  # after which a process without a verdict is killed
+_AGAIN_SECONDS: Final = 10.0  # until a process that ended is started anew
+_KEY: Final = 32
+_FIXED: Final = _KEY + 64  # bytes of a key and a signature
+_LENGTH: Final = struct.Struct(">I")
+
+
+class _Check(NamedTuple):
+    public: bytes
+    signature: bytes
+    statement: bytes
+    verdict: asyncio.Future[bool]
+
+    def answer(self, good: bool) -> None:
+        if not self.verdict.done():  # else its request was cancelled
+            self.verdict.set_result(good)
+
+
+class SignatureChecks:
+    """The checks of one service, for one event loop; :meth:`close` ends the process.
+
+    Attributes
+    ----------
+    process : int, optional
+        Id of the process, once it checks.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[_Check] = []
+        self._sent: deque[tuple[float, list[_Check]]] = (
+            deque()
+        )  # when, and what; the verdicts come in this order
+        self._at_process = 0  # signatures
+        self._writer: asyncio.StreamWriter | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.process: int | None = None
+        self._not_before = 0.0 if (os.cpu_count() or 1) > 1 else float("inf")
+
+    async def good(self, public: bytes, signature: bytes, statement: bytes) -> bool:
+        """Whether the signature is that of the holder of a public key (32 bytes) under a statement."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._check, loop)
+        check = _Check(public, signature, statement, loop.create_future())
+        self._waiting.append(check)
+        return await check.verdict
+
+    async def close(self) -> None:
+        """End the process."""
+        self._not_before = float("inf")
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
+        batch, self._waiting = self._waiting, []
+        now = loop.time()
+        if self._sent and now - self._sent[0][0] > _HUNG_SECONDS and self._task is not None:
+            self._task.cancel()
+        if len(batch) > _FEW and self._task is None and now >= self._not_before:
+            self._not_before = now + _AGAIN_SECONDS
+            self._task = loop.create_task(self._keep_process())
+        if self._writer is None or len(batch) <= _FEW or self._at_process + len(batch) > _MOST_SENT:
+            _check_here(batch)
+            return
+        self._sent.append((now, batch))
+        self._at_process += len(batch)
+        parts: list[bytes] = []
+        for each in batch:
+            parts += (_LENGTH.pack(len(each.statement)), each.public, each.signature, each.statement)
+        message = b"".join(parts)
+        self._writer.write(_LENGTH.pack(len(message)) + message)
+
+    async def _keep_process(self) -> None:
+        """Start the process and pass its verdicts on, until it ends; what it leaves is checked here."""
+        own, other = socket.socketpair()
+        spawn = multiprocessing.get_context("spawn")
+        process = spawn.Process(target=_serve, args=(other,), name="mapveil-signatures", daemon=True)
+        writer: asyncio.StreamWriter | None = None
+        try:
+            with other:
+                await asyncio.to_thread(process.start)
+            reader, writer = await asyncio.open_connection(sock=own)
+            await reader.readexactly(1)  # it is ready
+            self._writer, self.process = writer, process.pid
+            while True:
+                first = await reader.readexactly(1)
+                batch = self._sent[0][1]
+                verdicts = first + await reader.readexactly(len(batch) - 1)
+                self._sent.popleft()
+                self._at_process -= len(batch)
+                for each, verdict in zip(batch, verdicts, strict=True):
+                    each.answer(verdict == 1)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            _LOG.warning(
+                "the process that checks signatures ended (%s); they are checked here", type(error).__name__
+            )
+        finally:
+            (own if writer is None else writer).close()
+            if process.pid is not None:
+                process.kill()
+                process.join()
+            left, self._sent = self._sent, deque()
+            self._task = self._writer = self.process = None
+            self._at_process = 0
+            for _, batch in left:
+                _check_here(batch)
+
+
+def _check_here(batch: list[_Check]) -> None:
+    for each in batch:
+        each.answer(signed_by(each.public, each.signature, each.statement))
+
+
+def _serve(link: socket.socket) -> None:
+    """Check what comes until the other end is closed, as the end of the service's process does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the service ends this process
+    with link, link.makefile("rb") as coming, contextlib.suppress(OSError):
+        link.sendall(bytes([1]))
+        while len(head := coming.read(_LENGTH.size)) == _LENGTH.size:
+            message = coming.read(*_LENGTH.unpack(head))
+            link.sendall(bytes(_verdicts(message)))
+
+
+def _verdicts(message: bytes) -> Iterator[bool]:
+    at = 0
+    while at < len(message):
+        key = at + _LENGTH.size
+        statement = key + _FIXED
+        end = statement + _LENGTH.unpack_from(message, at)[0]
+        signature = message[key + _KEY : statement]
+        yield signed_by(message[key : key + _KEY], signature, message[statement:end])
+        at = end

@@ -1,0 +1,93 @@
+"""Checks of many signatures at once: in a process of their own, and here where that process is not there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import NamedTuple
+
+import pytest
+
+from mapveil.collector.http import signature_checks
+from mapveil.collector.http.signature_checks import SignatureChecks
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.keys import Identity
+
+
+class Signed(NamedTuple):
+    public: bytes
+    signature: bytes
+    statement: bytes
+    good: bool
+
+
+def signed(count: int) -> list[Signed]:
+    """Statements of several lengths; every third signature is of another statement."""
+    made = []
+    for number in range(count):
+        identity, statement = Identity.draw(Randomness(number)), b"s" * number
+        good = number % 3 != 1
+        made.append(
+            Signed(identity.public, identity.sign(statement + (b"" if good else b"x")), statement, good)
+        )
+    return made
+
+
+async def verdicts(checks: SignatureChecks, some: list[Signed]) -> list[bool]:
+    return await asyncio.gather(*(checks.good(*each[:3]) for each in some))
+
+
+async def ready(checks: SignatureChecks) -> int:
+    """Have the process started; its id."""
+    await verdicts(checks, signed(10))
+    async with asyncio.timeout(300):
+        while checks.process is None:
+            await asyncio.sleep(0.01)
+    return checks.process
+
+
+@pytest.mark.parametrize("count", [1, 10, 300])
+def test_every_signature_gets_its_own_verdict(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    some, here = signed(count), []
+    check_here = signature_checks._check_here
+    monkeypatch.setattr(
+        signature_checks, "_check_here", lambda batch: here.append(len(batch)) or check_here(batch)
+    )
+
+    async def play() -> None:
+        checks = SignatureChecks()
+        if count > 1:
+            await ready(checks)
+        here.clear()
+        assert await verdicts(checks, some) == [each.good for each in some]
+        # Few are not worth a message, and of too many the process takes none.
+        assert here == ([] if count == 10 else [count])
+        await checks.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_what_a_killed_or_hung_process_left_is_checked_here(
+    how: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signature_checks, "_HUNG_SECONDS", 0.0)
+    some = signed(100)
+
+    async def play() -> None:
+        checks = SignatureChecks()
+        os.kill(await ready(checks), how)
+        async with asyncio.timeout(300):
+            first, second = await asyncio.gather(verdicts(checks, some), after_a_moment(checks))
+            assert (first, second) == ([each.good for each in some], [True])
+            while checks.process is not None:
+                await asyncio.sleep(0.01)
+            assert await verdicts(checks, some) == first
+        await checks.close()
+
+    async def after_a_moment(checks: SignatureChecks) -> list[bool]:
+        await asyncio.sleep(0.05)
+        return await verdicts(checks, some[:1])
+
+    asyncio.run(play())
