@@ -1,7 +1,8 @@
 """The device's side of the wire: signed requests over HTTP, repeated where that may help.
 
 A request that failed on the way (no connection, a restarting server, too many requests) is repeated after a pause that
-doubles, or that ``Retry-After`` names; with status 429 such a pause takes no patience. Every request may be sent twice:
+doubles, or that ``Retry-After`` names; with status 429 such a pause takes no patience. ``Mapveil-Pause`` in an answer
+says when a device should come again: the server spreads its devices evenly. Every request may be sent twice:
 the collector takes each message once and answers a repeated one as it did the first time.
 """
 
@@ -20,6 +21,7 @@ from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies
 
 from mapveil_client.errors import InputError, MapveilError, PromiseError, one_line, require
+from mapveil_client.pauses import Pauses, seconds_of
 from mapveil_client.secure_sum.certificate import Certificate, RevocationList
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
 
@@ -175,6 +177,11 @@ class Connection:
     waiting : callable, optional
         Called with the server's reason at every status 429.
 
+    Attributes
+    ----------
+    pauses : Pauses
+        Pauses that the server named.
+
     Raises
     ------
     InputError
@@ -201,6 +208,7 @@ class Connection:
         library: Any = require("httpx", "device")
         self._prefix, self._patience_s = parts.path.rstrip("/"), patience_s
         self._waiting = waiting or (lambda reason: None)
+        self.pauses = Pauses()
         trusted: ssl.SSLContext | None = None
         if authority is not None:
             try:
@@ -269,17 +277,19 @@ class Connection:
                     traffic.up += len(body)
                     traffic.down += len(answer.content)
                 if 200 <= answer.status < 300:
+                    self.pauses.note(seconds_of(answer.headers, "mapveil-pause"))
                     return answer
                 if answer.status not in _AGAIN:
                     raise _refusal(answer)
                 why = f"status {answer.status}"
-                told = _retry_after(answer)
-                wait = max(pause, min(told, _LONGEST_PAUSE_S))
+                told = seconds_of(answer.headers, "retry-after")
+                wait = max(pause, min(told, _LONGEST_TOLD_S))
                 if answer.status == 429:
                     self._waiting(str(_refusal(answer)))
                     until += wait if 0 < told <= _LONGEST_TOLD_S else 0.0
             wait *= 1 + random.random() / 4  # not all devices at once
             if clock() + wait > until:
+                self.pauses.note(wait)
                 raise Unreachable(f"the server gave {why} for {self._patience_s:g} s") from None
             await asyncio.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
@@ -378,12 +388,6 @@ def _number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{value!r:.40} is no number of a device")
     return value
-
-
-def _retry_after(answer: Answer) -> float:
-    """Seconds that the server asks for."""
-    text = answer.headers.get("retry-after", "")
-    return float(text) if text.isascii() and text.isdecimal() else 0.0
 
 
 def _refusal(answer: Answer) -> ServerRefusal:

@@ -327,13 +327,16 @@ class DeviceClient:
             await self._work(partial(self.memory.leave, collection, "ended", reason))
 
     async def run(self, *, pause_s: float = _PAUSE_S) -> None:
-        """Poll until it is cancelled; a server that does not answer, or not as it should, is asked again."""
+        """Poll until it is cancelled, when the server says, ``pause_s`` apart or more.
+
+        A server that does not answer, or not as it should, is asked again.
+        """
         while True:
             try:
                 await self.poll()
             except (Unreachable, ServerRefusal) as error:
                 self.memory.log.add("waiting", str(error))
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(self._connection.pauses.next(pause_s))
 
     async def _participation(self, collection: str) -> Participation:
         if collection not in self._parts:

@@ -191,3 +191,31 @@ def test_certificates_are_read(tmp_path) -> None:
     for path in (tmp_path / "none.pem", tmp_path / "missing.pem"):
         with pytest.raises(InputError, match="is no file of certificates"):
             Connection("https://collector.example", authority=path)
+
+
+def test_the_pauses_that_a_server_names_are_followed() -> None:
+    async def ask(connection: Connection) -> list[float]:
+        found = []
+        for _ in range(3):
+            await connection.document("/v1/open")
+            found.append(connection.pauses.next(1.0))
+        return found
+
+    said = [
+        answer(200, b"[]", *headers) for headers in ([b"Mapveil-Pause: 12.5"], [], [b"Mapveil-Pause: 1e9"])
+    ]
+    assert against(said, ask)[0] == [12.5, 1.0, 1.0]
+
+
+def test_a_long_wait_that_a_busy_server_names_is_the_next_pause() -> None:
+    busy = answer(503, b"", b"Retry-After: 200")
+    kept: list[Connection] = []
+
+    async def ask(connection: Connection) -> None:
+        kept.append(connection)
+        await connection.document("/v1/open")
+
+    refused, seen = against([busy], ask, patience_s=1.0)
+    assert isinstance(refused, Unreachable)
+    assert len(seen) == 1
+    assert 200 <= kept[0].pauses.next(1.0) <= 250

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil.collector.http import limits
 from mapveil.collector.http.limits import Bodies, Buckets, declared_length
+from mapveil.collector.http.pace import Pace
 from mapveil.collector.refusals import StoreUnavailable, TooLarge, TooMany
 
 
@@ -78,3 +80,23 @@ def test_a_declared_length_is_read(value: bytes | None, length: int | None) -> N
 def test_a_declared_length_beyond_what_is_accepted_is_refused(value: bytes) -> None:
     with pytest.raises(TooLarge):
         declared_length([(b"content-length", value)], 10)
+
+
+@pytest.mark.parametrize(("devices", "left_s", "mean"), [(40_000, None, 40), (40_000, 60, 15), (3, None, 1)])
+def test_devices_that_came_at_once_come_again_evenly(devices: int, left_s: float | None, mean: float) -> None:
+    pace = Pace(1_000)
+    told = np.array([pace.pause(devices, left_s) for _ in range(40_000)])
+    assert 0.5 * mean <= told.min()
+    assert told.max() <= 1.5 * mean
+    # Uniform over one mean: each tenth of that time has a tenth of them, give or take 6 standard deviations.
+    tenths = np.histogram(told, bins=10, range=(0.5 * mean, 1.5 * mean))[0]
+    assert np.abs(tenths - 4_000).max() < 6 * 60
+
+
+def test_devices_are_counted_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    time, counts = Time(), iter(range(5, 9))
+    monkeypatch.setattr("mapveil.collector.http.pace.time.monotonic", time)
+    pace = Pace(1)
+    assert [pace.devices(lambda: next(counts)) for _ in range(3)] == [5, 5, 5]
+    time.now = 61.0
+    assert pace.devices(lambda: next(counts)) == 6

@@ -6,6 +6,15 @@ import { CHANGED, insist } from "./refusal.mjs";
 import { readTerms } from "./terms.mjs";
 
 const PATIENCE_MS = 20000;
+const AGAIN = [429, 503];
+const LONGEST_WAIT_S = 60; // that is waited out; whoever is told a longer one is told so
+
+/** Seconds after which a collector that is busy wants to be asked again; null where it names none, or a long one. */
+const waitOf = (response) => {
+  const told = response.headers.get("Retry-After") ?? "";
+  const seconds = /^\d{1,6}$/.test(told) ? Number(told) : null;
+  return seconds !== null && seconds <= LONGEST_WAIT_S ? seconds * (1 + Math.random() / 4) : null; // not all at once
+};
 
 /** A request that was not answered as hoped, in words; `status` 0 where there was no answer. */
 export class Trouble extends Error {
@@ -29,17 +38,30 @@ export class Collector {
     this.address = address.replace(/\/+$/, "");
   }
 
-  async #request(method, path, { body, headers = {} } = {}) {
-    let response;
+  async #request(method, path, options = {}) {
+    let left = LONGEST_WAIT_S;
+    for (;;) {
+      const response = await this.#once(method, path, options);
+      if (response.ok) return response;
+      const wait = AGAIN.includes(response.status) ? waitOf(response) : null;
+      if (wait === null || wait > left) return this.#refused(response);
+      left -= wait;
+      await new Promise((resolve) => setTimeout(resolve, 1000 * wait));
+    }
+  }
+
+  async #once(method, path, { body, headers = {} }) {
     try {
-      response = await fetch(`${this.address}${path}`, {
+      return await fetch(`${this.address}${path}`, {
         method, body, headers, credentials: "omit", cache: "no-store", redirect: "error", referrerPolicy: "no-referrer",
         signal: AbortSignal.timeout(PATIENCE_MS),
       });
     } catch {
       throw new Trouble("The collector cannot be reached. Try again later.", 0);
     }
-    if (response.ok) return response;
+  }
+
+  async #refused(response) {
     const said = await response.json().catch(() => null);
     const message = typeof said?.error?.message === "string" ? said.error.message : `it answered with ${response.status}`;
     throw new Trouble(`The collector did not accept this: ${message}`, response.status);

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from mapveil.collector.http.exchange import CBOR, JSON, SEALED, Exchange, read_body, require_media
 from mapveil.collector.http.gate import send_body
+from mapveil.collector.http.pace import HEADER, Pace
 from mapveil.collector.http.service import Service
 from mapveil.collector.refusals import NotFound, Refusal
 from mapveil.collector.rounds.device_service import OpenCollection
@@ -39,7 +40,7 @@ class Endpoint(NamedTuple):
     body: str | None = None  # the setting with the largest body of CBOR that is accepted
     media: tuple[bytes, ...] = (CBOR,)  # of that body
     gives: bytes | None = None  # Content-Type of its answer
-    headers: tuple[tuple[str, str], ...] = ()  # of its answer: name, and the path parameter that it is like
+    headers: tuple[tuple[str, str], ...] = ()  # of its answer: name, and the parameter that it is like
 
 
 class DeviceRoutes:
@@ -52,6 +53,8 @@ class DeviceRoutes:
         self._settings = service.settings
         self._metrics = service.metrics
         self._bodies = service.bodies
+        self._pace = Pace(service.settings.device_requests)
+        self._count = service.accounts.device_count
         self._run = service.run
         self._routes: dict[str, dict[str, Endpoint]] = {}
         for each in endpoints:
@@ -97,7 +100,8 @@ class DeviceRoutes:
     async def open(self, send: Send) -> None:
         """Collections that devices may take part in."""
         found = await self._run(self._engine.open_collections)
-        await _send_json(send, [vars(each) for each in found])
+        devices = await self._run(self._pace.devices, self._count)
+        await _send_json(send, [vars(each) for each in found], self._pace.header(devices))
 
     async def terms(self, send: Send, id: str) -> None:
         """The terms of a collection."""
@@ -110,7 +114,7 @@ class DeviceRoutes:
     async def progress(self, send: Send, id: str) -> None:
         """Progress of a collection."""
         found = self._engine.progress_at_hand(id) or await self._run(self._engine.progress, id)
-        await _send_json(send, vars(found))
+        await _send_json(send, vars(found), self._pace.header(found.wanted, found.closes_in_s))
 
     async def certificate(self, send: Send, device: int) -> None:
         """A certificate of a device's key, by the service's own authority."""
@@ -154,11 +158,12 @@ class DeviceRoutes:
         await send_body(send, 204)
 
 
-async def _send_json(send: Send, record: Any) -> None:
+async def _send_json(send: Send, record: Any, *headers: tuple[bytes, bytes]) -> None:
     body = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    await send_body(send, 200, body, JSON)
+    await send_body(send, 200, body, JSON, headers)
 
 
+_PAUSE: Final = ((HEADER.decode().title(), "seconds"),)
 _GET: Final = (401, 404)
 _PUT: Final = (401, 403, 404, 409, 410)
 _PUT_BODY: Final = (*_PUT, 413, 415, 422)
@@ -175,11 +180,11 @@ AUTHORITY_ENDPOINTS: Final = (
 ENDPOINTS: Final = (
     *AUTHORITY_ENDPOINTS,
     Endpoint("GET", "/v1/open", DeviceRoutes.open, "Collections that devices may join or report to",
-             "The collections", list[OpenCollection], (), gives=JSON),
+             "The collections", list[OpenCollection], (), gives=JSON, headers=_PAUSE),
     Endpoint("GET", _COLLECTION + "/terms", DeviceRoutes.terms, "The terms of a collection",
              "The exact bytes whose SHA-256 is the terms' digest", dict[str, Any], (404,), gives=JSON),
     Endpoint("GET", _COLLECTION + "/progress", DeviceRoutes.progress, "Progress of a collection",
-             "The progress", Progress, (404,), gives=JSON),
+             "The progress", Progress, (404,), gives=JSON, headers=_PAUSE),
     Endpoint("GET", _ROUND, DeviceRoutes.round, "The announcement of a round",
              "The exact bytes whose SHA-256 every message of the round is bound to", dict[str, Any], (404,),
              gives=JSON),

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mapveil.collector.http.exchange import JSON, ClientGone, Exchange
 from mapveil.collector.http.limits import Buckets
 from mapveil.collector.http.logs import access_line
+from mapveil.collector.http.pace import Pace
 from mapveil.collector.http.prometheus import Metrics
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.refusals import Conflict, Invalid, Refusal
@@ -46,7 +47,8 @@ class Gate:
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self._app = app
-        self._metrics = metrics
+        self._metrics, self._pace = metrics, Pace(settings.device_requests)
+        self._answering = 0  # requests
         secure = (_STRICT_TRANSPORT,) if settings.scheme == "https" else ()
         self._usual = (*HEADERS, *secure)
         self._brief = (*_BRIEF, *secure)
@@ -63,6 +65,7 @@ class Gate:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange.begin(scope)
+        self._answering += 1
         started = time.perf_counter()
         status, sent, complete = 0, 0, False
 
@@ -83,6 +86,8 @@ class Gate:
             status = status or _GONE
         except Exception as error:  # the outermost frame: only this may reach the client
             refusal = refusal_of(error, exchange)
+            if refusal.status == 503:  # whoever is being answered is refused too, and is to come again apart
+                refusal.retry_after = max(refusal.retry_after, self._pace.pause(self._answering))
             if refusal.status == 500:
                 details = {"route": exchange.route, "id": exchange.id}
                 _LOG.error("a request failed", exc_info=error, extra={"details": details})
@@ -91,6 +96,7 @@ class Gate:
             elif not complete:
                 raise  # half an answer: the connection is cut
         finally:
+            self._answering -= 1
             seconds = time.perf_counter() - started
             self._metrics.request(exchange.route, _method(scope), status, seconds)
             access_line(exchange, _method(scope), status, seconds, sent)

@@ -25,6 +25,7 @@ _PARAMETERS: Final[dict[str, dict[str, Any]]] = {
     "id": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
     "n": {"type": "integer", "minimum": 1, "maximum": 999_999},
     "phase": {"type": "string", "enum": [phase_name(phase) for phase in server_phases(active=True)]},
+    "seconds": {"type": "number"},
 }
 _MODE: Final = "serialization"  # of answers
 _Answers = list[tuple[str, Literal["serialization"], TypeAdapter[Any]]]

@@ -15,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from mapveil.collector.http.gate import HEADERS
+from mapveil.collector.http.pace import Pace
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.refusals import Refusal
 
@@ -42,6 +43,7 @@ class TimedProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.limits = settings
+        self._pace = Pace(settings.device_requests)
         self._clocks: dict[str, asyncio.TimerHandle] = {}  # of "head", "body" and "write"
         self._in_head = True
         self._in_body = False
@@ -200,10 +202,13 @@ class TimedProtocol(HttpToolsProtocol):
             return
         cycle = self.cycle
         if cycle is None or not self._busy or not cycle.response_started:
-            body = Refusal(status=status).body()
+            refusal = Refusal(status=status)
+            refusal.retry_after = self._pace.pause(len(self.connections))
+            body = refusal.body()
             head = [b"HTTP/1.1 %d %s\r\n" % (status, HTTPStatus(status).phrase.encode())]
             given = (*HEADERS, (b"content-type", b"application/json"), (b"connection", b"close"))
             head += [b"%s: %s\r\n" % pair for pair in given]
+            head += [f"{name}: {value}\r\n".encode() for name, value in refusal.headers.items()]
             self.transport.write(b"".join([*head, b"content-length: %d\r\n\r\n" % len(body), body]))
         if cycle is not None and self._busy:
             # The application that waits for the rest of this request learns that it will not come.

@@ -1,0 +1,60 @@
+r"""Pace of devices: the service tells each when to come again, so that they come spread evenly, as many as it bears.
+
+.. math:: \text{pause} \sim U\left(\tfrac12 T, \tfrac32 T\right), \qquad T = N / r
+
+where: N devices are expected, and the service bears r requests of devices a second. Devices that came all at once, as
+after an outage, come apart after the first answer. Within a phase T is at most a quarter of the time left: each device
+comes twice or more before the phase ends. The header of answers is ``Mapveil-Pause``, seconds.
+"""
+
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final
+
+HEADER: Final = b"mapveil-pause"
+_LEAST_S: Final = 1.0
+_MOST_S: Final = 3600.0
+_PART: Final = 4
+_COUNT_SECONDS: Final = 60.0  # for which a count of the devices is used
+_RANDOM: Final = secrets.SystemRandom()
+
+
+class Pace:
+    """Pauses of the devices of one service.
+
+    Parameters
+    ----------
+    rate : int
+        Requests of devices a second that the service bears.
+    """
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._counted: tuple[float, int] | None = None
+
+    def pause(self, expected: int, left_s: float | None = None) -> float:
+        """Seconds after which one of so many devices is to come again, drawn anew for each.
+
+        Parameters
+        ----------
+        expected : int
+            Devices that come.
+        left_s : float, optional
+            Time until they are waited for no more.
+        """
+        mean = expected / self._rate
+        if left_s is not None:
+            mean = min(mean, left_s / _PART)
+        return min(max(mean, _LEAST_S), _MOST_S) * _RANDOM.uniform(0.5, 1.5)
+
+    def header(self, expected: int, left_s: float | None = None) -> tuple[bytes, bytes]:
+        """The header of an answer; see :meth:`pause`."""
+        return HEADER, b"%.1f" % self.pause(expected, left_s)
+
+    def devices(self, count: Callable[[], int]) -> int:
+        """Number of the devices, counted at most once a minute. Run by: a thread that may read the store."""
+        now = time.monotonic()
+        if self._counted is None or now - self._counted[0] > _COUNT_SECONDS:
+            self._counted = now, count()
+        return self._counted[1]
