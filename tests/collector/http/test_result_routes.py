@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import select
 
 from mapveil.collector.roles import Loop
 from mapveil.collector.rounds.export_process import ExportProcess, Made
+from mapveil.collector.store.schema import work
 from mapveil.formats.read_map import read_map
 from mapveil.pictures.scene_record import scene_record
 from mapveil.retrieval.map_records import MapRecords
@@ -133,6 +135,46 @@ def test_many_files_in_the_making_keep_nobody_from_an_answer(api_with: Any) -> N
             answers = [each.result() for each in asked]
     assert {each.status_code for each in answers} == {200}
     assert len({each.content for each in answers}) == 1
+
+
+def test_a_token_waits_for_so_many_files_at_once_and_another_waits_beside_it(api_with: Any) -> None:
+    api = api_with(work_at_once=2)
+    collection = finished(api)
+    at = f"/v1/collections/{collection}/map/exports"
+    with ThreadPoolExecutor(3) as viewers:
+        forms = ("png", "geojson")
+        waiting = [viewers.submit(api.ask, "GET", f"{at}/{form}", "viewer") for form in forms]
+        until(lambda: all(ordered(api, collection, form) for form in forms), "both are waited for")
+        refused = api.ask("GET", f"{at}/html", "viewer")
+        assert refused.status_code == 429
+        assert "2 files and maps, as many as it may at once" in refused.json()["error"]["message"]
+        assert int(refused.headers["retry-after"]) >= 1
+        other = viewers.submit(api.ask, "GET", f"{at}/html", "operator")
+        with exporting(api):
+            assert [each.result().status_code for each in (*waiting, other)] == [200, 200, 200]
+    assert api.ask("GET", f"{at}/html", "viewer").status_code == 200
+
+
+def test_a_token_has_so_many_files_made_in_an_hour_and_reads_made_ones_for_nothing(api_with: Any) -> None:
+    api = api_with(work_hour=2)
+    at = f"/v1/collections/{finished(api)}/map"
+    with exporting(api):
+        assert api.ask("GET", f"{at}/exports/png", "viewer").status_code == 200
+        assert api.ask("GET", at, "viewer").status_code == 200
+        for _ in range(3):
+            assert api.ask("GET", f"{at}/exports/png", "viewer").status_code == 200
+            assert api.ask("GET", at, "viewer").status_code == 200
+        refused = api.ask("GET", f"{at}/exports/html", "viewer")
+        assert refused.status_code == 429
+        assert "ordered 2 files and maps within the hour" in refused.json()["error"]["message"]
+        assert 1700 <= int(refused.headers["retry-after"]) <= 1800
+        assert api.ask("GET", f"{at}/exports/html", "operator").status_code == 200
+
+
+def ordered(api: Any, collection: str, form: str) -> bool:
+    with api.store.read() as connection:
+        found = connection.execute(select(work.c.name).where(work.c.collection == collection)).scalars()
+        return form in set(found)
 
 
 def _check_compression(api: Any, at: str) -> None:

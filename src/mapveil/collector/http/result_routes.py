@@ -18,6 +18,7 @@ from fastapi.responses import StreamingResponse
 from mapveil.collector.http.exchange import CBOR, JSON, require_media
 from mapveil.collector.http.schemas import GuaranteeBody
 from mapveil.collector.http.service import CollectionId, Service, refusals
+from mapveil.collector.http.work_budget import WorkBudget
 from mapveil.collector.recent import Recent
 from mapveil.collector.refusals import NotFound, StoreUnavailable
 from mapveil.collector.rounds.export_process import SUFFIXES
@@ -90,30 +91,39 @@ class FinishedMap:
         return size + len(made.get("scene", b""))
 
 
-_Maps = Callable[[str, str], Awaitable[FinishedMap]]
+_Maps = Callable[..., Awaitable[FinishedMap]]
 
 
 def add_result_routes(app: FastAPI, service: Service) -> None:
     """Add the routes of finished maps."""
     maps: Recent[str, FinishedMap] = Recent(service.settings.map_bytes, lambda found: found.nbytes)
     lock = asyncio.Lock()
+    budget = WorkBudget(service.settings.work_at_once, service.settings.work_hour)
 
-    async def map_of(collection: str, make: str) -> FinishedMap:
-        """A map with one of the things that are made of it: once, however many ask for it first, and in one thread."""
+    async def map_of(collection: str, make: str, who: Operator | None = None) -> FinishedMap:
+        """A map with one of the things that are made of it: once, however many ask for it first, and in one thread.
+
+        An operator's budget of work is charged for what must be made.
+        """
         found = maps.get(collection)
-        if found is None or make not in vars(found):
+        if found is not None and make in vars(found):
+            return found
+        if who is None:
             async with lock:
-                found = await service.run(made, collection, make)
-        return found
+                return await service.run(made, collection, make)
+        with budget.waiting(who):
+            async with lock:
+                return await service.run(made, collection, make, budget.charge_of(who))
 
-    def made(collection: str, make: str) -> FinishedMap:
+    def made(collection: str, make: str, charge: Callable[[], None] = lambda: None) -> FinishedMap:
         found = maps.get(collection) or FinishedMap(service.engine.map(collection))
         if make not in vars(found):
+            charge()
             getattr(found, make)
             maps.put(collection, found)
         return found
 
-    _add_map(app, service, map_of)
+    _add_map(app, service, map_of, budget)
     _add_retrieval(app, service, map_of)
 
 
@@ -123,14 +133,14 @@ def _body(about: str, *media: str, schema: dict[str, Any] | None = None) -> dict
     return {"response_class": Response, "responses": {200: success, **refusals(409)}}
 
 
-def _add_map(app: FastAPI, service: Service, map_of: _Maps) -> None:
+def _add_map(app: FastAPI, service: Service, map_of: _Maps, budget: WorkBudget) -> None:
     viewer, get = service.operator("viewer"), partial(app.get, tags=["results"])
     kinds = [media.partition(";")[0] for media in MEDIA.values()]
     record = _body("Guarantee, notes, and every cell; arrays are packed", _JSON, schema={"type": "object"})
 
     @get(_MAP, summary="The scene of the map: what the viewer draws and says", **record)
     async def scene(id: CollectionId, request: Request, who: Operator = viewer) -> Response:
-        zipped = (await map_of(id, "scene")).scene
+        zipped = (await map_of(id, "scene", who)).scene
         headers = {"Vary": "Accept-Encoding"}
         if "gzip" not in request.headers.get("accept-encoding", ""):
             plain = await service.run(gzip.decompress, zipped)
@@ -145,12 +155,14 @@ def _add_map(app: FastAPI, service: Service, map_of: _Maps) -> None:
 
     @get(_MAP + "/exports/{form}", summary="The map as a file", **_body("The file", *kinds))
     async def export(id: CollectionId, form: Format, who: Operator = viewer) -> Response:
+        look = partial(service.run, service.engine.export, id, form, budget.charge_of(who))
         last = time.monotonic() + _EXPORT_SECONDS
-        # No thread waits for a worker, so twelve files in the making keep nobody else from an answer.
-        while (size := await service.run(service.engine.export, id, form)) is None:
-            if time.monotonic() > last:
-                raise StoreUnavailable("the file is still being made; ask again")
-            await asyncio.sleep(_LOOK_SECONDS)
+        with budget.waiting(who):
+            # No thread waits for a worker, so twelve files in the making keep nobody else from an answer.
+            while (size := await look()) is None:
+                if time.monotonic() > last:
+                    raise StoreUnavailable("the file is still being made; ask again")
+                await asyncio.sleep(_LOOK_SECONDS)
         name = f'attachment; filename="mapveil-{id[:8]}{SUFFIXES[form]}"'
         headers = {"Content-Disposition": name, "Content-Length": str(size)}
         return StreamingResponse(service.engine.exported(id, form), media_type=MEDIA[form], headers=headers)

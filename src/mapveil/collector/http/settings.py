@@ -177,6 +177,10 @@ class Settings:
     enrol_day: int = _number(
         10_000, "Maximum devices that one enrolment token lets in a day; 0 sets no limit", 0, 10_000_000
     )
+    work_at_once: int = _burst(16, "Maximum files and maps that one token waits for at once")
+    work_hour: int = _number(
+        240, "Maximum files and maps that one token has made in an hour; 0 sets no limit", 0, 10_000_000
+    )
     threads: int = _number(8, "Threads that read the store and draw maps", 1, 256)
     shutdown_seconds: int = _seconds(20, "Maximum time for requests in progress when stopping")
 

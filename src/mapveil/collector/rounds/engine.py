@@ -212,8 +212,10 @@ class Engine:
         with self._store.read() as connection:
             return stored_guarantee(connection, id)
 
-    def export(self, id: str, form: str) -> int | None:
+    def export(self, id: str, form: str, charge: Callable[[], None] = lambda: None) -> int | None:
         """Bytes of a finished map's file, which is ordered where it is not there; None until it is made.
+
+        ``charge`` is called before it is ordered, and may refuse.
 
         Raises
         ------
@@ -233,6 +235,7 @@ class Engine:
                 finish(connection, wanted)  # whoever asks again orders it again
             raise Made.decode(failed).refusal
         if not ordered:
+            charge()
             with self._store.write() as connection:
                 order(connection, [wanted])
         return None
