@@ -15,7 +15,7 @@ from mapveil.collector.rounds import worker
 from mapveil.collector.rounds.collection import find
 from mapveil.collector.rounds.device_service import OpenCollection
 from mapveil.collector.rounds.engine import Engine
-from mapveil.collector.store.schema import charges, devices, messages, reports
+from mapveil.collector.store.schema import charges, devices, messages, reports, work
 from mapveil_client.errors import InputError
 from mapveil_client.terms import CollectionTerms
 from tests.authority import AUTHORITY
@@ -297,3 +297,33 @@ def test_a_map_that_takes_long_moves_no_other_deadline(
         free.set()
         mapping.join()
     assert engine.collection(slow)["state"] == "done"
+
+
+def test_reports_are_erased_part_by_part_and_the_rest_after_a_stop(
+    engine, store, crowd_of, opened, make_spec, monkeypatch
+):
+    monkeypatch.setattr("mapveil.collector.rounds.worker._ERASED", 3)
+    crowd, worker = crowd_of(store, 10), engine.loops._worker
+    id, terms = opened(engine, make_spec("local", devices=11))
+    for device, body in enumerate(crowd.local_reports(terms), 1):
+        asyncio.run(engine.devices.report(id, device, body))
+    engine.abort(id, "operator 1", "enough")
+    write = store.write
+
+    def left():
+        with store.read() as connection:
+            return sum(map(bool, connection.execute(select(reports.c.body)).scalars()))
+
+    def stopping():
+        worker.stopping = True
+        return write()
+
+    monkeypatch.setattr(store, "write", stopping)
+    worker.make_maps()
+    assert left() == 7
+    monkeypatch.setattr(store, "write", write)
+    worker.stopping = False
+    engine.tick()
+    with store.read() as connection:
+        assert connection.execute(select(work)).first() is None
+    assert left() == 0

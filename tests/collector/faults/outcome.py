@@ -19,7 +19,7 @@ from mapveil_client.contribution import encode_places
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.terms import CollectionTerms
 
-from .scene import Scene, Service
+from .scene import Scene, Service, until
 
 VIEWS = ("", "/map", "/guarantee")
 
@@ -37,6 +37,7 @@ class Outcome(NamedTuple):
 
 def outcome_of(scene: Scene, service: Service, collection: str) -> Outcome:
     """Check everything about a collection that has ended; restart the service, and see the same."""
+    until(lambda: _erased(scene, collection), "its reports are erased")
     told = _told(scene, service, collection)
     found = _checked(scene, collection)
     service.kill()
@@ -45,6 +46,16 @@ def outcome_of(scene: Scene, service: Service, collection: str) -> Outcome:
     assert _checked(scene, collection) == found
     assert "Traceback" not in service.log
     return found
+
+
+def _erased(scene: Scene, collection: str) -> bool:
+    store, table = Store(scene.store, clock=SystemClock()), schema.reports
+    try:
+        with store.read() as connection:
+            left = select(table.c.device).where(table.c.collection == collection, table.c.body != b"")
+            return connection.execute(left).first() is None
+    finally:
+        store.close()
 
 
 def _told(scene: Scene, service: Service, collection: str) -> list[Any]:

@@ -38,7 +38,7 @@ from mapveil.collector.store.schema import (
     shards,
     tasks,
 )
-from mapveil.collector.store.work_queue import Task, forget_work
+from mapveil.collector.store.work_queue import Task, Work, forget_work, order
 from mapveil_client.arrays import IntArray
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms
@@ -183,7 +183,7 @@ def move(
 def abort(
     connection: Connection, identifier: str, actor: str, reason: str, *, only_in: State | None = None
 ) -> bool:
-    """End a collection without a map: its messages and reports are forgotten, what was charged stays charged.
+    """End a collection without a map: its messages are forgotten, its reports are to be erased, charges stay.
 
     Reports that came in are known to the server, so a local collection that ends early is charged for them. The reason
     is for everybody to read. With ``only_in`` nothing is done in another state: the caller may be late.
@@ -207,7 +207,7 @@ def abort(
     newest = newest_round(connection, identifier)
     if newest is not None:
         forget_messages(connection, identifier, newest.number)
-    connection.execute(update(reports).where(reports.c.collection == identifier).values(body=b""))
+    order(connection, [Work(Task.ERASE, identifier)])
     forget_sums(connection, identifier)
     return True
 

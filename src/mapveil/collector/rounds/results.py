@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from sqlalchemy import Column, exists, insert, select, update
+from sqlalchemy import Column, exists, insert, select
 from sqlalchemy.engine import Connection, Row
 
 from mapveil.collector.operators import plan_answers
@@ -21,6 +21,7 @@ from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.rounds.offer import offer, windows_of
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import devices, members, reports, results
+from mapveil.collector.store.work_queue import Task, Work, order
 from mapveil.formats.measurement_record import read_measurements, write_measurements
 from mapveil.formats.read_map import read_map
 from mapveil.local.local_series import LocalSeries
@@ -143,12 +144,12 @@ def _against(terms: CollectionTerms, made: Guarantee) -> Guarantee:
 
 
 def store_map(connection: Connection, identifier: str, heat: DensityMap, stored: StoredMap) -> bool:
-    """Keep the map of a collection and end it; its reports are forgotten. False where it has ended already."""
+    """Keep the map of a collection, end it, and order that its reports are erased; False where it has ended already."""
     if move(connection, identifier, Happening.MAPPED, "service", bytes=len(stored.geoparquet)) is None:
         return False
     guarantee = json.dumps(heat.guarantee.to_dict(), sort_keys=True)
     connection.execute(insert(results).values(collection=identifier, guarantee=guarantee, **stored._asdict()))
-    connection.execute(update(reports).where(reports.c.collection == identifier).values(body=b""))
+    order(connection, [Work(Task.ERASE, identifier)])
     return True
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from sqlalchemy import select, update
+
 from mapveil.collector.refusals import Refusal, StoreUnavailable, where_raised
 from mapveil.collector.rounds.collection import Collection, find
 from mapveil.collector.rounds.export_process import SUFFIXES, ExportProcess
@@ -20,6 +22,7 @@ from mapveil.collector.rounds.shard_ends import ShardEnd, close_shard
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.export_files import ExportFiles
+from mapveil.collector.store.schema import reports
 from mapveil.collector.store.work_queue import Leases, Task, Work, finish, keep_result
 from mapveil_client.errors import MapveilError
 from mapveil_client.secure_sum.states import ServerState
@@ -27,6 +30,7 @@ from mapveil_client.secure_sum.states import ServerState
 _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after work that failed for no reason of the collection's own
 _SHARDS: Final = 64  # leased at once where a store has one worker, to save commits
+_ERASED: Final = 2_000  # reports in one transaction, so that others' writes need not wait for a million
 _TURN_SECONDS: Final = 1.0  # of one collection's shards, before another's turn
 
 
@@ -79,8 +83,9 @@ class Worker:
         return self._work(Task.SHARD, 1 if self._store.shareable else _SHARDS, self._close_some)
 
     def make_maps(self) -> bool:
-        """Make every map that is ordered; as :meth:`close_shards`."""
-        return self._work(Task.MAP, 1, self._make_map)
+        """Make every map that is ordered, and erase what is no longer needed; as :meth:`close_shards`."""
+        made = self._work(Task.MAP, 1, self._make_map)
+        return self._work(Task.ERASE, 1, self._erase) or made
 
     def make_exports(self) -> bool:
         """Make every file that is ordered, in a process of their own; as :meth:`close_shards`."""
@@ -147,6 +152,20 @@ class Worker:
             with self._store.write() as connection:
                 finish(connection, wanted)
         self._ended(wanted.collection)
+        return ()
+
+    def _erase(self, taken: Sequence[Work]) -> Sequence[Work]:
+        """Erase the bodies of a collection's reports, a part at a time; who sent one stays known, for the charge."""
+        (wanted,) = taken
+        here = reports.c.collection == wanted.collection
+        for page in self._store.pages(select(reports.c.device).where(here), reports.c.device, _ERASED):
+            part = reports.c.device.between(page[0].device, page[-1].device)
+            with self._store.write() as connection:
+                connection.execute(update(reports).where(here, part).values(body=b""))
+            if self.stopping:
+                return taken
+        with self._store.write() as connection:
+            finish(connection, wanted)
         return ()
 
     def _make_export(self, taken: Sequence[Work]) -> Sequence[Work]:

@@ -226,7 +226,7 @@ charges: Final = _of_collection(
 work: Final = Table(
     "work",
     METADATA,
-    Column("task", String(16), primary_key=True),  # shard | map | export
+    Column("task", String(16), primary_key=True),  # shard | map | export | erase
     Column("collection", _ID, primary_key=True),
     Column("round", Integer, primary_key=True),  # of a shard; 0 otherwise
     Column("shard", Integer, primary_key=True),  # of a shard; 0 otherwise

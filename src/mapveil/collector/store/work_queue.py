@@ -36,6 +36,7 @@ class Task(enum.StrEnum):
     SHARD = "shard"  # a shard's part of the end of a phase
     MAP = "map"  # of a collection whose rounds or reports are all in
     EXPORT = "export"  # a finished map as a file
+    ERASE = "erase"  # the bodies of the reports of a collection that has ended
 
 
 class Work(NamedTuple):
