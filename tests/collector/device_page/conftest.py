@@ -49,6 +49,7 @@ class FakeCollector:
     swapped: dict[str, bytes] = field(default_factory=dict)  # other terms than announced
     reports: list[tuple[str, int, bytes]] = field(default_factory=list)
     answer: int = 204
+    busy: int = 0  # reports that are refused for a second
     keys: list[bytes] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     token: str = TOKEN
@@ -123,8 +124,10 @@ class FakeCollector:
         return server
 
     @staticmethod
-    def _send(handler: BaseHTTPRequestHandler, status: int, body: bytes, kind: str) -> None:
+    def _send(handler: BaseHTTPRequestHandler, status: int, body: bytes, kind: str, wait_s: int = 0) -> None:
         handler.send_response(status)
+        if wait_s:
+            handler.send_header("Retry-After", str(wait_s))
         if status != 204:
             handler.send_header("Content-Type", kind)
             handler.send_header("Content-Length", str(len(body)))
@@ -132,8 +135,8 @@ class FakeCollector:
         handler.end_headers()
         handler.wfile.write(body)
 
-    def _json(self, handler: BaseHTTPRequestHandler, status: int, record: Any) -> None:
-        self._send(handler, status, json.dumps(record).encode(), "application/json")
+    def _json(self, handler: BaseHTTPRequestHandler, status: int, record: Any, wait_s: int = 0) -> None:
+        self._send(handler, status, json.dumps(record).encode(), "application/json", wait_s)
 
     def _get(self, handler: BaseHTTPRequestHandler) -> None:
         path = handler.path
@@ -187,7 +190,10 @@ class FakeCollector:
             )
             return
         self.reports.append((handler.path.split("/")[3], who.device, body))
-        if self.answer == 204:
+        if self.busy:
+            self.busy -= 1
+            self._json(handler, 503, {"error": {"code": "unavailable", "message": "busy"}}, wait_s=1)
+        elif self.answer == 204:
             self._send(handler, 204, b"", "")
         else:
             self._json(handler, self.answer, {"error": {"code": "x", "message": "<b>not</b> this time"}})

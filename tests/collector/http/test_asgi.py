@@ -41,7 +41,7 @@ def test_a_lost_store_is_said_and_heals(api: Any, sqlite_url: str) -> None:
     away = path.rename(path.with_name("away"))
     lost = api.client.get("/v1/open")
     assert (lost.status_code, lost.json()["error"]["code"]) == (503, "unavailable")
-    assert lost.headers["retry-after"] == "1"
+    assert lost.headers["retry-after"] in ("1", "2")  # drawn, so that devices come again apart
     assert api.ask("GET", "/v1/collections").status_code == 503
     assert health(api.address) == (503, {"status": "failing", "store": False, "conductor": True, **IDLE})
     away.rename(path)
