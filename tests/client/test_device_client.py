@@ -123,3 +123,26 @@ def test_a_collection_that_is_gone_for_a_moment_is_not_left(new_terms, new_devic
     asyncio.run(looking(device.terms, device.memory, gone, 3600.0).poll())
     assert device.running
     assert device.memory.account.left(device.policy.budget) == 3
+
+
+def test_a_running_device_comes_again_when_the_server_says(new_terms, new_device, monkeypatch) -> None:
+    device = new_device(new_terms())
+    client = looking(
+        device.terms, device.memory, lambda collection: Progress("open", 0, None, True, 9, 24, 1), 3600.0
+    )
+    told, slept = iter([7.5, 0.0, 30.0]), []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            raise asyncio.CancelledError
+
+    async def poll() -> bool:
+        client._connection.pauses.note(next(told))
+        return True
+
+    monkeypatch.setattr(client, "poll", poll)
+    monkeypatch.setattr("mapveil_client.device_client.asyncio.sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(client.run())
+    assert slept == [7.5, 1.0, 30.0]

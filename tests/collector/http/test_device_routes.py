@@ -312,3 +312,16 @@ def test_no_address_of_devices_takes_json_or_coordinates(api: Any) -> None:
         answer = phone.ask("PUT", f"/v1/collections/{collection}/report", body)
         assert answer.status_code == 422
         assert "40.7" not in answer.text
+
+
+def test_devices_are_told_when_to_come_again(api_with: Any) -> None:
+    api = api_with(device_requests=1)
+    collection = api.opened(devices=400, join_seconds=40)
+    api.phones(6)
+
+    def told(path: str) -> float:
+        return float(api.client.get(path).headers["mapveil-pause"])
+
+    assert 3 <= told("/v1/open") <= 9  # six devices, one a second
+    # 400 s for as many devices, were it not for the 40 s that are left.
+    assert 0.5 <= told(f"/v1/collections/{collection}/progress") <= 15
