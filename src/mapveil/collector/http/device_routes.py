@@ -113,7 +113,9 @@ class DeviceRoutes:
 
     async def progress(self, send: Send, id: str) -> None:
         """Progress of a collection."""
-        found = self._engine.progress_at_hand(id) or await self._run(self._engine.progress, id)
+        found = self._engine.progress_at_hand(id)
+        if found is None:
+            found = await self._run(self._engine.progress, id)
         await _send_json(send, vars(found), self._pace.header(found.wanted, found.closes_in_s))
 
     async def certificate(self, send: Send, device: int) -> None:
