@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -41,7 +42,7 @@ from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import Certification, Lifetimes
 from mapveil.collector.store.principals import Accounts
 from mapveil.collector.store.schema import collections
-from mapveil.collector.store.work_queue import waits_in_vain
+from mapveil.collector.store.work_queue import waiting, waits_in_vain
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.errors import MapveilError
 
@@ -118,7 +119,7 @@ class _Collector:
         self._task: asyncio.Task[None] | None = None
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="mapveil-api")
         pace = ((settings.enrol_minute, 60), (settings.enrol_day, 24 * 3600))
-        accounts, metrics = Accounts(store, pace), Metrics(lambda: _states(store))
+        accounts, metrics = Accounts(store, pace), Metrics(partial(_states, store), partial(waiting, store))
         listed = None if settings.revocation_list is None else Path(settings.revocation_list)
         lifetimes = Lifetimes(certificate=settings.certificate_days, revocations=settings.list_days)
         self._service = Service(
@@ -355,6 +356,7 @@ def _add_public_routes(app: FastAPI, service: Service) -> None:
         if service.settings.metrics == "viewer":
             service.access.operator(request.scope)
         service.metrics.bodies.set(service.bodies.held)
+        service.metrics.stuck.set(len(service.engine.loops.stuck()))
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
 

@@ -1,0 +1,142 @@
+"""A backup that is made while devices answer, restored after the service and its store are gone: the same total."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ..conftest import PostgresqlServer
+from .outcome import Outcome, outcome_of
+from .scene import Scene, Service, until
+from .test_postgresql import ADAPTIVE, Moments
+from .wire import Wire
+
+LOCAL = {
+    **{"trust": "local", "method": "srr", "epsilon": "4", "options": {}},
+    **{"devices": 16, "minimum": 4, "join_seconds": 30},
+}
+
+
+def serve(store: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mapveil", "serve", "--store", store, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def of_sqlite(scene: Scene, folder: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+    """How a store in a file is backed up, and how it is lost and restored."""
+    backup, store = folder / "backup", Path(scene.store)
+
+    def back_up() -> None:
+        done = serve(scene.store, "--backup", str(backup))
+        assert done.returncode == 0, done.stderr
+        assert [path.stat().st_mode & 0o077 for path in (backup, *backup.iterdir())] == [0] * (
+            1 + len(list(backup.iterdir()))
+        )
+
+    def restore() -> None:
+        for path in store.parent.glob("store.sqlite*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in backup.iterdir():
+            shutil.copy(path, store.parent)
+
+    return back_up, restore
+
+
+def of_postgresql(
+    scene: Scene, folder: Path, server: PostgresqlServer
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """The same by ``pg_dump`` and ``pg_restore``."""
+    name, dump = scene.store.split("@/")[1].split("?")[0], folder / "store.dump"
+    where = ("--host", str(server.folder), "--username", "mapveil")
+
+    def run(program: str, *arguments: str) -> None:
+        subprocess.run([server.binaries / program, *where, *arguments], check=True, capture_output=True)
+
+    def restore() -> None:
+        run("dropdb", "--force", name)
+        run("createdb", name)
+        run("pg_restore", "--exit-on-error", "--dbname", name, str(dump))
+
+    return lambda: run("pg_dump", "--format=custom", "--file", str(dump), name), restore
+
+
+def restored(scene: Scene, service: Service, restore: Callable[[], None], choice: str) -> Callable[[], None]:
+    def act() -> None:
+        service.kill()
+        restore()
+        refused = serve(scene.store, "--port", "0")
+        assert refused.returncode == 2, "a restored store serves without a word"
+        assert "restored from a backup" in refused.stderr
+        accepted = serve(scene.store, "--restored", choice)
+        assert accepted.returncode == 0, accepted.stderr
+        assert "knows nothing after 20" in accepted.stderr
+        service.start()
+
+    return act
+
+
+def played(
+    kind: str, spec: dict[str, object], at: tuple[int, int], request: pytest.FixtureRequest, folder: Path
+) -> Outcome:
+    """A collection of 16 devices whose store is backed up at a request, and lost and restored at a later one."""
+    if kind == "sqlite":
+        scene = request.getfixturevalue("scene")
+        back_up, restore = of_sqlite(scene, folder)
+    else:
+        scene = request.getfixturevalue("postgresql_scene")
+        back_up, restore = of_postgresql(scene, folder, request.getfixturevalue("postgresql"))
+    service = scene.service()
+    collection = scene.open(service, **spec)
+    made = threading.Event()
+    lose = restored(scene, service, restore, "continue")
+
+    def backed_up() -> None:
+        back_up()
+        made.set()
+
+    def lost() -> None:  # what is answered in between is in no backup
+        assert made.wait(60)
+        lose()
+
+    moments = Moments({at[0]: backed_up, at[1]: lost})
+    with Wire([service.port], moments.carry) as wire:
+        scene.fleet(wire.url, collection, range(16)).wait()
+    assert moments.done
+    until(lambda: scene.progress(service, collection)["state"] in ("done", "aborted"), "it has ended")
+    return outcome_of(scene, service, collection)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_backup_in_the_middle_of_a_round_ends_with_the_same_total(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Devices answer what was lost once more, with the same bytes: every one of them is in both sums, once."""
+    found = played(kind, ADAPTIVE, (90, 94), request, tmp_path)
+    assert (found.state, found.included, found.spent) == ("done", (16, 16), 4000)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_reports_that_came_after_the_backup_are_missing_and_nothing_else(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """A device whose report was acknowledged sends no other; those that come after the restoration are taken."""
+    found = played(kind, LOCAL, (10, 12), request, tmp_path)
+    assert found.state == "done"
+    assert 4 <= found.included[0] <= 16
+
+
+def test_collections_of_a_restored_store_can_be_aborted(scene: Scene, tmp_path: Path) -> None:
+    back_up, restore = of_sqlite(scene, tmp_path)
+    service = scene.service()
+    collection = scene.open(service, **ADAPTIVE)
+    back_up()
+    restored(scene, service, restore, "abort")()
+    record = scene.ask(service, f"/collections/{collection}")
+    assert (record["state"], "restored from a backup" in record["reason"]) == ("aborted", True)
