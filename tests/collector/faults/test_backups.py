@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,11 +15,15 @@ from ..conftest import PostgresqlServer
 from .outcome import Outcome, outcome_of
 from .scene import Scene, Service, until
 from .test_postgresql import ADAPTIVE, Moments
-from .wire import Wire
+from .wire import Request, Send, Wire
 
 LOCAL = {
-    **{"trust": "local", "method": "srr", "epsilon": "4", "options": {}},
-    **{"devices": 16, "minimum": 4, "join_seconds": 30},
+    "trust": "local",
+    "method": "srr",
+    "epsilon": "4",
+    "options": {},
+    "devices": 16,
+    "join_seconds": 600,
 }
 
 
@@ -82,6 +85,19 @@ def restored(scene: Scene, service: Service, restore: Callable[[], None], choice
     return act
 
 
+class Quiet(Moments):
+    """Moments while which nobody else is answered, so that little is lost whatever the machine's pace."""
+
+    def __init__(self, doing: dict[int, Callable[[], None]]) -> None:
+        super().__init__(doing)
+        self._lock: asyncio.Lock | None = None
+
+    async def carry(self, request: Request, send: Send) -> bytes | None:
+        self._lock = self._lock or asyncio.Lock()
+        async with self._lock:
+            return await super().carry(request, send)
+
+
 def played(
     kind: str, spec: dict[str, object], at: tuple[int, int], request: pytest.FixtureRequest, folder: Path
 ) -> Outcome:
@@ -94,21 +110,18 @@ def played(
         back_up, restore = of_postgresql(scene, folder, request.getfixturevalue("postgresql"))
     service = scene.service()
     collection = scene.open(service, **spec)
-    made = threading.Event()
-    lose = restored(scene, service, restore, "continue")
+    lose, fleets = restored(scene, service, restore, "continue"), []
 
-    def backed_up() -> None:
-        back_up()
-        made.set()
-
-    def lost() -> None:  # what is answered in between is in no backup
-        assert made.wait(60)
+    def lost() -> None:  # what is answered since the backup is in none; devices of the app start again
+        fleets[0].kill()
         lose()
 
-    moments = Moments({at[0]: backed_up, at[1]: lost})
+    moments = Quiet({at[0]: back_up, at[1]: lost})
     with Wire([service.port], moments.carry) as wire:
+        fleets.append(scene.fleet(wire.url, collection, range(16)))
+        fleets[0].wait()
+        assert moments.done
         scene.fleet(wire.url, collection, range(16)).wait()
-    assert moments.done
     until(lambda: scene.progress(service, collection)["state"] in ("done", "aborted"), "it has ended")
     return outcome_of(scene, service, collection)
 
@@ -117,19 +130,19 @@ def played(
 def test_a_backup_in_the_middle_of_a_round_ends_with_the_same_total(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Devices answer what was lost once more, with the same bytes: every one of them is in both sums, once."""
+    """Devices answer what was lost once more, with the same bytes; who has gone on to the next phase is missing."""
     found = played(kind, ADAPTIVE, (90, 94), request, tmp_path)
-    assert (found.state, found.included, found.spent) == ("done", (16, 16), 4000)
+    assert (found.state, found.spent) == ("done", 4000)
+    assert min(found.included) >= 12
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_reports_that_came_after_the_backup_are_missing_and_nothing_else(
+def test_a_backup_in_the_middle_of_reports_ends_with_all_of_them(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """A device whose report was acknowledged sends no other; those that come after the restoration are taken."""
-    found = played(kind, LOCAL, (10, 12), request, tmp_path)
-    assert found.state == "done"
-    assert 4 <= found.included[0] <= 16
+    """A device that starts again sends the same bytes again: no report is lost, or counted or charged twice."""
+    found = played(kind, LOCAL, (10, 14), request, tmp_path)
+    assert (found.state, found.included) == ("done", (16,))
 
 
 def test_collections_of_a_restored_store_can_be_aborted(scene: Scene, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from mapveil.collector.http.settings import Settings
 from mapveil.collector.operators.operator_keys import PeerKey
 from mapveil.collector.operators.peer import PEER_ROUTES
 from mapveil.collector.refusals import NotFound, Unauthorized
-from mapveil.collector.roles import Loop, Role
+from mapveil.collector.roles import LOOPS, Loop, Role
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import Certification, Lifetimes
 from mapveil.collector.store.principals import Accounts
@@ -114,7 +114,8 @@ class _Collector:
         authority_only: bool,
         peer_key: PeerKey | None,
     ) -> None:
-        self._engine, self._conduct, self._closing = engine, conduct, closing
+        self._engine, self._closing = engine, closing
+        self._conduct = conduct and bool(LOOPS[Role(settings.role)])  # an intake has no loop
         self._answers = settings.role in (Role.ALL, Role.INTAKE)
         self._task: asyncio.Task[None] | None = None
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="mapveil-api")
