@@ -22,7 +22,10 @@ RESTORED: Final = (
 )
 
 _SQLITE: Final = "SELECT file FROM pragma_database_list WHERE name = 'main'"
-_POSTGRESQL: Final = "SELECT system_identifier, timeline_id, 'audit'::regclass::oid FROM pg_control_system(), pg_control_checkpoint()"
+_POSTGRESQL: Final = (
+    "SELECT system_identifier, timeline_id, 'audit'::regclass::oid "
+    "FROM pg_control_system(), pg_control_checkpoint()"
+)
 """A restored dump has new tables, and a server that is restored to a moment begins a new timeline."""
 
 
