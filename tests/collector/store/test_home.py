@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from mapveil.collector.rounds.restoration import accept_restored
+from mapveil.collector.store import home
 from mapveil.collector.store.audit_log import lines
 from mapveil.collector.store.backup import back_up
 from mapveil.collector.store.database import Store
@@ -95,6 +96,16 @@ def test_a_restored_dump_is_refused_until_it_is_accepted(
     assert restored.check().ok
     restored.close()
     postgresql.drop_database(url)
+
+
+def test_a_server_that_keeps_its_identity_from_users_still_tells_a_restored_dump(
+    postgresql_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home, "_POSTGRESQL_MAY", "SELECT FALSE")
+    assert refused(postgresql_store)  # the same tables under another description of them
+    accept_restored(postgresql_store, go_on=True)
+    postgresql_store.create_tables()
+    assert postgresql_store.check().ok
 
 
 def test_no_backup_over_another_or_of_postgresql(store: Store, tmp_path: Path) -> None:

@@ -28,6 +28,15 @@ _POSTGRESQL: Final = (
 )
 """A restored dump has new tables, and a server that is restored to a moment begins a new timeline."""
 
+_POSTGRESQL_MAY: Final = (
+    "SELECT has_function_privilege('pg_control_system()', 'execute') "
+    "AND has_function_privilege('pg_control_checkpoint()', 'execute')"
+)
+_POSTGRESQL_LESS: Final = (
+    "SELECT oid, 'audit'::regclass::oid FROM pg_database WHERE datname = current_database()"
+)
+"""Where the host of the database keeps its server's identity from users."""
+
 
 def settle(connection: Connection) -> None:
     """Record that the store serves from the database that it is in."""
@@ -54,4 +63,5 @@ def check_home(connection: Connection) -> None:
 def _place(connection: Connection) -> str:
     if connection.dialect.name == "sqlite":
         return str(os.stat(connection.execute(text(_SQLITE)).scalar_one()).st_ino)
-    return ":".join(map(str, connection.execute(text(_POSTGRESQL)).one()))
+    query = _POSTGRESQL if connection.execute(text(_POSTGRESQL_MAY)).scalar_one() else _POSTGRESQL_LESS
+    return ":".join(map(str, connection.execute(text(query)).one()))
