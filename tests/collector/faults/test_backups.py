@@ -131,7 +131,7 @@ def test_a_backup_in_the_middle_of_a_round_ends_with_the_same_total(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Devices answer what was lost once more, with the same bytes; who has gone on to the next phase is missing."""
-    found = played(kind, {**ADAPTIVE, "phase_seconds": 120}, (90, 91), request, tmp_path)
+    found = played(kind, {**ADAPTIVE, "phase_seconds": 300, "join_seconds": 900}, (90, 91), request, tmp_path)
     assert (found.state, found.spent) == ("done", 4000), found
     assert min(found.included) >= 12
 
