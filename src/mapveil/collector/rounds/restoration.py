@@ -19,7 +19,7 @@ _ACTOR: Final = "command line"
 
 
 class Restored(NamedTuple):
-    """What became of the collections that were in progress in a backup."""
+    """End or continuation of the collections that were in progress in a backup."""
 
     until: str  # the time of the newest line of its audit log; empty where there is none
     aborted: tuple[str, ...]
