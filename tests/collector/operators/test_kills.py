@@ -46,12 +46,12 @@ def begun(pair: Pair) -> str:
 @pytest.mark.parametrize("operator", [LEADER, HELPER])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_kill_at_any_commit_changes_nothing(
-    pair_of: Any, operator: int, after: bool, monkeypatch: pytest.MonkeyPatch
+    store_urls: list[str], pair_of: Any, operator: int, after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mapveil.collector.operators import verification as steps
 
     monkeypatch.setattr(steps, "_MOST_JOB", 10)  # two jobs
-    pair = pair_of()
+    pair = pair_of(urls=store_urls)
     id = begun(pair)
     kills, most = 0, 100
     # One commit later each time, in one collection: each start goes on from the kill before.

@@ -37,6 +37,8 @@ class Loops:
             Loop.MAPS: worker.make_maps,
             Loop.EXPORTS: worker.make_exports,
         }
+        # Shards that this process alone orders wake it.
+        self._rests = _UNHURRIED if worker.shares_work else {**_UNHURRIED, Loop.SHARDS: _UNHURRIED[Loop.MAPS]}
         self._stopping = False
         self._begun: dict[Loop, float] = {}
         self._beats: dict[Loop, float] = {}
@@ -44,8 +46,9 @@ class Loops:
     async def run(self, role: Role = Role.ALL) -> None:
         """Do whatever is due of a role, until :meth:`stop`. A store that fails is asked again."""
         self._stopping = self._worker.stopping = False
-        self._begun = dict.fromkeys(LOOPS[role], time.monotonic())
-        wakes = {loop: asyncio.Event() for loop in LOOPS[role]}
+        loops = [loop for loop in LOOPS[role] if loop is not Loop.LEAD or self._conductor.has_helper]
+        self._begun = dict.fromkeys(loops, time.monotonic())
+        wakes = {loop: asyncio.Event() for loop in loops}
         async with asyncio.TaskGroup() as tasks:
             for loop in wakes:
                 tasks.create_task(self._repeat(loop, wakes))
@@ -57,7 +60,7 @@ class Loops:
                 for other in wakes.keys() - {loop}:
                     wakes[other].set()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(wakes[loop].wait(), _UNHURRIED.get(loop, _TICK_SECONDS))
+                await asyncio.wait_for(wakes[loop].wait(), self._rests.get(loop, _TICK_SECONDS))
 
     def stop(self) -> None:
         """Let :meth:`run` end after the steps that are being taken; a file that is being made is given up."""
