@@ -70,9 +70,8 @@ class EnrolDevices:
         found = connection.execute(_TOKEN, {"digest": token, "now": now}).one_or_none()
         if found is None:
             return {}, over
-        made = _known(
-            connection, [each.public_key for each in new]
-        )  # by another process, before the lock was ours
+        # Another process may have enrolled them before this one held the lock.
+        made = _known(connection, [each.public_key for each in new])
         new = [each for each in new if each.public_key not in made]
         room, refusal = self._room(connection, found.id, found.uses_left, len(new), clock)
         if found.uses_left <= room:

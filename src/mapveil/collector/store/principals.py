@@ -216,7 +216,7 @@ class Accounts:
         candidate = Candidate(token_hash(token), public_key, simulated)
         made = await self._store.put(self._enrolling, candidate)
         if isinstance(made, Refusal):
-            raise made
+            raise made.with_traceback(None)  # one refusal may be that of many devices of a batch
         return made
 
     def revoke_device(self, device: int, actor: str) -> None:
