@@ -89,12 +89,7 @@ class Conductor:
 
     def lead(self) -> bool:
         """Take every step that is due together with the helper; as :meth:`tick`."""
-        return not self.has_helper or self._take(Lane.HELPER)
-
-    @property
-    def has_helper(self) -> bool:
-        """Whether this service leads collections of two operators."""
-        return self._leader is not None
+        return self._leader is None or self._take(Lane.HELPER)
 
     def _take(self, lane: Lane) -> bool:
         with self._taking[lane], self._store.sole(lane.value) as mine:

@@ -46,9 +46,8 @@ class Loops:
     async def run(self, role: Role = Role.ALL) -> None:
         """Do whatever is due of a role, until :meth:`stop`. A store that fails is asked again."""
         self._stopping = self._worker.stopping = False
-        loops = [loop for loop in LOOPS[role] if loop is not Loop.LEAD or self._conductor.has_helper]
-        self._begun = dict.fromkeys(loops, time.monotonic())
-        wakes = {loop: asyncio.Event() for loop in loops}
+        self._begun = dict.fromkeys(LOOPS[role], time.monotonic())
+        wakes = {loop: asyncio.Event() for loop in LOOPS[role]}
         async with asyncio.TaskGroup() as tasks:
             for loop in wakes:
                 tasks.create_task(self._repeat(loop, wakes))
