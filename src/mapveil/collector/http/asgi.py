@@ -31,12 +31,12 @@ from mapveil.collector.http.operators import add_operator_routes
 from mapveil.collector.http.peer_routes import PeerRoutes
 from mapveil.collector.http.prometheus import CONTENT_TYPE, Metrics
 from mapveil.collector.http.result_routes import add_result_routes
-from mapveil.collector.http.schemas import DeviceNumber, Enrolling, Health, NamedAuthority, OperatorAccount
+from mapveil.collector.http.schemas import Health, NamedAuthority, OperatorAccount
 from mapveil.collector.http.service import CollectionId, Service, refusals
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.operators.operator_keys import PeerKey
 from mapveil.collector.operators.peer import PEER_ROUTES
-from mapveil.collector.refusals import NotFound, Unauthorized
+from mapveil.collector.refusals import NotFound
 from mapveil.collector.roles import LOOPS, Loop, Role
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import Certification, Lifetimes
@@ -158,7 +158,7 @@ class _Collector:
         path = scope["path"]
         if not self._answers and path not in _OF_EVERY_ROLE:
             raise NotFound
-        if self._devices.find(path) is not None:
+        if self._devices.takes(scope["method"], path):
             await self._devices(scope, receive, send)
         elif path.startswith(PEER_ROUTES + "/"):
             await self._peers(scope, receive, send)
@@ -279,22 +279,6 @@ def _allowed(app: FastAPI, scope: Scope) -> str:
 
 
 def _add_public_routes(app: FastAPI, service: Service) -> None:
-    @app.post(
-        "/v1/devices",
-        status_code=201,
-        tags=["devices"],
-        responses=refusals(401, 403),
-        summary="Enrol a device; the same key again is the same device",
-    )
-    async def enrol(device: Enrolling, request: Request) -> DeviceNumber:
-        key, signature = bytes.fromhex(device.public_key), bytes.fromhex(device.signature)
-        try:
-            number = await service.accounts.enrol(device.token, key, signature, simulated=device.simulated)
-        except Unauthorized:
-            service.access.count_failure(request.scope)
-            raise
-        return DeviceNumber(device=number)
-
     authority = service.engine.authority
     if authority is not None:
         named = authority.named if isinstance(authority, EnrolmentAuthority) else authority
