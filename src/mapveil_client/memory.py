@@ -22,7 +22,7 @@ from mapveil_client.device_account import Account
 from mapveil_client.errors import InputError, Secret, one_line
 from mapveil_client.random_features.frequencies import KeptFrequencies
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.certificate import Certificate, RevocationList
+from mapveil_client.secure_sum.certificate import Authority, Certificate, RevocationList
 from mapveil_client.secure_sum.keys import Identity
 from mapveil_client.vault import Vault
 
@@ -213,6 +213,19 @@ class DeviceMemory(Secret):
         self.account.end(collection)
         self.log.add(event or state, reason, collection)
         self.save()
+
+    def fault_of_credentials(self, authority: Authority | None, now: float) -> str | None:
+        """Why this device cannot take part in signed rounds that an authority certifies; None where it can."""
+        certificate, revoked, public = self.certificate, self.revoked, self.identity.public
+        if certificate is None or authority is None:
+            return "this device has no certificate of the enrolment authority that its policy names"
+        if (fault := certificate.fault(authority, public, now)) is not None:
+            return f"this device: {fault}"
+        if revoked is None:
+            return "this device has no revocation list of the enrolment authority that its policy names"
+        if public in revoked.keys:
+            return f"this device was revoked by the enrolment authority of {authority.population}"
+        return revoked.fault(authority, now)
 
     def _content(self) -> bytes:
         record = {

@@ -91,7 +91,7 @@ class Participation:
             raise DeviceRefusal(self.memory.refused[self.collection])
         reason = self.policy.refusal(self.terms) or self._refusal_of_features()
         if reason is None and self.terms.authority is not None:
-            reason = self._fault_of_credentials()
+            reason = self.memory.fault_of_credentials(self.policy.authority, self._now())
         if reason is None and self.terms.epsilon is not None:
             try:
                 self.memory.account.grant(self.collection, self.terms.epsilon, budget=self.policy.budget)
@@ -231,7 +231,8 @@ class Participation:
             check(0 <= client < parameters.clients, "client", f"0 to {parameters.clients - 1}", client)
         except InputError as error:
             raise self._leave(f"round {announcement.number}: {error}") from None
-        if parameters.signed and (fault := self._fault_of_credentials()):
+        fault = self.memory.fault_of_credentials(self.policy.authority, self._now())
+        if parameters.signed and fault is not None:
             raise self._leave(f"round {announcement.number}: {fault}")
         before = copy.copy(part)
         asked = (announcement.query, announcement.alpha, announcement.scale, announcement.rounding)
@@ -297,20 +298,6 @@ class Participation:
         if not parameters.signed or certificate is None or authority is None:
             return None
         return Credentials(self.memory.identity, certificate, authority, self._now, self.memory.revoked)
-
-    def _fault_of_credentials(self) -> str | None:
-        """Why this device cannot take part in signed rounds; None where it can."""
-        certificate, authority = self.memory.certificate, self.policy.authority
-        if certificate is None or authority is None:
-            return "this device has no certificate of the enrolment authority that its policy names"
-        public, now, revoked = self.memory.identity.public, self._now(), self.memory.revoked
-        if (fault := certificate.fault(authority, public, now)) is not None:
-            return f"this device: {fault}"
-        if revoked is None:
-            return "this device has no revocation list of the enrolment authority that its policy names"
-        if public in revoked.keys:
-            return f"this device was revoked by the enrolment authority of {authority.population}"
-        return revoked.fault(authority, now)
 
     def _answered(self, before: Part, machine: Client, phase: str, body: bytes) -> bytes:
         part = self._running()

@@ -36,6 +36,7 @@ from mapveil_client.random_features.report import write_reports as write_feature
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement, request_statement
 from mapveil_client.terms import CollectionTerms
+from tests.client.calendar_vectors import CALENDARS, calendars
 
 FOLDER = Path(__file__).resolve().parent.parent / "vectors" / "device"
 CITY = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
@@ -330,65 +331,8 @@ def budgets() -> list[dict[str, Any]]:
     return made
 
 
-PARIS = {"zone": "Europe/Paris"}
-CALENDARS: tuple[dict[str, Any], ...] = (
-    {"every": "1w", "start": "2026-10-19", "until": "2026-11-09", **PARIS},
-    {"every": "1d", "start": "2026-03-28", "until": "2026-03-31", **PARIS},
-    {"every": "3h", "start": "2026-10-24T21", "until": "2026-10-26T00:00", **PARIS},
-    {"every": "2mo", "start": "2025-12-01", "until": "2026-12-01", "by": "weekend"},
-    {"every": "1mo", "start": "2026-01-01", "until": "2026-12-01", "zone": "America/New_York"},
-    {"every": "1w", "start": "2026-12-21", "until": "2027-01-18"},
-    {"by": "hour-of-week", "zone": "Asia/Kathmandu"},
-    {"by": "weekday", **PARIS},
-    {"by": "purpose", "values": ("work", "loisir, et café")},
-)
-BAD_WINDOWS: tuple[dict[str, Any], ...] = (
-    {},
-    {"every": "1w", "start": "2026-01-05"},
-    {"every": "1w", "start": "2026-01-05", "until": "2026-01-13"},
-    {"every": "1w", "start": "2026-01-05", "until": "2026-01-12"},
-    {"every": "0d", "start": "2026-01-05", "until": "2026-01-09"},
-    {"every": "1mo", "start": "2026-01-02", "until": "2026-04-02"},
-    {"every": "1d", "start": "2026-01-05T03", "until": "2026-01-07T03"},
-    {"every": "1d", "start": "soon", "until": "later"},
-    {"every": 1, "start": "2026-01-05", "until": "2026-01-12"},
-    {"by": "hour", "zone": "Europe/Atlantis"},
-    {"by": "hour", "values": ["00:00", "01:00"]},
-    {"by": "purpose"},
-    {"by": "purpose", "values": ["work", "work"]},
-    {"by": "purpose", "values": "work"},
-    {"by": "hour", "also": "this"},
-)
-EMPTY = {"every": None, "start": None, "until": None, "zone": None, "by": None, "values": []}
-
-
 def series() -> dict[str, Any]:
-    """Windows of moments, windows that are refused, and reports about the window that was drawn."""
-    rng = np.random.default_rng(3)
-    instants = rng.integers(1_764_000_000, 1_803_000_000, 60)
-    near = [
-        1_774_746_000,
-        1_774_749_600,
-        1_792_886_400,
-        1_792_890_000,
-        1_792_893_600,
-    ]  # clocks of Paris change
-    moments = sorted({*instants.tolist(), *(at + step for at in near for step in (-1, 0, 1))})
-    calendars = []
-    for given in CALENDARS:
-        windows = PublicWindows(**given)
-        categories = ["work", None, "loisir, et café", "other"] * (len(moments) // 4 + 1)
-        held = categories[: len(moments)] if windows.category else []
-        numbers = windows.numbers(np.array(moments, dtype=np.float64), held)
-        calendars.append(
-            {
-                "windows": windows.to_dict(),
-                "names": list(windows.names),
-                "ends": [windows.ends(window) for window in range(windows.count)],
-                "categories": held,
-                "numbers": numbers.tolist(),
-            }
-        )
+    """Calendars, and reports about the window that was drawn."""
     tiling = tilings()["quadtree 5, southern"]
     windows = PublicWindows(**CALENDARS[0])
     terms = terms_of("local", "olh-h", tiling, epsilon=Fraction(2), options={}, windows=windows.to_dict())
@@ -408,9 +352,7 @@ def series() -> dict[str, Any]:
         "a window of bytes": reports[0]["message"][:-2] + "40",
     }
     return {
-        "moments": moments,
-        "calendars": calendars,
-        "refused_windows": [{**EMPTY, **each} for each in BAD_WINDOWS],
+        **calendars(),
         "terms": terms.encode().decode(),
         "digest": terms.digest.hex(),
         "reports": reports,

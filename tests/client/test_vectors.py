@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,16 +10,12 @@ import pytest
 from mapveil_client.errors import InputError
 from mapveil_client.local.message import read_reports
 from mapveil_client.terms import CollectionTerms, canonical_json
-
-HERE = Path(__file__).resolve().parent
-spec = importlib.util.spec_from_file_location("make_device_vectors", HERE / "make_vectors.py")
-GENERATOR: Any = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(GENERATOR)
+from tests.client import make_vectors
 
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, Any]:
-    return json.loads(json.dumps(GENERATOR.vectors()))
+    return json.loads(json.dumps(make_vectors.vectors()))
 
 
 def close(one: Any, other: Any) -> bool:
@@ -37,7 +31,7 @@ def close(one: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize("name", ["locate", "local", "odds", "signatures", "projection", "budget", "series"])
 def test_the_python_client_makes_the_vectors(name: str, made: dict[str, Any]) -> None:
-    path = GENERATOR.FOLDER / f"{name}.json"
+    path = make_vectors.FOLDER / f"{name}.json"
     kept = json.loads(path.read_text("utf-8"))
     if name == "projection":  # whose messages hold numbers with fractions
         for record in (made, {"projection": kept}):
@@ -49,7 +43,7 @@ def test_the_python_client_makes_the_vectors(name: str, made: dict[str, Any]) ->
 
 
 def test_windows_and_reports_that_no_series_has_are_refused() -> None:
-    kept = json.loads((GENERATOR.FOLDER / "series.json").read_text("utf-8"))
+    kept = json.loads((make_vectors.FOLDER / "series.json").read_text("utf-8"))
     record = json.loads(kept["terms"])
     for windows in kept["refused_windows"]:
         with pytest.raises(InputError):
@@ -79,6 +73,6 @@ def numbers(message: str) -> list[Any]:
 
 
 def test_there_are_vectors_of_every_method_that_the_browser_has() -> None:
-    kept = json.loads((GENERATOR.FOLDER / "local.json").read_text("utf-8"))
+    kept = json.loads((make_vectors.FOLDER / "local.json").read_text("utf-8"))
     methods = {vector["name"].split()[0] for vector in kept}
     assert methods == {"grr", "unary", "subset", "olh", "olh-h", "srr", "hr", "planar-laplace"}

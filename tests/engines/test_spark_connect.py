@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow
@@ -25,6 +26,9 @@ from mapveil.cli import app
 from mapveil.engines import user_sums
 from mapveil.engines.spark_connect import SparkEngine, _versions
 from mapveil.geo.windowed_points import Parts, windowed
+from mapveil.geo.zone_cells import ZoneCells
+from mapveil.geo.zones import Zones
+from mapveil.privacy.population import see
 from mapveil_client.errors import CuratorWarning, InputError
 
 pytest.importorskip(
@@ -47,12 +51,22 @@ TILINGS = [
     mv.WebMercatorTiles(REGION, zoom=13),
     mv.Hexagons(REGION, resolution=7),
     mv.Places(np.array([-74.0, -73.95]), np.array([40.72, 40.80]), region=REGION),
+    ZoneCells(
+        Zones.read([shapely.box(-74.03, 40.69, -73.96, 40.83), shapely.box(-73.96, 40.7, -73.9, 40.8)])
+    ),
 ]
 WINDOWS = mv.Windows(every="1d", start="2026-01-05", until="2026-01-11")
-EDGES = (
-    QUADTREE.raster.column_edges.first(np.arange(1, 16)),
-    -QUADTREE.raster.row_edges.first(np.arange(1, 16)),
-)
+
+
+def edges_of(tiling: mv.Tiling) -> list[tuple[float, float]]:
+    """Locations on edges of a tiling's cells: of a raster its exact edges, else the corners of outlines."""
+    if hasattr(tiling, "raster"):
+        raster = tiling.raster
+        columns, rows = (np.arange(1, min(count, 16)) for count in (raster.columns, raster.rows))
+        pairs = np.meshgrid(raster.column_edges.first(columns), -raster.row_edges.first(rows))
+        return list(zip(*(each.ravel() for each in pairs), strict=True))
+    corners = np.concatenate([shapely.get_coordinates(each) for each in tiling.polygons()])
+    return [(float(lon), float(lat)) for lon, lat in corners[:: max(1, len(corners) // 60)]]
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -114,34 +128,62 @@ IDS = {
 }
 
 
-def beside(edges: np.ndarray) -> st.SearchStrategy[float]:
-    """An edge, or the float before or after it."""
-    return st.tuples(st.sampled_from(list(edges)), st.sampled_from([-np.inf, 0, np.inf])).map(
-        lambda at: float(at[0] if at[1] == 0 else np.nextafter(at[0], at[1]))
-    )
-
-
 rows = st.tuples(
     st.integers(0, 4) | st.just(0),  # one user has half of the rows
-    beside(EDGES[0]) | st.just(-73.0),
-    beside(EDGES[1]),
+    st.integers(0, 10_000),  # of an edge
+    st.sampled_from([-np.inf, 0, np.inf]),  # the float before it, the edge, the float after it
+    st.sampled_from([-np.inf, 0, np.inf]),
     st.sampled_from([1e-6, 0.5, 1.0000005, 1e12]) | st.floats(1e-6, 1e12),
 )
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+def beside(at: float, towards: float) -> float:
+    return float(at if towards == 0 else np.nextafter(at, towards))
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=lambda tiling: tiling.spec.split(":")[0])
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(rows, min_size=1, max_size=40), st.sampled_from(list(IDS)), st.booleans())
 def test_tables_at_the_edges_have_the_sums_of_duckdb(
-    engine: SparkEngine, table: list[tuple], kind: str, weighted: bool
+    engine: SparkEngine, tiling: mv.Tiling, table: list[tuple], kind: str, weighted: bool
 ) -> None:
-    user, lon, lat, weight = zip(*table, strict=True)
+    user, edge, west, north, weight = zip(*table, strict=True)
+    edges = edges_of(tiling)
+    places = [edges[each % len(edges)] for each in edge]
     frame = {
         "user_id": [IDS[kind](each % 5 if kind != "integers" else each % 4) for each in user],
-        "lon": lon,
+        "lon": [beside(place[0], to) for place, to in zip(places, west, strict=True)],
+        "lat": [beside(place[1], to) for place, to in zip(places, north, strict=True)],
+        "w": weight,
     }
-    frame |= {"lat": lat, "w": weight}
     here, there = both(engine, pyarrow.table(frame), **({"weight": "w"} if weighted else {}))
-    np.testing.assert_array_equal(user_sums(there, QUADTREE).sums, user_sums(here, QUADTREE).sums)
+    np.testing.assert_array_equal(user_sums(there, tiling).sums, user_sums(here, tiling).sums)
+
+
+@pytest.fixture(scope="module")
+def checkins(engine: SparkEngine) -> tuple[mv.Points, mv.Points]:
+    path = Path(__file__).parents[2] / "examples" / "checkins_nyc.parquet"
+    return both(engine, pyarrow.parquet.read_table(path))
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=lambda tiling: tiling.spec.split(":")[0])
+def test_the_shared_table_has_the_sums_of_duckdb(
+    checkins: tuple[mv.Points, mv.Points], tiling: mv.Tiling
+) -> None:
+    here, there = checkins
+    found = user_sums(there, tiling).sums
+    assert np.count_nonzero(found) > 1
+    np.testing.assert_array_equal(found, user_sums(here, tiling).sums)
+
+
+def test_a_user_with_a_third_of_the_rows(engine: SparkEngine) -> None:
+    """Skew: with weights that all differ nothing merges before the rows of the user meet."""
+    frame = random_frame(6000)
+    user = np.where(np.arange(6000) % 10 < 3, 10**6, frame["user_id"].to_numpy())
+    here, there = both(engine, frame.set_column(0, "user_id", pyarrow.array(user)), weight="weight")
+    found = user_sums(there, QUADTREE).sums
+    assert found.sum() > 0
+    np.testing.assert_array_equal(found, user_sums(here, QUADTREE).sums)
 
 
 @pytest.fixture(scope="module")
@@ -284,3 +326,64 @@ def test_executors_of_another_version_are_refused(engine: SparkEngine) -> None:
     asked = engine.session.range(1).mapInArrow(partial(_versions, "9.9"), "found string")
     with pytest.raises(InputError, match=r"the driver 9.9; expected the same version"), engine._speaking():
         asked.toArrow()
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_the_ledger_knows_the_people_of_a_table_on_a_cluster(engine: SparkEngine, kind: str) -> None:
+    """By the values that it has for a local table: the same sketch, digest and number of people."""
+    users = [IDS[kind](each % 4) for each in range(40)] + [None]
+    frame = pyarrow.table({"user_id": users, "lon": [-74.0] * 41, "lat": [40.7] * 41})
+    here, there = both(engine, frame)
+    with see(here, b"k" * 32) as local, see(there, b"k" * 32) as remote:
+        assert (remote.digest, remote.people) == (local.digest, local.people) == (local.digest, 4)
+        np.testing.assert_array_equal(remote.sketch, local.sketch)
+        assert remote.shares({7: local.sketch}) == {7: 1.0}
+
+
+def test_people_are_recognised_whatever_they_are_called(engine: SparkEngine, tmp_path: Path) -> None:
+    frame = random_frame(300)
+    pyarrow.parquet.write_table(frame, tmp_path / "local.parquet")
+    name = on_cluster(engine, frame)
+    common = ["--region", "-74.03,40.69,-73.90,40.83", "--tiling", "quadtree:4", "--epsilon", "1"]
+    common += ["--ledger", str(tmp_path / "ledger.sqlite"), "-o", str(tmp_path / "map.parquet")]
+    done, said = run("release", str(tmp_path / "local.parquet"), "--dataset", "city", *common)
+    assert done == 0, said
+    remote = ["--engine", engine.url, "--table", name, "--dataset", "others"]
+    done, said = run("release", *remote, *common)
+    assert "of account city; 1 spent before, 2 after" in said
+
+
+def test_progress_goes_up_to_the_end(sources: tuple[mv.Points, mv.Points]) -> None:
+    told: list[float] = []
+    user_sums(sources[1], QUADTREE, progress=lambda _, fraction: told.append(fraction))
+    assert (told[0], told[-1]) == (0.0, 1.0)
+    assert told == sorted(told)
+    if SERVER is not None:  # Sail tells nothing in between
+        assert len(told) > 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[TABLE_OR_VIEW_NOT_FOUND] `a`.`b` of Ann", "no such catalog, schema or table"),
+        ("[INSUFFICIENT_PERMISSIONS] User Ann may not SELECT", "the user of this session may not read it"),
+        ("StatusCode.UNAUTHENTICATED: token of Ann", "the user of this session may not read it"),
+        ("ModuleNotFoundError: No module named 'mapveil.engines' at Ann", "no Python package 'mapveil'"),
+        ("[CAST_INVALID_INPUT] The value 'Ann' cannot be cast", "CAST_INVALID_INPUT; the cluster's log"),
+        ("Job aborted: Ann, -73.98", "PySparkException; the cluster's log says more"),
+    ],
+)
+def test_every_missing_thing_is_named_and_no_value_quoted(engine: SparkEngine, text: str, said: str) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(InputError, match=said) as raised, engine._speaking("lake.city.checkins"):
+        raise PySparkException(text)
+    assert "nothing was charged" in str(raised.value)
+    assert "Ann" not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+def test_spark_below_4_is_refused(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkEngine, "session", SimpleNamespace(version="3.5.1"))
+    with pytest.raises(InputError, match=r"Spark 3\.5\.1; expected Spark 4 or later"):
+        SparkEngine(engine.url)

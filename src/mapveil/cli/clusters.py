@@ -39,8 +39,7 @@ def read_cluster(
         raise ParameterError(f"a table on a cluster needs {missing} too")
     if account is not None and account.name is None:
         raise ParameterError(
-            "a table on a cluster needs --dataset NAME: its people are not read here, so the ledger knows them by the "
-            "name alone"
+            "a table on a cluster needs --dataset NAME: a name of its people that does not depend on where the table is"
         )
     if region is None:
         raise ParameterError("a table on a cluster needs --region: none is searched for there")

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from mapveil.cli.backup_actions import BackupAction, backup_options
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.store_actions import (
     StoreAction,
@@ -28,6 +29,7 @@ from mapveil_client.errors import InputError
     metavar="[FILE]",
     help="Print the signed head of the audit log; with --check, verify that the head in FILE leads to it.",
 )
+@backup_options
 @store_options
 @settings_options()
 @console_options
@@ -35,6 +37,7 @@ def command(
     console: Console,
     check: bool,
     head: str | None,
+    care: BackupAction,
     action: StoreAction,
     **given: Any,
 ) -> int:
@@ -54,16 +57,23 @@ def command(
       mapveil serve --operator helper --peer-key peer.key --store helper.sqlite --port 8322
       mapveil serve --operator leader --peer-key peer.key --peer https://helper.example
       mapveil serve --device quarantine:17           a device that the audit log names
+      mapveil serve --backup backup-2026-03-01       while it runs; on PostgreSQL, pg_dump
+      mapveil serve --restored continue              after a backup was put in the store's place
     """
     settings = read_settings(given)
-    if (check or head is not None) + action.count > 1:
-        raise InputError("give only one of --check, --head, --new-operator, --new-enrolment and --device")
+    if (check or head is not None) + action.count + care.count > 1:
+        raise InputError(
+            "give only one of --check, --head, --backup, --restored, --upgrade, --new-operator, --new-enrolment and "
+            "--device"
+        )
     if head is not None and check != bool(head):
         raise InputError("--head FILE goes with --check; --head without FILE prints the head")
     if check:
         return _check(settings, console, head)
     if head is not None:
         return _head(settings, console)
+    if care.count:
+        return care.take(settings, console)
     if action.count:
         return action.take(settings, console)
     return run_service(settings, console)

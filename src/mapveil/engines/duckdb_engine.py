@@ -6,13 +6,14 @@ SQL engine can run it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
 from mapveil.engines.contributions import UNIT, located_rows
 from mapveil.geo.points import Points
-from mapveil.geo.tables import quote_text
+from mapveil.geo.tables import Table, quote_text
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.windowed_points import WindowedPoints
 from mapveil_client.arrays import IntArray
@@ -57,7 +58,18 @@ class DuckDbEngine:
         """See :class:`mapveil.engines.table_engine.Engine`."""
         points.check()
 
-    def user_sums(self, points: Points, tiling: Tiling, key: str, labels: int | None) -> IntArray:
+    def people(self, table: Table, column: str, values: Callable[[Table], IntArray]) -> IntArray:
+        """See :class:`mapveil.engines.table_engine.Engine`."""
+        return table.people(column, values)
+
+    def user_sums(
+        self,
+        points: Points,
+        tiling: Tiling,
+        key: str,
+        labels: int | None,
+        told: Callable[[float], None] = lambda _: None,
+    ) -> IntArray:
         """See :class:`mapveil.engines.table_engine.Engine`."""
         windows = points.windows.count if isinstance(points, WindowedPoints) else labels
         parts = points.parts if isinstance(points, WindowedPoints) else None

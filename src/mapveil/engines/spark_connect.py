@@ -13,7 +13,7 @@ import functools
 import re
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +25,7 @@ from mapveil.engines.contributions import UNIT, unchecked_rows
 from mapveil.engines.duckdb_engine import chance_sql, placed
 from mapveil.engines.table_engine import EngineTable
 from mapveil.geo.points import Points
-from mapveil.geo.tables import FrameTable
+from mapveil.geo.tables import FrameTable, Table
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.windowed_points import WindowedPoints
 from mapveil_client import __version__
@@ -123,7 +123,25 @@ class SparkEngine:
     def check(self, points: Points) -> None:
         """Nothing: rows that cannot be used are found in the pass that sums the others."""
 
-    def user_sums(self, points: Points, tiling: Tiling, key: str, labels: int | None) -> IntArray:
+    def people(self, table: Table, column: str, values: Callable[[Table], IntArray]) -> IntArray:
+        """See :class:`mapveil.engines.table_engine.Engine`; the driver holds 8 bytes of each user."""
+        from pyspark.sql import functions as fn
+
+        quoted = f"`{column.replace('`', '``')}`"
+        executed = functools.partial(_valued, __version__, values)
+        with self._speaking(table.name):
+            ids = self.session.table(table.name).select(fn.col(quoted)).distinct()
+            found = ids.mapInArrow(executed, "value bigint").toArrow()
+        return np.asarray(found["value"].to_numpy(), dtype=np.int64)
+
+    def user_sums(
+        self,
+        points: Points,
+        tiling: Tiling,
+        key: str,
+        labels: int | None,
+        told: Callable[[float], None] = lambda _: None,
+    ) -> IntArray:
         """See :class:`mapveil.engines.table_engine.Engine`."""
         import pyarrow
 
@@ -137,7 +155,7 @@ class SparkEngine:
             cells_of = rows.cells
             cells_of(np.zeros(1, dtype=np.int64))  # makes the tables that the executors are sent
         tiling.locate(np.zeros(1), np.zeros(1))
-        with self._speaking(points.source):
+        with self._speaking(points.source), self._telling(told):
             found = self._summed(
                 table, functools.partial(_executed, __version__, here, tiling, key), made.schema
             )
@@ -178,6 +196,25 @@ class SparkEngine:
         )
 
     @contextmanager
+    def _telling(self, told: Callable[[float], None]) -> Iterator[None]:
+        """Tell the fraction of the cluster's tasks that are done; it never falls, though stages are added."""
+        most = 0.0
+
+        def handler(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+            nonlocal most
+            known = [(stage.num_completed_tasks, stage.num_tasks) for stage in stages or ()]
+            done_of, tasks = map(sum, zip(*known, strict=True)) if known else (0, 0)
+            if tasks:
+                most = max(most, done_of / tasks)
+                told(most)
+
+        self.session.registerProgressHandler(handler)
+        try:
+            yield
+        finally:
+            self.session.removeProgressHandler(handler)
+
+    @contextmanager
     def _speaking(self, name: str = "") -> Iterator[None]:
         """Turn the cluster's errors into :class:`InputError`, one line without values of rows."""
         from pyspark.errors import PySparkException
@@ -197,6 +234,10 @@ class ClusterTable(EngineTable):
     engine: SparkEngine
     schema: pyarrow.Schema
     elsewhere = True
+
+    def people(self, column: str, values: Callable[[Table], IntArray]) -> IntArray:
+        """See :class:`mapveil.geo.tables.Table`."""
+        return self.engine.people(self, column, values)
 
     def described(self, connection: duckdb.DuckDBPyConnection) -> str:
         """See :class:`mapveil.geo.tables.Table`."""
@@ -240,6 +281,17 @@ def _executed(
             row = {"cell": _BAD, "weight": bad, "place_limit": 1}
             columns = [pyarrow.array([row.get(field.name)], field.type) for field in made.schema]
             yield pyarrow.record_batch(columns, schema=made.schema)
+
+
+def _valued(
+    version: str, values: Callable[[Table], IntArray], batches: Iterator[pyarrow.RecordBatch]
+) -> Iterator[pyarrow.RecordBatch]:
+    """Values of the ids of a partition. Run by: an executor."""
+    import pyarrow
+
+    _check_version(version)
+    for batch in _gathered(batches):
+        yield pyarrow.record_batch({"value": values(FrameTable(batch))})
 
 
 def _gathered(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.Table]:

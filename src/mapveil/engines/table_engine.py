@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from mapveil.geo.tables import Table
@@ -18,8 +19,21 @@ class Engine(Protocol):
     def check(self, points: Points) -> None:
         """Refuse a table that cannot be used, by an :class:`InputError`."""
 
-    def user_sums(self, points: Points, tiling: Tiling, key: str, labels: int | None) -> IntArray:
-        """Sums of :func:`mapveil.engines.user_sums.user_sums`; the source is read once, and its rows are checked."""
+    def people(self, table: Table, column: str, values: Callable[[Table], IntArray]) -> IntArray:
+        """Distinct values that a function gives for a column of ids, for the ledger; ids stay where the table is."""
+
+    def user_sums(
+        self,
+        points: Points,
+        tiling: Tiling,
+        key: str,
+        labels: int | None,
+        told: Callable[[float], None] = ...,
+    ) -> IntArray:
+        """Sums of :func:`mapveil.engines.user_sums.user_sums`; the source is read once, and its rows are checked.
+
+        ``told`` is called with the fraction that is done, by an engine that knows it.
+        """
 
 
 class EngineTable(Table):

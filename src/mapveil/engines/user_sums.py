@@ -1,6 +1,7 @@
 """Exact user sums per cell: the curator's one heavy step, by the engine that holds the table."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -67,7 +68,8 @@ def user_sums(
         return source if isinstance(source, UserSums) else UserSums(_from_counts(source), tiling)
     if progress:
         progress("sum users per cell", 0.0)
-    sums = engine_of(source).user_sums(source, tiling, key, labels)
+    told = partial(progress, "sum users per cell") if progress else lambda _: None
+    sums = engine_of(source).user_sums(source, tiling, key, labels, told)
     if progress:
         progress("sum users per cell", 1.0)
     return UserSums(sums, tiling)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class Table(ABC):
     def parts(self) -> tuple[Table, ...]:
         """The tables it is made of, in order, for messages that name one of them."""
         return (self,)
+
+    def people(self, column: str, values: Callable[[Table], IntArray]) -> IntArray:
+        """The distinct values that a function of a table gives, computed where the rows are; it reads one column."""
+        return values(self)
 
     @property
     def place(self) -> Place | None:

@@ -31,6 +31,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -39,7 +40,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import ROUNDED_ID, Points, id_text
-from mapveil.geo.tables import connection, quote_text, reading
+from mapveil.geo.tables import Table, connection, quote_text, reading
 from mapveil_client.errors import CuratorWarning
 
 if TYPE_CHECKING:
@@ -152,34 +153,17 @@ def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
     if isinstance(data, Counts):
         yield Seen(hmac.digest(key, data.fingerprint(), "sha256").hex(), NOBODY)
         return
-    if data.table.elsewhere:  # its people are not read here: the account is the one that is named
-        named = f"mapveil table 1 {data.source}".encode()
-        yield Seen(hmac.digest(key, named, "sha256").hex(), NOBODY)
-        return
+    import pyarrow
+
     with connection() as opened, reading(data.source):
-        opened.execute(f"SET perfect_ht_threshold = {_DENSE_BITS}")
-        rows, groups = [f"{data.expressions.user} AS id"], ["id"]
-        if data.copy_of is not None and not data.checked:  # in the same pass
-            rows.append(f"({' AND '.join(data.usable(data.expressions).values())}) AS usable")
-            groups.append("COUNT(*) FILTER (usable IS NOT TRUE) AS bad")
-        relation = data.table.relation(opened)
-        opened.execute(
-            f"CREATE TEMP TABLE ids AS SELECT {', '.join(groups)} FROM "
-            f"(SELECT {', '.join(rows)} FROM {relation}) AS rows GROUP BY id"
-        )
-        if "bad" in groups[-1]:
-            number = f"SELECT COALESCE(SUM(bad), 0), (SELECT COUNT(*) FROM {relation}) FROM ids"
-            data.treat(*map(int, opened.execute(number).fetchall()[0]))
-        kind = str(opened.execute("DESCRIBE ids").fetchall()[0][1])
-        keys = [hmac.digest(key, what, "sha256")[:16] for what in (b"people", b"numbers")]
-        opened.create_function(
-            "mapveil_keyed", _keyed(keys[1]), ["BIGINT"], "UBIGINT", type=cast("Any", "arrow")
-        )
-        text = "id" if kind.endswith(("INT", "INTEGER")) else _TEXT_SQL
-        text = _PEOPLE_SQL.format(
-            key=keys[0].hex(), text=text, exact=_ROUNDED_SQL, written=id_text("id", kind)
-        )
-        people = opened.execute(_WHOLE_SQL if _WHOLE.fullmatch(kind) else text).fetchall()[0][0]
+        if data.table.elsewhere:
+            values = data.table.people(
+                data.columns.user, partial(keyed_ids, _keys(key), data.expressions.user)
+            )
+            opened.register("people", pyarrow.table([_arrow(values.view("<u8"))], names=["value"]))
+            people = values.size
+        else:
+            people = _read_people(opened, data, key)
         if not people:
             text = (
                 f"{data.source}: has no rows, so a map of it is about nobody; it is charged as any other, for a "
@@ -189,6 +173,58 @@ def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
         sketch = _smallest(opened, people)
         digest = hmac.digest(key, b"people" + sketch.tobytes(), "sha256").hex()
         yield Seen(digest, sketch, people, data.counted() != "TRUE", opened)
+
+
+def keyed_ids(keys: tuple[bytes, bytes], user: str, table: Table) -> npt.NDArray[np.int64]:
+    """The values of the distinct ids of a table, as signed numbers of the same bits. Run by: an executor of a cluster.
+
+    Parameters
+    ----------
+    keys : tuple of bytes
+        Those of texts and of whole numbers, derived from the ledger's.
+    user : str
+        SQL of the id.
+    table : Table
+        Rows of which the id alone is read.
+    """
+    with connection() as opened:
+        opened.execute(f"CREATE TEMP TABLE ids AS SELECT DISTINCT {user} AS id FROM {table.relation(opened)}")
+        _value_ids(opened, keys)
+        found = opened.execute("SELECT value FROM people").fetchnumpy()["value"]
+        return np.ma.filled(found, 0).astype("<u8").view(np.int64)
+
+
+def _read_people(opened: duckdb.DuckDBPyConnection, data: Points, key: bytes) -> int:
+    """Make the table of people of a local source, in the pass that checks its rows where none did; their number."""
+    opened.execute(f"SET perfect_ht_threshold = {_DENSE_BITS}")
+    rows, groups = [f"{data.expressions.user} AS id"], ["id"]
+    if data.copy_of is not None and not data.checked:
+        rows.append(f"({' AND '.join(data.usable(data.expressions).values())}) AS usable")
+        groups.append("COUNT(*) FILTER (usable IS NOT TRUE) AS bad")
+    relation = data.table.relation(opened)
+    opened.execute(
+        f"CREATE TEMP TABLE ids AS SELECT {', '.join(groups)} FROM "
+        f"(SELECT {', '.join(rows)} FROM {relation}) AS rows GROUP BY id"
+    )
+    if "bad" in groups[-1]:
+        number = f"SELECT COALESCE(SUM(bad), 0), (SELECT COUNT(*) FROM {relation}) FROM ids"
+        data.treat(*map(int, opened.execute(number).fetchall()[0]))
+    return _value_ids(opened, _keys(key))
+
+
+def _value_ids(opened: duckdb.DuckDBPyConnection, keys: tuple[bytes, bytes]) -> int:
+    """Make the table of people from that of ids; their number."""
+    kind = str(opened.execute("DESCRIBE ids").fetchall()[0][1])
+    opened.create_function("mapveil_keyed", _keyed(keys[1]), ["BIGINT"], "UBIGINT", type=cast("Any", "arrow"))
+    text = "id" if kind.endswith(("INT", "INTEGER")) else _TEXT_SQL
+    text = _PEOPLE_SQL.format(key=keys[0].hex(), text=text, exact=_ROUNDED_SQL, written=id_text("id", kind))
+    return int(opened.execute(_WHOLE_SQL if _WHOLE.fullmatch(kind) else text).fetchall()[0][0])
+
+
+def _keys(key: bytes) -> tuple[bytes, bytes]:
+    """Keys of texts and of whole numbers."""
+    texts, numbers = (hmac.digest(key, what, "sha256")[:16] for what in (b"people", b"numbers"))
+    return texts, numbers
 
 
 def _smallest(opened: duckdb.DuckDBPyConnection, people: int) -> Sketch:

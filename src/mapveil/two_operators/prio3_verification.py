@@ -92,15 +92,17 @@ def _query(
     seeds, gadget = proof[:, : shape.arity], proof[:, shape.arity :]
     p = vdaf.wire_length
     points = 1 << (vdaf.gadget_length - 1).bit_length()
-    wires = np.concatenate([seeds[:, :, None], circuit.wires(share, joint, vdaf.shares)], axis=2)
     checks = circuit.outputs(share, _calls(vdaf, gadget, points), vdaf.shares)
     if shape.checks > 1:
         checks = field.total(field.multiply(checks, rands[:, :-1]), axis=1)[:, None]
     t = rands[:, -1]
     # At a root of unity the verifier would tell a wire's value.
     safe = ~field.equal(field.power(t, p), field.of(1))
-    of_wires = field.weights(t, p, p)[:, None, : wires.shape[2]]  # the wires past the last call are zero
-    at_wires = field.total(field.multiply(wires, of_wires), axis=2)
+    of_wires = field.weights(t, p, p)[:, : shape.calls + 1]  # the wires past the last call are zero
+    at_wires = field.add(
+        field.multiply(seeds, of_wires[:, :1]),
+        circuit.wires_at(share, joint, vdaf.shares, of_wires[:, 1:]),
+    )
     of_gadget = field.weights(t, vdaf.gadget_length, points)
     at_gadget = field.total(field.multiply(gadget, of_gadget), axis=1)[:, None]
     return np.concatenate([checks, at_wires, at_gadget], axis=1), safe

@@ -56,6 +56,13 @@ def _define(jit: Callable[[Kernel], Kernel]) -> dict[str, Kernel]:
 
     product = jit(product)
 
+    def scaled(a: Words, few: Words) -> tuple[Words, Words]:
+        """Low and high word of a product of a word and a number below 2^31."""
+        upper = (a >> _HALF) * few + ((a & _LOW) * few >> _HALF)
+        return a * few, upper >> _HALF
+
+    scaled = jit(scaled)
+
     def plus(a: Words, b: Words) -> tuple[Words, Words]:
         """Sum of two words, and the carry."""
         total = a + b
@@ -131,9 +138,9 @@ def _define(jit: Callable[[Kernel], Kernel]) -> dict[str, Kernel]:
         h0, more = plus(h0, y1)
         h1 = h1 + over + carry + more
         # h 2^128 = (28 h0 + 784 h1) 2^64 - h - 28 h1 modulo p, whose first term is q0 2^64 + q1 2^128.
-        e0, e1 = product(h1, _FOLD)
-        q0, q1 = product(h0, _FOLD)
-        r0, r1 = product(h1, _FOLD_TWICE)
+        e0, e1 = scaled(h1, _FOLD)
+        q0, q1 = scaled(h0, _FOLD)
+        r0, r1 = scaled(h1, _FOLD_TWICE)
         q0, carry = plus(q0, r0)
         q1 = q1 + r1 + carry
         # 2 p is added, so that the difference is not negative.

@@ -186,12 +186,17 @@ class Field:
         above[..., 0] = carry
         return self.add(stacked, self.multiply(above, self.of(1 << (64 * self.words))))
 
-    def powers(self, base: Elements, count: int) -> Elements:
-        """The powers from 1 to ``count`` of each element: (..., words) to (..., count, words)."""
-        made = base[..., None, :]
-        while made.shape[-2] < count:
-            made = np.concatenate([made, self.multiply(made, made[..., -1:, :])], axis=-2)
-        return made[..., :count, :]
+    def powers(self, base: Elements, count: int, times: Elements | None = None) -> Elements:
+        """The powers from 1 to ``count`` of each element: (..., words) to (..., count, words).
+
+        All powers of an element are multiplied by its number in ``times``, shape (..., words), where that is given.
+        """
+        made = (base if times is None else self.multiply(base, times))[..., None, :]
+        step = base[..., None, :]
+        while (there := made.shape[-2]) < count:
+            made = np.concatenate([made, self.multiply(made[..., : count - there, :], step)], axis=-2)
+            step = self.multiply(step, step)
+        return made
 
     def root(self, n: int) -> int:
         """The principal n-th root of unity.

@@ -101,6 +101,11 @@ class Circuit(ABC):
     def wires(self, share: Elements, joint: Elements, shares: int) -> Elements:
         """Inputs of the gadget's calls, shape (reports, arity, calls, words), of a share of the measurement."""
 
+    def wires_at(self, share: Elements, joint: Elements, shares: int, weights: Elements) -> Elements:
+        """The wires' sums over the calls, each call with its weight, shape (reports, arity, words)."""
+        weighed = self.over.multiply(self.wires(share, joint, shares), weights[:, None])
+        return self.over.total(weighed, axis=2)
+
     @abstractmethod
     def gadget(self, inputs: Elements) -> Elements:
         """The gadget on inputs, shape (reports, arity, ..., words)."""
@@ -145,14 +150,28 @@ class Chunked(Circuit):
 
     def wires(self, share: Elements, joint: Elements, shares: int) -> Elements:
         """Each element times a power of its chunk's randomness, and each element less one's share."""
-        field, shape, reports = self.over, self.shape, share.shape[0]
-        padded = field.zeros(reports, shape.calls * self.chunk)
+        chunks, shape = self._chunks(share), self.shape
+        pairs = np.empty((*chunks.shape[:3], 2, self.over.words), dtype=np.uint64)
+        pairs[..., 0, :] = self.over.multiply(self.over.powers(joint, self.chunk), chunks)
+        pairs[..., 1, :] = self.over.subtract(chunks, self._one(shares))
+        return np.moveaxis(pairs.reshape(share.shape[0], shape.calls, shape.arity, self.over.words), 1, 2)
+
+    def wires_at(self, share: Elements, joint: Elements, shares: int, weights: Elements) -> Elements:
+        """See :class:`Circuit`; a call's weight multiplies the powers of its randomness as they are made."""
+        field, chunks = self.over, self._chunks(share)
+        made = np.empty((share.shape[0], self.chunk, 2, field.words), dtype=np.uint64)
+        made[:, :, 0] = field.total(field.multiply(field.powers(joint, self.chunk, weights), chunks), axis=1)
+        ones = field.multiply(field.total(weights, axis=1), self._one(shares))
+        less = field.total(field.multiply(chunks, weights[:, :, None]), axis=1)
+        made[:, :, 1] = field.subtract(less, ones[:, None])
+        return made.reshape(share.shape[0], self.shape.arity, field.words)
+
+    def _chunks(self, share: Elements) -> Elements:
+        """The measurement in chunks, zeros after its end: (reports, calls, chunk, words)."""
+        shape, reports = self.shape, share.shape[0]
+        padded = self.over.zeros(reports, shape.calls * self.chunk)
         padded[:, : shape.length] = share
-        chunks = padded.reshape(reports, shape.calls, self.chunk, field.words)
-        pairs = np.empty((reports, shape.calls, self.chunk, 2, field.words), dtype=np.uint64)
-        pairs[..., 0, :] = field.multiply(field.powers(joint, self.chunk), chunks)
-        pairs[..., 1, :] = field.subtract(chunks, self._one(shares))
-        return np.moveaxis(pairs.reshape(reports, shape.calls, shape.arity, field.words), 1, 2)
+        return padded.reshape(reports, shape.calls, self.chunk, self.over.words)
 
     def gadget(self, inputs: Elements) -> Elements:
         """The sum of the products of pairs."""

@@ -61,6 +61,10 @@ def test_enrolling_needs_a_token_and_the_key_itself(api: Any) -> None:
         assert token not in answer.text
     for unread in ({}, {**body, "place": [1, 2]}, {**body, "public_key": "AB" * 32}, {**body, "token": 5}):
         assert api.client.post("/v1/devices", json=unread).status_code == 422
+    for text in (b"", b"{", b"[" * 5000, b'{"token": "\\ud800"}', b"\xff"):
+        answer = api.client.post("/v1/devices", content=text, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid"), text
+    assert api.client.post("/v1/devices", content=json.dumps(body).encode()).status_code == 415
     assert api.client.post("/v1/devices", json=body).status_code == 201
     later = Identity.draw(Randomness(3))
     used = {

@@ -46,3 +46,16 @@ def pair_of(tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch) -> Iter
     yield make
     for each in made:
         each.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[str]]:
+    """Empty stores of the leader and of the helper, of either kind."""
+    if request.param == "sqlite":
+        yield [f"sqlite:///{tmp_path / name}" for name in ("leader.sqlite", "helper.sqlite")]
+        return
+    server = request.getfixturevalue("postgresql")
+    urls = [server.new_database() for _ in range(2)]
+    yield urls
+    for url in urls:
+        server.drop_database(url)

@@ -51,7 +51,7 @@ class Away:
 
 
 class Pair:
-    """Both services; ``meddle`` wraps the helper as the leader sees it."""
+    """Both services, each on a store of its own; ``meddle`` wraps the helper as the leader sees it."""
 
     def __init__(
         self,
@@ -60,8 +60,10 @@ class Pair:
         *,
         devices: int = 24,
         meddle: Callable[[Helper], Any] = lambda helper: helper,
+        urls: Sequence[str] = (),
     ) -> None:
-        self.folder, self.clock, self.meddle = folder, clock, meddle
+        self.clock, self.meddle = clock, meddle
+        self.urls = urls or [f"sqlite:///{folder / name}" for name in ("leader.sqlite", "helper.sqlite")]
         self.stores: list[MortalStore] = []
         self.kept: dict[int, Task] = {}  # the shares of exact sums, before each operator deleted its own
         self.away = False
@@ -74,8 +76,8 @@ class Pair:
         for store in self.stores:
             store.close()
         self.stores = [
-            MortalStore(f"sqlite:///{self.folder / name}", clock=self.clock, dies_at=at, after=after)
-            for name, at in zip(("leader.sqlite", "helper.sqlite"), dies, strict=True)
+            MortalStore(url, clock=self.clock, dies_at=at, after=after)
+            for url, at in zip(self.urls, dies, strict=True)
         ]
         for store, at in zip(self.stores, dies, strict=True):
             store.dies_at = None

@@ -33,8 +33,8 @@ def exact(pair: Pair, id: str) -> list[int]:
     return noisy_sums_of(scheme_for(pair.terms), (shares[0], shares[1])).tolist()
 
 
-def test_a_collection_becomes_a_map_of_noisy_sums(pair_of) -> None:
-    pair = pair_of()
+def test_a_collection_becomes_a_map_of_noisy_sums(store_urls, pair_of) -> None:
+    pair = pair_of(urls=store_urls)
     id = pair.open(method="multiscale")
     pair.send(id, pair.reports(SITES))
     assert pair.play(id) == "done"

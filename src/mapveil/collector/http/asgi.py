@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -30,18 +31,18 @@ from mapveil.collector.http.operators import add_operator_routes
 from mapveil.collector.http.peer_routes import PeerRoutes
 from mapveil.collector.http.prometheus import CONTENT_TYPE, Metrics
 from mapveil.collector.http.result_routes import add_result_routes
-from mapveil.collector.http.schemas import DeviceNumber, Enrolling, Health, NamedAuthority, OperatorAccount
+from mapveil.collector.http.schemas import Health, NamedAuthority, OperatorAccount
 from mapveil.collector.http.service import CollectionId, Service, refusals
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.operators.operator_keys import PeerKey
 from mapveil.collector.operators.peer import PEER_ROUTES
-from mapveil.collector.refusals import NotFound, Unauthorized
-from mapveil.collector.roles import Loop, Role
+from mapveil.collector.refusals import NotFound
+from mapveil.collector.roles import LOOPS, Loop, Role
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import Certification, Lifetimes
 from mapveil.collector.store.principals import Accounts
 from mapveil.collector.store.schema import collections
-from mapveil.collector.store.work_queue import waits_in_vain
+from mapveil.collector.store.work_queue import waiting, waits_in_vain
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.errors import MapveilError
 
@@ -113,12 +114,13 @@ class _Collector:
         authority_only: bool,
         peer_key: PeerKey | None,
     ) -> None:
-        self._engine, self._conduct, self._closing = engine, conduct, closing
+        self._engine, self._closing = engine, closing
+        self._conduct = conduct and bool(LOOPS[Role(settings.role)])  # an intake has no loop
         self._answers = settings.role in (Role.ALL, Role.INTAKE)
         self._task: asyncio.Task[None] | None = None
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="mapveil-api")
         pace = ((settings.enrol_minute, 60), (settings.enrol_day, 24 * 3600))
-        accounts, metrics = Accounts(store, pace), Metrics(lambda: _states(store))
+        accounts, metrics = Accounts(store, pace), Metrics(partial(_states, store), partial(waiting, store))
         listed = None if settings.revocation_list is None else Path(settings.revocation_list)
         lifetimes = Lifetimes(certificate=settings.certificate_days, revocations=settings.list_days)
         self._service = Service(
@@ -156,7 +158,7 @@ class _Collector:
         path = scope["path"]
         if not self._answers and path not in _OF_EVERY_ROLE:
             raise NotFound
-        if self._devices.find(path) is not None:
+        if self._devices.takes(scope["method"], path):
             await self._devices(scope, receive, send)
         elif path.startswith(PEER_ROUTES + "/"):
             await self._peers(scope, receive, send)
@@ -278,22 +280,6 @@ def _allowed(app: FastAPI, scope: Scope) -> str:
 
 
 def _add_public_routes(app: FastAPI, service: Service) -> None:
-    @app.post(
-        "/v1/devices",
-        status_code=201,
-        tags=["devices"],
-        responses=refusals(401, 403),
-        summary="Enrol a device; the same key again is the same device",
-    )
-    async def enrol(device: Enrolling, request: Request) -> DeviceNumber:
-        key, signature = bytes.fromhex(device.public_key), bytes.fromhex(device.signature)
-        try:
-            number = await service.accounts.enrol(device.token, key, signature, simulated=device.simulated)
-        except Unauthorized:
-            service.access.count_failure(request.scope)
-            raise
-        return DeviceNumber(device=number)
-
     authority = service.engine.authority
     if authority is not None:
         named = authority.named if isinstance(authority, EnrolmentAuthority) else authority
@@ -356,6 +342,7 @@ def _add_public_routes(app: FastAPI, service: Service) -> None:
         if service.settings.metrics == "viewer":
             service.access.operator(request.scope)
         service.metrics.bodies.set(service.bodies.held)
+        service.metrics.stuck.set(len(service.engine.loops.stuck()))
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
 

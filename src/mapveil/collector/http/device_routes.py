@@ -10,15 +10,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
 from mapveil.collector.http.exchange import CBOR, JSON, SEALED, Exchange, read_body, require_media
 from mapveil.collector.http.gate import send_body
 from mapveil.collector.http.pace import HEADER, Pace
+from mapveil.collector.http.schemas import DeviceNumber, Enrolling
 from mapveil.collector.http.service import Service
-from mapveil.collector.refusals import NotFound, Refusal
+from mapveil.collector.refusals import Invalid, NotFound, Refusal, Unauthorized
 from mapveil.collector.rounds.device_service import OpenCollection
 from mapveil.collector.rounds.progress import Progress
+from mapveil.collector.rounds.specification import validation_text
 from mapveil_client.connection import Assignment
 
 _PATTERNS: Final = {"id": "[0-9a-f]{32}", "n": "[1-9][0-9]{0,5}", "phase": "[a-z]{1,20}"}
@@ -37,10 +40,13 @@ class Endpoint(NamedTuple):
     answer: Any  # type of its answer: JSON; None for CBOR or none
     refusals: tuple[int, ...]
     signed: bool = False
-    body: str | None = None  # the setting with the largest body of CBOR that is accepted
+    body: str | None = None  # the setting with the largest body that is accepted
     media: tuple[bytes, ...] = (CBOR,)  # of that body
+    takes: Any = None  # type of that body: JSON; None for bytes
+    status: int = 200  # of an answer with a body
     gives: bytes | None = None  # Content-Type of its answer
     headers: tuple[tuple[str, str], ...] = ()  # of its answer: name, and the parameter that it is like
+    others: tuple[str, ...] = ()  # methods that operators have at its address
 
 
 class DeviceRoutes:
@@ -48,6 +54,7 @@ class DeviceRoutes:
 
     def __init__(self, service: Service, endpoints: Sequence[Endpoint]) -> None:
         self._engine = service.engine.devices
+        self._accounts = service.accounts
         self._certification = service.certification
         self._access = service.access
         self._settings = service.settings
@@ -70,8 +77,15 @@ class DeviceRoutes:
                 return route, found.groupdict()
         return None
 
+    def takes(self, method: str, path: str) -> bool:
+        """Whether a request is for these routes: those of an address are, but for the methods of operators there."""
+        found = self.find(path)
+        return found is not None and all(
+            method not in endpoint.others for endpoint in self._routes[found[0]].values()
+        )
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request to a route that :attr:`find` knows."""
+        """Answer a request that :meth:`takes` names."""
         found = self.find(scope["path"])
         if found is None:
             raise NotFound
@@ -81,21 +95,37 @@ class DeviceRoutes:
         method = scope["method"]
         endpoint = self._routes[route].get("GET" if method == "HEAD" else method)
         if endpoint is None:
+            here = self._routes[route]
             refusal = Refusal(status=405)
-            refusal.allow = ", ".join(sorted(self._routes[route]))
+            refusal.allow = ", ".join(
+                sorted({*here, *(each for known in here.values() for each in known.others)})
+            )
             raise refusal
-        if not endpoint.signed:
-            await endpoint.handler(self, send, **values)
-            return
-        signer = await self._access.signer(scope)
-        most = 0
+        signer = await self._access.signer(scope) if endpoint.signed else None
+        given: dict[str, Any] = dict(values)
         if endpoint.body is not None:
             require_media(scope, *endpoint.media)
             most = getattr(self._settings, endpoint.body)
-        body = await read_body(scope, receive, most, self._bodies)
-        device = await self._access.device(scope, signer, body)
-        given = {} if endpoint.body is None else {"body": body}
-        await endpoint.handler(self, send, device=device, **given, **values)
+            given["body"] = await read_body(scope, receive, most, self._bodies)
+        elif signer is not None:
+            await read_body(scope, receive, 0, self._bodies)
+        if signer is not None:
+            given["device"] = await self._access.device(scope, signer, given.get("body", b""))
+        try:
+            await endpoint.handler(self, send, **given)
+        except Unauthorized:
+            self._access.count_failure(scope)
+            raise
+
+    async def enrol(self, send: Send, body: bytes) -> None:
+        """Enrol a device."""
+        try:
+            device = Enrolling.model_validate_json(body)
+        except ValidationError as error:
+            raise Invalid(validation_text(error.errors(include_url=False))) from None
+        key, signature = bytes.fromhex(device.public_key), bytes.fromhex(device.signature)
+        number = await self._accounts.enrol(device.token, key, signature, simulated=device.simulated)
+        await _send_json(send, DeviceNumber(device=number).model_dump(), status=201)
 
     async def open(self, send: Send) -> None:
         """Collections that devices may take part in."""
@@ -160,9 +190,9 @@ class DeviceRoutes:
         await send_body(send, 204)
 
 
-async def _send_json(send: Send, record: Any, *headers: tuple[bytes, bytes]) -> None:
+async def _send_json(send: Send, record: Any, *headers: tuple[bytes, bytes], status: int = 200) -> None:
     body = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    await send_body(send, 200, body, JSON, headers)
+    await send_body(send, status, body, JSON, headers)
 
 
 _PAUSE: Final = ((HEADER.decode().title(), "seconds"),)
@@ -171,13 +201,16 @@ _PUT: Final = (401, 403, 404, 409, 410)
 _PUT_BODY: Final = (*_PUT, 413, 415, 422)
 
 AUTHORITY_ENDPOINTS: Final = (
+    Endpoint("POST", "/v1/devices", DeviceRoutes.enrol, "Enrol a device; the same key again is the same device",
+             "The device, enrolled now or before", DeviceNumber, (401, 403, 413, 415, 422), body="json_bytes",
+             media=(JSON,), takes=Enrolling, status=201, gives=JSON, others=("GET",)),
     Endpoint("GET", "/v1/devices/me/certificate", DeviceRoutes.certificate, "A certificate of this device's key",
              "The certificate, where this service hosts the enrolment authority", None, (401, 403, 404), signed=True,
              gives=CBOR),
     Endpoint("GET", "/v1/revocation-list", DeviceRoutes.revocation_list, "The list of revoked devices of the authority",
              "The newest list, signed", None, (404,), gives=CBOR),
 )  # fmt: skip
-"""The routes of devices at an enrolment authority, but for their enrolment."""
+"""The routes of devices at an enrolment authority."""
 
 ENDPOINTS: Final = (
     *AUTHORITY_ENDPOINTS,
@@ -203,7 +236,7 @@ ENDPOINTS: Final = (
              "Kept, now or before", None, _PUT_BODY, signed=True, body="report_bytes",
              media=(CBOR, SEALED)),
 )  # fmt: skip
-"""The routes of devices, but for their enrolment."""
+"""The routes of devices."""
 
 
 def _pattern(route: str) -> re.Pattern[str]:

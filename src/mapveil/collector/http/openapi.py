@@ -27,8 +27,7 @@ _PARAMETERS: Final[dict[str, dict[str, Any]]] = {
     "phase": {"type": "string", "enum": [phase_name(phase) for phase in server_phases(active=True)]},
     "seconds": {"type": "number"},
 }
-_MODE: Final = "serialization"  # of answers
-_Answers = list[tuple[str, Literal["serialization"], TypeAdapter[Any]]]
+_Mode = Literal["serialization", "validation"]  # of answers, and of bodies
 _ANYWHERE: Final = (429, 500, 503)
 _SCHEMES: Final = {
     "operator": {"type": "http", "scheme": "bearer", "description": "An operator's token"},
@@ -51,8 +50,13 @@ def document(app: FastAPI, endpoints: Sequence[Endpoint] = ENDPOINTS) -> dict[st
         routes=app.routes,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
-    answers: _Answers = [(each.route, _MODE, TypeAdapter(each.answer)) for each in endpoints if each.answer]
-    described, definitions = TypeAdapter.json_schemas(answers, ref_template="#/components/schemas/{model}")
+    typed: list[tuple[str, _Mode, TypeAdapter[Any]]] = [
+        (each.route, mode, TypeAdapter(kind))
+        for each in endpoints
+        for mode, kind in _typed(each)
+        if kind is not None
+    ]
+    described, definitions = TypeAdapter.json_schemas(typed, ref_template="#/components/schemas/{model}")
     schemas = made.setdefault("components", {}).setdefault("schemas", {})
     schemas.update(definitions.get("$defs", {}))
     made["components"]["securitySchemes"] = _SCHEMES
@@ -61,7 +65,8 @@ def document(app: FastAPI, endpoints: Sequence[Endpoint] = ENDPOINTS) -> dict[st
         for method, operation in operations.items():
             _complete(path, operation, roles.get((path, method)))
     for endpoint in endpoints:
-        operation = _operation(endpoint, described.get((endpoint.route, _MODE), _BINARY))
+        answer, body = (described.get((endpoint.route, mode), _BINARY) for mode, _ in _typed(endpoint))
+        operation = _operation(endpoint, answer, body)
         made["paths"].setdefault(endpoint.route, {})[endpoint.method.lower()] = operation
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
@@ -69,8 +74,13 @@ def document(app: FastAPI, endpoints: Sequence[Endpoint] = ENDPOINTS) -> dict[st
     return made
 
 
-def _operation(endpoint: Endpoint, answer: dict[str, Any]) -> dict[str, Any]:
-    """A plain route as an operation; ``answer`` is the schema of its answer."""
+def _typed(endpoint: Endpoint) -> tuple[tuple[_Mode, Any], tuple[_Mode, Any]]:
+    """The types of an endpoint's answer and of its body; None for bytes."""
+    return ("serialization", endpoint.answer), ("validation", endpoint.takes)
+
+
+def _operation(endpoint: Endpoint, answer: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+    """A plain route as an operation; ``answer`` and ``body`` are the schemas of both."""
     success: dict[str, Any] = {"description": endpoint.about}
     if endpoint.gives is not None:
         success["content"] = {endpoint.gives.decode(): {"schema": answer}}
@@ -84,14 +94,14 @@ def _operation(endpoint: Endpoint, answer: dict[str, Any]) -> dict[str, Any]:
             {"name": name, "in": "path", "required": True, "schema": _PARAMETERS[name]}
             for name in re.findall(r"\{(\w+)\}", endpoint.route)
         ],
-        "responses": {"200" if endpoint.gives else "204": success},
+        "responses": {str(endpoint.status) if endpoint.gives else "204": success},
     }
     if endpoint.signed:
         operation["security"] = [{"device": []}]
     if endpoint.body is not None:
         operation["requestBody"] = {
             "required": True,
-            "content": {each.decode(): {"schema": _BINARY} for each in endpoint.media},
+            "content": {each.decode(): {"schema": body} for each in endpoint.media},
         }
     for status in (*endpoint.refusals, *_ANYWHERE):
         operation["responses"][str(status)] = _refusal(status)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from mapveil.collector.rounds.life_cycle import State
+from mapveil.collector.store.work_queue import Task
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -23,11 +24,14 @@ class Metrics:
 
     Parameters
     ----------
-    states : callable
-        Returns the number of collections in each state; called at every scrape.
+    states, waiting : callable
+        Return the number of collections in each state, and of pieces of work that wait or are being done by kind;
+        called at every scrape.
     """
 
-    def __init__(self, states: Callable[[], Mapping[str, int]]) -> None:
+    def __init__(
+        self, states: Callable[[], Mapping[str, int]], waiting: Callable[[], Mapping[str, int]] = dict
+    ) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         self._own = CollectorRegistry()
@@ -47,7 +51,11 @@ class Metrics:
         self.bodies = gauge("mapveil_body_bytes", about, multiprocess_mode="livesum")
         about = "Collections by state"
         self.collections = gauge("mapveil_collections", about, ("state",), multiprocess_mode="mostrecent")
-        self._states = states
+        about = "Pieces of work that wait or are being done, by kind"
+        self.work = gauge("mapveil_work_waiting", about, ("task",), multiprocess_mode="mostrecent")
+        about = "Loops of this process that come to no end"
+        self.stuck = gauge("mapveil_stuck_loops", about, multiprocess_mode="livesum")
+        self._states, self._waiting = states, waiting
         self._counted: dict[tuple[str, str, int], Any] = {}
         self._timed: dict[str, Any] = {}
 
@@ -66,9 +74,11 @@ class Metrics:
         """All metrics in Prometheus' text format. Run by: a thread."""
         from prometheus_client import CollectorRegistry, generate_latest
 
-        counts = self._states()
+        counts, waiting = self._states(), self._waiting()
         for state in State:
             self.collections.labels(state.value).set(counts.get(state.value, 0))
+        for task in Task:
+            self.work.labels(task.value).set(waiting.get(task.value, 0))
         shown = self._own
         if os.environ.get(_FOLDER):
             from prometheus_client.multiprocess import MultiProcessCollector

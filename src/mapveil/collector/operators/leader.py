@@ -159,9 +159,11 @@ class Leader:
     def _open_job(self, terms: CollectionTerms, *, rest: bool) -> bool:
         most = most_reports(scheme_for(terms))
         with self._store.read() as connection:
+            if not rest and records.count_waiting(connection, terms.identifier) < most:
+                return False
             bodies = records.waiting_reports(connection, terms.identifier, most)
             number = records.next_number(connection, terms.identifier)
-        if not bodies or (len(bodies) < most and not rest):
+        if not bodies:
             return False
         reports = [Report.decode(body) for body in bodies]
         ids = [report.metadata.report_id for report in reports]

@@ -37,6 +37,8 @@ class Loops:
             Loop.MAPS: worker.make_maps,
             Loop.EXPORTS: worker.make_exports,
         }
+        # Shards that this process alone orders wake it.
+        self._rests = _UNHURRIED if worker.shares_work else {**_UNHURRIED, Loop.SHARDS: _UNHURRIED[Loop.MAPS]}
         self._stopping = False
         self._begun: dict[Loop, float] = {}
         self._beats: dict[Loop, float] = {}
@@ -57,7 +59,7 @@ class Loops:
                 for other in wakes.keys() - {loop}:
                     wakes[other].set()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(wakes[loop].wait(), _UNHURRIED.get(loop, _TICK_SECONDS))
+                await asyncio.wait_for(wakes[loop].wait(), self._rests.get(loop, _TICK_SECONDS))
 
     def stop(self) -> None:
         """Let :meth:`run` end after the steps that are being taken; a file that is being made is given up."""

@@ -78,6 +78,11 @@ class Worker:
         self._leases: dict[Task, Leases] = {}
         self.stopping = False
 
+    @property
+    def shares_work(self) -> bool:
+        """Whether other processes may order its work."""
+        return self._store.shareable
+
     def close_shards(self) -> bool:
         """Close every shard that is ordered; whether there was any that this worker could do."""
         return self._work(Task.SHARD, 1 if self._store.shareable else _SHARDS, self._close_some)

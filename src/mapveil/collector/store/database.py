@@ -20,6 +20,7 @@ from mapveil.collector.store import backends
 from mapveil.collector.store.audit_log import recording
 from mapveil.collector.store.backends import CLOCK, failure_of, open_database
 from mapveil.collector.store.group_commit import Batch, FairLock, GroupCommit, Writer
+from mapveil.collector.store.home import check_home
 from mapveil.collector.store.schema import collections, create_tables
 from mapveil.collector.store.store_report import StoreReport, examine
 
@@ -82,14 +83,21 @@ class Store:
         Raises
         ------
         InputError
-            The store is another program's, or of another version, or no file can be made there.
+            The store is another program's, or of another version, or was restored, or no file can be made there.
         """
         if self._database.path is not None:
             backends.create_file(self._database.path)
+        with self.alone() as connection:
+            create_tables(connection)
+            check_home(connection)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[Connection]:
+        """A transaction for writing in which no other process creates, upgrades or settles the store."""
         with self.write() as connection:
             if self.shareable:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _key("create tables")})
-            create_tables(connection)
+            yield connection
 
     def check(self) -> StoreReport:
         """Whether the store can be reached and written, is of this version, and its audit log is whole."""

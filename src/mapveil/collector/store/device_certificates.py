@@ -21,7 +21,7 @@ from mapveil.collector.recent import Recent
 from mapveil.collector.refusals import Forbidden, NotFound, Refusal
 from mapveil.collector.store.audit_log import record
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.principals import close_enrolment
+from mapveil.collector.store.device_enrolment import close_enrolment
 from mapveil.collector.store.schema import ADMITTED, devices
 from mapveil.secure_sum.enrolment_authority import DAYS, LIST_DAYS, EnrolmentAuthority
 from mapveil_client.errors import InputError

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar, get_args
 
-from sqlalchemy import bindparam, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import func, select, update
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.sql.schema import Table
 
-from mapveil.collector.clock import read_time, time_text
-from mapveil.collector.refusals import Conflict, Forbidden, Invalid, NotFound, Refusal, TooMany, Unauthorized
+from mapveil.collector.clock import time_text
+from mapveil.collector.refusals import Conflict, Forbidden, Invalid, NotFound, Refusal, Unauthorized
 from mapveil.collector.store.audit_log import record
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.device_enrolment import Candidate, EnrolDevices, close_enrolment
 from mapveil.collector.store.schema import ADMITTED, MOST_NUMBER, devices, enrolments, operators
 from mapveil_client.secure_sum.keys import enrolment_statement, signed_by
 
@@ -111,7 +111,8 @@ class Accounts:
     """
 
     def __init__(self, store: Store, pace: Sequence[tuple[int, int]] = ()) -> None:
-        self._store, self._pace = store, [each for each in pace if each[0]]
+        self._store = store
+        self._enrolling = EnrolDevices([each for each in pace if each[0]])
 
     def create_operator(self, name: str, role: str, lifetime: timedelta, actor: str) -> NewOperator:
         """Make an operator.
@@ -212,48 +213,11 @@ class Accounts:
             raise Unauthorized("no enrolment token", "mve_ and 43 characters")
         if not signed_by(public_key, signature, enrolment_statement(token, public_key)):
             raise Unauthorized("the signature of the enrolment is not that of the public key")
-        digest = token_hash(token)
-        row = {"public_key": public_key, "simulated": simulated}
-        made = await self._store.commit(lambda connection: self._enrol(connection, digest, row))
+        candidate = Candidate(token_hash(token), public_key, simulated)
+        made = await self._store.put(self._enrolling, candidate)
         if isinstance(made, Refusal):
-            raise made
+            raise made.with_traceback(None)  # one refusal may be that of many devices of a batch
         return made
-
-    def _enrol(self, connection: Connection, digest: bytes, row: dict[str, Any]) -> int | Refusal:
-        public_key = row["public_key"]
-        known = _device_of_key(connection, public_key)
-        if known is not None:
-            return known
-        now = self._now()
-        used = connection.execute(_USE, {"digest": digest, "now": now}).scalar_one_or_none()
-        if used is None:
-            return Unauthorized("the enrolment token is unknown, expired, revoked or used up")
-        if refusal := self._too_fast(connection, used):
-            connection.execute(_GIVE_BACK, {"used": used})
-            return refusal
-        row = {**row, "enrolment": used, "enrolled_at": now}
-        device = connection.execute(_ENROL[connection.dialect.name], row).scalar_one_or_none()
-        if device is not None:
-            record(connection, f"device {device}", "device.enrol", enrolment=used)
-            return int(device)
-        # Another process was first with the same key: the use is given back.
-        connection.execute(_GIVE_BACK, {"used": used})
-        known = _device_of_key(connection, public_key)
-        if known is None:
-            raise RuntimeError("a device that could not be inserted is not there")
-        return known
-
-    def _too_fast(self, connection: Connection, enrolment: int) -> TooMany | None:
-        """The refusal of a token that let in as many devices lately as it may: the token may be stolen."""
-        now = self._store.clock.now()
-        for most, seconds in self._pace:
-            since = {"enrolment": enrolment, "since": time_text(now - timedelta(seconds=seconds))}
-            first, count = connection.execute(_LATELY, since).one()
-            if count >= most:
-                wait = seconds - (now - read_time(first)).total_seconds()
-                what = f"the enrolment token lets in at most {most} devices in {seconds} s"
-                return TooMany(what, max(wait, 1.0))
-        return None
 
     def revoke_device(self, device: int, actor: str) -> None:
         """Revoke a device; its signatures are refused within half a minute.
@@ -335,50 +299,6 @@ class Accounts:
 
 
 _TABLES: Final = {"operator": operators, "enrolment": enrolments, "device": devices}
-# Built once: thousands of devices enrol at the same time.
-_DEVICE_OF_KEY: Final = select(devices.c.id, devices.c.revoked_at).where(
-    devices.c.public_key == bindparam("public_key")
-)
-_USE: Final = (
-    update(enrolments)
-    .where(
-        enrolments.c.token_hash == bindparam("digest"),
-        enrolments.c.uses_left > 0,
-        enrolments.c.revoked_at.is_(None),
-        enrolments.c.expires_at > bindparam("now"),
-    )
-    .values(uses_left=enrolments.c.uses_left - 1)
-    .returning(enrolments.c.id)
-)
-_LATELY: Final = select(func.min(devices.c.enrolled_at), func.count()).where(
-    devices.c.enrolment == bindparam("enrolment"), devices.c.enrolled_at > bindparam("since")
-)
-_GIVE_BACK: Final = (
-    update(enrolments)
-    .where(enrolments.c.id == bindparam("used"))
-    .values(uses_left=enrolments.c.uses_left + 1)
-)
-_ENROL: Final = {
-    "sqlite": sqlite.insert(devices).on_conflict_do_nothing().returning(devices.c.id),
-    "postgresql": postgresql.insert(devices).on_conflict_do_nothing().returning(devices.c.id),
-}
-
-
-def close_enrolment(connection: Connection, device: int, actor: str, now: str) -> None:
-    """Revoke the token that a device enrolled with, where it is not; devices that it let in stay."""
-    used = connection.execute(select(devices.c.enrolment).where(devices.c.id == device)).scalar_one()
-    here = (enrolments.c.id == used) & enrolments.c.revoked_at.is_(None)
-    if connection.execute(update(enrolments).where(here).values(revoked_at=now)).rowcount:
-        record(connection, actor, "enrolment.revoke", number=used, because=device)
-
-
-def _device_of_key(connection: Connection, public_key: bytes) -> int | Refusal | None:
-    row = connection.execute(_DEVICE_OF_KEY, {"public_key": public_key}).one_or_none()
-    if row is None:
-        return None
-    if row.revoked_at is not None:
-        return Forbidden("the device was revoked")
-    return int(row.id)
 
 
 def _account(kind: type[T], row: Row[Any]) -> T:

@@ -30,7 +30,7 @@ from sqlalchemy.schema import SchemaItem
 from mapveil_client.errors import InputError
 
 VERSION: Final = 4
-"""Version of these tables; a store of another version is refused."""
+"""Version of these tables; a store of another version is refused until it is upgraded (:mod:`.upgrade`)."""
 
 METADATA: Final = MetaData(
     naming_convention={
@@ -261,6 +261,10 @@ audit: Final = Table(
 
 schema_version: Final = Table("schema_version", METADATA, Column("version", Integer, primary_key=True))
 
+home: Final = Table(  # one row: the database that the store serves from, see store.home
+    "home", METADATA, Column("place", String(100), primary_key=True)
+)
+
 _APPEND_ONLY: Final = ("audit", "charges")
 _TRIGGERS: Final = {
     "sqlite": (
@@ -304,6 +308,18 @@ def missing_triggers(connection: Connection) -> list[str]:
     return [name for name, sql in made.items() if found.get(name) != (sql if exact else name)]
 
 
+def found_version(connection: Connection) -> int | None:
+    """The version of a store's tables, None for an empty database; an InputError for another program's tables."""
+    names = set(inspect(connection).get_table_names())
+    if not names:
+        return None
+    if not {"schema_version", "audit", "collections"} <= names:
+        raise InputError(
+            "the store holds another program's tables; use an empty database or a store of Mapveil"
+        )
+    return int(connection.execute(select(schema_version.c.version)).scalar_one())
+
+
 def check_version(connection: Connection) -> int | None:
     """Return the version of a store's tables, None for an empty database.
 
@@ -312,19 +328,21 @@ def check_version(connection: Connection) -> int | None:
     InputError
         The tables are another program's, or of another version of Mapveil.
     """
-    names = set(inspect(connection).get_table_names())
-    if not names:
-        return None
-    if not {"schema_version", "audit", "collections"} <= names:
+    found = found_version(connection)
+    if found is not None and found != VERSION:
+        hint = "use the Mapveil that made it"
+        if found < VERSION:
+            hint = "stop every process on it, back it up, and run mapveil serve --upgrade"
         raise InputError(
-            "the store holds another program's tables; use an empty database or a store of Mapveil"
+            f"the store has schema version {found}, this Mapveil reads version {VERSION}; {hint}"
         )
-    found = connection.execute(select(schema_version.c.version)).scalar_one()
-    if found != VERSION:
-        raise InputError(
-            f"the store has schema version {found}, this Mapveil reads version {VERSION}; use the Mapveil that made it"
-        )
-    return int(found)
+    return found
+
+
+def create_missing(connection: Connection) -> None:
+    """Create the tables that a store of an earlier Mapveil of the same version lacks."""
+    for table in (ended_tasks, work, home):
+        table.create(connection, checkfirst=True)
 
 
 def create_tables(connection: Connection) -> None:
@@ -338,8 +356,7 @@ def create_tables(connection: Connection) -> None:
         As :func:`check_version`.
     """
     if check_version(connection) is not None:
-        for table in (ended_tasks, work):
-            table.create(connection, checkfirst=True)
+        create_missing(connection)
         return
     METADATA.create_all(connection)
     for statement in _TRIGGERS[connection.dialect.name]:

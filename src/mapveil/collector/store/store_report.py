@@ -9,6 +9,7 @@ from sqlalchemy.engine import Connection
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.audit_log import verify
+from mapveil.collector.store.home import RESTORED, elsewhere
 from mapveil.collector.store.schema import check_version, missing_triggers
 from mapveil_client.errors import InputError
 
@@ -45,6 +46,7 @@ def examine(
                 report.problems.append("the store has no tables yet; mapveil serve creates them")
                 return report
             _examine_database(connection, report)
+            report.problems += [RESTORED] if elsewhere(connection) else []
             report.problems += [
                 f"the trigger {name}, which keeps lines from being changed, is gone or another"
                 for name in missing_triggers(connection)

@@ -124,6 +124,13 @@ def waits_in_vain(store: Store, seconds: float) -> bool:
     return found and store.shareable
 
 
+def waiting(store: Store) -> dict[str, int]:
+    """Number of pieces of work that are not done, by kind."""
+    counted = select(work.c.task, func.count()).where(work.c.result.is_(None)).group_by(work.c.task)
+    with store.read() as connection:
+        return {row.task: row[1] for row in connection.execute(counted)}
+
+
 class Leases:
     """One worker's leases of one kind of work.
 

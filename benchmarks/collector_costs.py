@@ -1,0 +1,237 @@
+"""What a collector needs, from a thousand devices to a hundred million: ``python -m benchmarks.collector_costs``.
+
+Writes a page. Its constants are lines of the table that ``make bench`` writes, and the bytes that rows take in a store,
+which are measured here. Everything else is a product of them, and the page says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import math
+import re
+import sqlite3
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import CreateTable
+
+from mapveil.collector.store import schema
+
+PAGE: Final = Path("docs/reference/collector-costs.md")
+BENCHMARKS: Final = Path("docs/reference/benchmarks.md")
+DEVICES: Final = tuple(10**power for power in range(3, 9))
+ROUNDS: Final = 3  # of the measured collection of secure sums
+_ROWS: Final = 20_000
+_REPORT: Final = 96  # bytes of a body whose row is measured; a report of the default local method takes fewer
+
+_SUMS: Final = (
+    "adaptive, 10,000 devices over HTTP in 3 rounds, shards of 1,000, 5 % lost, an honest but curious server"
+)
+_LOCAL: Final = "local reports, 20,000 devices: durable in PostgreSQL"
+LINES: Final = {
+    "report_rate": (_LOCAL, "k/s"),
+    "report_p99": (f"{_LOCAL}, 99th percentile", "ms"),
+    "sum_cpu": (f"{_SUMS}: of these, the server", "s"),
+    "sum_up": (f"{_SUMS}: a device sends", "kB"),
+    "sum_down": (f"{_SUMS}: a device receives", "kB"),
+    "sum_memory": (f"{_SUMS}: peak memory of the server", "MB"),
+    "operator_cpu": ("two operators, path of depth 5, compiled: an operator, of a report", "ms"),
+    "operator_up": ("two operators, path of depth 10: upload", "kB"),
+}
+"""Lines of the benchmarks' table, each with the unit that it must have."""
+
+
+class Prices(NamedTuple):
+    """Assumed prices, in any currency: round figures, for want of a bill that fits everybody."""
+
+    core_hour: float = 0.04
+    gb_month: float = 0.10  # of the store's disk
+    gb_out: float = 0.09  # that leaves the machine
+
+
+class Need(NamedTuple):
+    """What one collection of a number of devices needs of one operator's machines."""
+
+    trust: str
+    devices: int
+    measured: bool  # whether the devices are as many as in the benchmark
+    core_hours: float
+    gb_in: float
+    gb_out: float
+    store_gb: float
+
+    def cost(self, prices: Prices) -> float:
+        """Its cost, the store kept for a month."""
+        return (
+            self.core_hours * prices.core_hour + self.store_gb * prices.gb_month + self.gb_out * prices.gb_out
+        )
+
+
+def constants(page: str) -> dict[str, float]:
+    """Figures of the lines of the benchmarks' page; a line that is missing or of another unit is a KeyError."""
+    rows = re.findall(r"^\| (.*?) \| ([\d.e+-]+) (\S+) \|", page, re.MULTILINE)
+    found = {(name, unit): float(figure) for name, figure, unit in rows}
+    return {name: found[line] for name, line in LINES.items()}
+
+
+@functools.cache
+def row_bytes(table: str, **filled: int) -> float:
+    """Bytes that a row takes in an SQLite store, with its indices; columns of bytes hold as many as are given."""
+    made = schema.METADATA.tables[table]
+    columns = [each for each in made.columns if not each.nullable]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "store.sqlite")
+        with sqlite3.connect(path) as file:
+            file.execute("CREATE TABLE empty (x)")
+            file.execute(str(CreateTable(made).compile(dialect=sqlite.dialect())))
+            for index in made.indexes:
+                names = ", ".join(each.name for each in index.columns)
+                file.execute(f"CREATE INDEX {index.name} ON {table} ({names})")
+            file.commit()
+            before = path.stat().st_size
+            places = ", ".join("?" * len(columns))
+            names = ", ".join(each.name for each in columns)
+            rows = (tuple(_value(each, number, filled) for each in columns) for number in range(_ROWS))
+            file.executemany(f"INSERT INTO {table} ({names}) VALUES ({places})", rows)
+        file.close()
+        return (path.stat().st_size - before) / _ROWS
+
+
+def _value(column: schema.Column[object], number: int, filled: dict[str, int]) -> object:
+    """A value of full length for a column of the row of a number; keys of rows differ."""
+    kind = column.type.__class__.__name__
+    if kind == "LargeBinary":
+        length = filled.get(column.name, getattr(column.type, "length", None) or 32)
+        return hashlib.shake_128(f"{column.name} {number}".encode()).digest(length)
+    if kind in ("Integer", "Boolean"):
+        return number + 1 if column.name in ("id", "device", "client") else 1
+    return "2026-03-01T12:00:00.000000+00:00"[: getattr(column.type, "length", None) or 32]
+
+
+def needs(found: dict[str, float], devices: int) -> list[Need]:
+    """One collection of so many devices, by each kind of trust."""
+    enrolled = row_bytes("devices")
+    report = enrolled + row_bytes("reports", body=_REPORT)
+    member = enrolled + row_bytes("members") + ROUNDS * row_bytes("assignments")
+    # The benchmark's senders ran on the same two cores, so that a core of a server alone takes more.
+    report_cpu = 2 / (1e3 * found["report_rate"])
+    sum_cpu = found["sum_cpu"] / 10_000
+    operator_cpu = report_cpu + 1e-3 * found["operator_cpu"]
+    gb = devices * 1e-6  # of kilobytes
+    return [
+        Need(
+            *("local reports", devices, False, devices * report_cpu / 3600),
+            *(gb, gb, devices * report * 1e-9),
+        ),
+        Need(
+            *("secure sums", devices, devices == 10_000, devices * sum_cpu / 3600),
+            *(gb * found["sum_up"], gb * found["sum_down"], devices * member * 1e-9),
+        ),
+        Need(
+            *("two operators, each", devices, False, devices * operator_cpu / 3600),
+            *(gb * found["operator_up"], gb, devices * (report + 1e3 * found["operator_up"]) * 1e-9),
+        ),
+    ]
+
+
+def page(found: dict[str, float], prices: Prices) -> str:
+    """The page of the documentation."""
+    rows = [need for devices in DEVICES for need in needs(found, devices)]
+    table = [
+        "| devices | trust | core-hours | time on 2 cores | cores for one hour | GB in | GB out | GB stored | cost |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *(
+            f"| {each.devices:,} | {each.trust}{' (measured)' if each.measured else ''} | {_two(each.core_hours)} "
+            f"| {_time(each.core_hours / 2)} | {_two(max(1, math.ceil(each.core_hours)))} | {_two(each.gb_in)} "
+            f"| {_two(each.gb_out)} | {_two(each.store_gb)} | {_two(each.cost(prices))} |"
+            for each in rows
+        ),
+    ]
+    used = [
+        "| constant | figure | line of the benchmarks |",
+        "|---|---|---|",
+        *(f"| {name} | {found[name]:g} {unit} | {line} |" for name, (line, unit) in LINES.items()),
+    ]
+    return _PAGE.format(
+        table="\n".join(table),
+        constants="\n".join(used),
+        rounds=ROUNDS,
+        p99=found["report_p99"],
+        memory=found["sum_memory"],
+        report=_REPORT,
+        **prices._asdict(),
+    )
+
+
+_PAGE: Final = """# Sizes and costs of a collector
+
+Generated by `python -m benchmarks.collector_costs` from [the benchmarks](benchmarks.md); do not edit.
+
+Only the row that says so was run as it stands, on one machine of two cores. Every other row is the measured
+figure of one device times the number of devices: 20,000 for local reports, 10,000 for secure sums. Ten million
+devices and more were never run: look at the time on two cores as a lower limit of what the largest sizes need,
+and measure your own before you buy for them.
+
+{table}
+
+Cost is in the currency of the prices, which are assumed: {core_hour:g} for a core-hour, {gb_month:g} for a
+gigabyte of disk and month, {gb_out:g} for a gigabyte that leaves the machines. Replace them: `python -m
+benchmarks.collector_costs --core-hour 0.05 --page -`.
+
+## What is in it
+
+{constants}
+
+- **Local reports**: two cores divided by the reports that they made durable a second, senders included: an
+  upper limit of the server's part. A device sends and receives a kilobyte, requests and headers together
+  (assumed). The 99th percentile of the wait was {p99:g} ms.
+- **Secure sums**: processor seconds of the server of {rounds} rounds of one collection, enrolment included,
+  divided by devices. More rounds cost in proportion. Memory does not grow with devices but with shards in
+  progress: {memory:g} MB at ten shards at a time.
+- **Two operators**: a report is taken as in local reports, and verified once. Of each operator; the messages
+  between them are not counted.
+- **Store**: rows of a device and of one collection, measured in SQLite with bodies of {report} bytes. Messages
+  of secure sums are deleted when their round is done: while it runs they take what came in.
+
+## What is not in it
+
+Enrolment in a burst, maps and exports (a worker's minutes, whatever the number of devices), backups, the proxy,
+and phases that wait for devices: with phones, hours by the clock whatever the cores do.
+"""
+
+
+def _time(hours: float) -> str:
+    seconds = hours * 3600
+    if seconds < 120:
+        return f"{_two(seconds)} s"
+    return f"{_two(seconds / 60)} min" if seconds < 7200 else f"{_two(hours)} h"
+
+
+def _two(figure: float) -> str:
+    """Two significant digits, written out."""
+    return f"{float(f'{figure:.2g}'):,.7f}".rstrip("0").rstrip(".")
+
+
+def main() -> int:
+    """Write the page, or show it with ``--page -``."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.collector_costs", description=__doc__)
+    parser.add_argument("--page", default=str(PAGE), help="where it is written; - shows it")
+    for name, default in Prices()._asdict().items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float, default=default)
+    given = parser.parse_args()
+    prices = Prices(given.core_hour, given.gb_month, given.gb_out)
+    text = page(constants(BENCHMARKS.read_text(encoding="utf-8")), prices)
+    if given.page == "-":
+        print(text)
+    else:
+        Path(given.page).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

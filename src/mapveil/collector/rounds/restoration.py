@@ -1,0 +1,68 @@
+"""The collections of a store that was restored from a backup: each goes on or is aborted, and the audit log says so."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from sqlalchemy import func, select
+
+from mapveil.collector.rounds import collection as records
+from mapveil.collector.rounds.life_cycle import ACTIVE
+from mapveil.collector.store import audit_log
+from mapveil.collector.store.database import Store
+from mapveil.collector.store.home import elsewhere, settle
+from mapveil.collector.store.schema import audit, check_version, create_missing, tasks
+from mapveil_client.errors import InputError
+
+_REASON: Final = "the store was restored from a backup that lacks what was answered since"
+_ACTOR: Final = "command line"
+
+
+class Restored(NamedTuple):
+    """End or continuation of the collections that were in progress in a backup."""
+
+    until: str  # the time of the newest line of its audit log; empty where there is none
+    aborted: tuple[str, ...]
+    continued: tuple[str, ...]
+    operators: bool  # whether the store ever held sums by two operators
+
+
+def accept_restored(store: Store, *, go_on: bool) -> Restored:
+    """Let a restored store serve where it is.
+
+    A collection by two operators is always aborted: this operator may have answered a query since the backup, and
+    would draw new noise for the same answer. Every other collection may go on: devices keep their own accounts and
+    answer nothing twice.
+
+    Parameters
+    ----------
+    store : Store
+        The store; no service runs on it.
+    go_on : bool
+        Whether collections in progress go on, where they may.
+
+    Raises
+    ------
+    InputError
+        The store was not restored, or is of another version.
+    """
+    with store.alone() as connection:
+        if check_version(connection) is None or not elsewhere(connection):
+            raise InputError(
+                "the store serves from the database where it last did; --restored is for a restored one"
+            )
+        create_missing(connection)
+        until = connection.execute(select(func.max(audit.c.at))).scalar()
+        shared = set(connection.execute(select(tasks.c.collection)).scalars())
+        aborted, continued = [], []
+        for each in records.listed(connection, ACTIVE):
+            if go_on and each.id not in shared:
+                continued.append(each.id)
+            else:
+                records.abort(connection, each.id, _ACTOR, _REASON)
+                aborted.append(each.id)
+        settle(connection)
+        audit_log.record(
+            connection, _ACTOR, "store.restored", until=until, aborted=aborted, continued=continued
+        )
+    return Restored(until or "", tuple(aborted), tuple(continued), bool(shared))

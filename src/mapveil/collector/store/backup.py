@@ -1,0 +1,58 @@
+"""A backup of a store in an SQLite file and of the keys beside it, while a service runs on it."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from mapveil.collector.store.database import Store
+from mapveil_client.errors import InputError
+from mapveil_client.private_file import create_private
+
+KEYS: Final = (".key", ".authority", ".operator")
+"""Endings of the files beside a store: keys that sign heads, certificates and sums by two operators."""
+
+_PAGES: Final = 1024  # copied at a time: a service that runs may write in between
+
+
+def back_up(store: Store, folder: Path) -> list[Path]:
+    """Copy a store and its keys into a new folder that its owner alone can read; the files that were written.
+
+    Raises
+    ------
+    InputError
+        The store is on PostgreSQL, the folder exists, or it cannot be written.
+    """
+    if store.path is None:
+        raise InputError(
+            "--backup copies a store in an SQLite file; back up PostgreSQL with pg_dump --format=custom, and the "
+            "files of --head-key, --authority-key and --operator-key with it"
+        )
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+        found = [path for ending in KEYS if (path := store.path.with_name(store.path.name + ending)).exists()]
+        copies = [folder / path.name for path in (store.path, *found)]
+        for copy in copies:
+            create_private(copy)
+        for source, copy in zip(found, copies[1:], strict=True):
+            copy.write_bytes(source.read_bytes())
+        _copy(store.path, copies[0])
+    except FileExistsError:
+        raise InputError(f"{folder}: exists already; --backup makes a new folder") from None
+    except (OSError, sqlite3.Error) as error:
+        raise InputError(f"{folder}: no backup can be written here ({error})") from None
+    return copies
+
+
+def _copy(source: Path, copy: Path) -> None:
+    opened = sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)
+    with contextlib.closing(opened), contextlib.closing(sqlite3.connect(copy)) as target:
+        opened.backup(target, pages=_PAGES)
+        # At home nowhere, so that it is recognised wherever it is restored.
+        with target:
+            target.execute("CREATE TABLE IF NOT EXISTS home (place VARCHAR(100) NOT NULL PRIMARY KEY)")
+            target.execute("DELETE FROM home")
+            target.execute("INSERT INTO home VALUES ('a backup')")
+        target.execute("PRAGMA journal_mode = DELETE")  # one file, without others beside it

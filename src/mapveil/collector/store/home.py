@@ -1,0 +1,67 @@
+"""The database in which a store serves, recorded in the store: a restored backup, or a copy, is told from the original.
+
+A restored store has forgotten what was charged and answered since the backup, so it serves only once an operator has
+said what becomes of its collections. A copy over the very file, of a backup that :mod:`.backup` did not make, and a
+snapshot of the whole disk or machine are not recognised: there the published head of the audit log is.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from sqlalchemy import delete, insert, inspect, select, text
+from sqlalchemy.engine import Connection
+
+from mapveil.collector.store.schema import home
+from mapveil_client.errors import InputError
+
+RESTORED: Final = (
+    "the store was restored from a backup, copied or moved, and may lack what was charged and answered since; say what "
+    "becomes of its collections: mapveil serve --restored abort, or --restored continue"
+)
+
+_SQLITE: Final = "SELECT file FROM pragma_database_list WHERE name = 'main'"
+_POSTGRESQL: Final = (
+    "SELECT system_identifier, timeline_id, 'audit'::regclass::oid "
+    "FROM pg_control_system(), pg_control_checkpoint()"
+)
+"""A restored dump has new tables, and a server that is restored to a moment begins a new timeline."""
+
+_POSTGRESQL_MAY: Final = (
+    "SELECT has_function_privilege('pg_control_system()', 'execute') "
+    "AND has_function_privilege('pg_control_checkpoint()', 'execute')"
+)
+_POSTGRESQL_LESS: Final = (
+    "SELECT oid, 'audit'::regclass::oid FROM pg_database WHERE datname = current_database()"
+)
+"""Where the host of the database keeps its server's identity from users."""
+
+
+def settle(connection: Connection) -> None:
+    """Record that the store serves from the database that it is in."""
+    connection.execute(delete(home))
+    connection.execute(insert(home).values(place=_place(connection)))
+
+
+def elsewhere(connection: Connection) -> bool:
+    """Whether the store last served from another database: it was restored, copied or moved."""
+    if not inspect(connection).has_table(home.name):  # of a Mapveil before stores had homes
+        return False
+    known = connection.execute(select(home.c.place)).scalar()
+    return known is not None and known != _place(connection)
+
+
+def check_home(connection: Connection) -> None:
+    """Refuse a store that was restored or copied, by an :class:`InputError`; a new one is at home where it is."""
+    if elsewhere(connection):
+        raise InputError(RESTORED)
+    if connection.execute(select(home.c.place)).scalar() is None:
+        settle(connection)
+
+
+def _place(connection: Connection) -> str:
+    if connection.dialect.name == "sqlite":
+        return str(os.stat(connection.execute(text(_SQLITE)).scalar_one()).st_ino)
+    query = _POSTGRESQL if connection.execute(text(_POSTGRESQL_MAY)).scalar_one() else _POSTGRESQL_LESS
+    return ":".join(map(str, connection.execute(text(query)).one()))

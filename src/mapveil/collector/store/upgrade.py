@@ -1,0 +1,48 @@
+"""Upgrades of a store from the tables of earlier versions of Mapveil, one version at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sqlalchemy import text, update
+from sqlalchemy.engine import Connection
+
+from mapveil.collector.store import audit_log
+from mapveil.collector.store.schema import VERSION, create_missing, found_version, schema_version
+from mapveil_client.errors import InputError
+
+_STEPS: Final[Mapping[int, tuple[str, ...]]] = {
+    3: (
+        "ALTER TABLE tasks ADD COLUMN at_helper BOOLEAN NOT NULL DEFAULT FALSE",
+        # The leader tells the helper an end until it confirms; once more does no harm.
+        "UPDATE tasks SET at_helper = (operator = 0)",
+    ),
+}
+"""Statements that make the tables of the next version from those of a version, on every database."""
+
+
+def upgrade(connection: Connection) -> tuple[int, int]:
+    """Bring the tables to this version, in the transaction of the connection; the versions before and after.
+
+    Raises
+    ------
+    InputError
+        There are no tables, or they are another program's, of a later version, or of one before the first that can be
+        upgraded.
+    """
+    found = found_version(connection)
+    if found is None:
+        raise InputError("the store has no tables yet; mapveil serve creates them")
+    if found not in (*_STEPS, VERSION):
+        raise InputError(
+            f"the store has schema version {found}; this Mapveil upgrades versions {min(_STEPS)} to {VERSION}"
+        )
+    for version in range(found, VERSION):
+        for statement in _STEPS[version]:
+            connection.execute(text(statement))
+    create_missing(connection)
+    if found != VERSION:
+        connection.execute(update(schema_version).values(version=VERSION))
+        audit_log.record(connection, "command line", "store.upgrade", before=found, after=VERSION)
+    return found, VERSION

@@ -1,0 +1,53 @@
+"""The page of a collector's costs follows from the benchmarks' page, and from nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.collector_costs import (
+    BENCHMARKS,
+    DEVICES,
+    LINES,
+    PAGE,
+    Prices,
+    constants,
+    needs,
+    page,
+    row_bytes,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, float]:
+    return constants((ROOT / BENCHMARKS).read_text(encoding="utf-8"))
+
+
+def test_the_page_is_that_of_the_benchmarks(found: dict[str, float]) -> None:
+    """Run ``python -m benchmarks.collector_costs`` after ``make bench``."""
+    assert (ROOT / PAGE).read_text(encoding="utf-8") == page(found, Prices())
+
+
+def test_a_constant_that_no_benchmark_has_is_no_constant() -> None:
+    text = (ROOT / BENCHMARKS).read_text(encoding="utf-8")
+    with pytest.raises(KeyError):
+        constants(text.replace(LINES["report_rate"][0], "another line"))
+
+
+def test_needs_are_the_measured_figures_times_devices(found: dict[str, float]) -> None:
+    local, sums, operators = needs(found, 10_000)
+    assert sums.measured
+    assert sums.core_hours * 3600 == pytest.approx(found["sum_cpu"])
+    assert sums.gb_in * 1e9 == pytest.approx(1e3 * found["sum_up"] * 10_000)
+    assert local.core_hours * 3600 / 2 == pytest.approx(10_000 / (1e3 * found["report_rate"]))
+    assert operators.core_hours > local.core_hours
+    for small, large in zip((local, sums, operators), needs(found, max(DEVICES)), strict=True):
+        assert not large.measured
+        assert large.cost(Prices()) == pytest.approx(small.cost(Prices()) * 10_000)
+
+
+def test_a_row_takes_at_least_its_body() -> None:
+    assert row_bytes("reports", body=1000) - row_bytes("reports", body=100) == pytest.approx(900, rel=0.4)
