@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from sqlalchemy import Column
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateTable
 
@@ -102,7 +103,7 @@ def row_bytes(table: str, **filled: int) -> float:
         return (path.stat().st_size - before) / _ROWS
 
 
-def _value(column: schema.Column[object], number: int, filled: dict[str, int]) -> object:
+def _value(column: Column[object], number: int, filled: dict[str, int]) -> object:
     """A value of full length for a column of the row of a number; keys of rows differ."""
     kind = column.type.__class__.__name__
     if kind == "LargeBinary":
