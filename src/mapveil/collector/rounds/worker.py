@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, select, update
 
 from mapveil.collector.refusals import Refusal, StoreUnavailable, where_raised
 from mapveil.collector.rounds.collection import Collection, find
@@ -162,7 +162,8 @@ class Worker:
     def _erase(self, taken: Sequence[Work]) -> Sequence[Work]:
         """Erase the bodies of a collection's reports, a part at a time; who sent one stays known, for the charge."""
         (wanted,) = taken
-        here = reports.c.collection == wanted.collection
+        # Not those that were erased before a stop: a restart goes on from there.
+        here = and_(reports.c.collection == wanted.collection, reports.c.body != b"")
         for page in self._store.pages(select(reports.c.device).where(here), reports.c.device, _ERASED):
             part = reports.c.device.between(page[0].device, page[-1].device)
             with self._store.write() as connection:
