@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -184,3 +185,50 @@ def test_measurements_of_other_cells_are_refused(make_map: MakeMap, tmp_path: Pa
     pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), small)
     with pytest.raises(InputError, match="do not fit its cells"):
         read_map(small)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("provenance.options", "1/0"),
+        ("provenance.columns", None),
+        ("provenance.function", 10**30),
+        ("provenance.where", 5),
+        ("guarantee.disclosure", []),
+        ("guarantee.account", -0.0),
+        ("tiling.region.crs", float("nan")),
+        ("tiling.depth", 15),
+        ("parameters", float("nan")),
+        ("title", 5),
+        ("method", 7),
+        ("notes", "\ud800"),
+    ],
+)
+def test_a_record_of_other_types_is_refused(
+    place: str, value: object, make_map: MakeMap, tmp_path: Path
+) -> None:
+    """Whoever leaves out the hash of the content may write anything: every reader of the map would tell it."""
+    path = tmp_path / "map.geojson"
+    make_map("quadtree").save(path)
+    whole = json.loads(path.read_text())
+    record = whole["mapveil"]
+    del record["content_sha256"]
+    record["empty_cells_left_out"] = True
+    *folders, last = place.split(".")
+    inner = record
+    for name in folders:
+        inner = inner[name]
+    inner[last] = value
+    path.write_text(json.dumps(whole, separators=(",", ":")))
+    with pytest.raises(InputError, match="metadata"):
+        read_map(path)
+
+
+def test_rows_of_geojson_that_are_no_mappings_are_refused(make_map: MakeMap, tmp_path: Path) -> None:
+    path = tmp_path / "map.geojson"
+    make_map("quadtree").save(path)
+    whole = json.loads(path.read_text())
+    whole["features"][0]["properties"] = [1]
+    path.write_text(json.dumps(whole, separators=(",", ":")))
+    with pytest.raises(InputError, match="not readable as GeoJSON"):
+        read_map(path)

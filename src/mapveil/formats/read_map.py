@@ -202,8 +202,12 @@ def _flow_series(
 
 def _check_told(released: ReleasedMap) -> None:
     """Tell what every page and command tells of a map's record, so that values of other types are refused here."""
-    told = released.metadata(), released.provenance.rows(), released.guarantee.promise.rows
-    json.dumps(told, allow_nan=False, ensure_ascii=False).encode()
+    rows = [*released.provenance.rows(), *released.guarantee.promise.rows]
+    texts = released.title, released.subtitle, released.method, released.version, *released.notes
+    if not all(isinstance(each, str) for each in (*texts, *(text for row in rows for text in row))):
+        raise TypeError("words that are no text")
+    json.dumps((released.metadata(), rows), allow_nan=False, ensure_ascii=False).encode()
+    released.tiling.region.outline()  # its CRS is one
 
 
 def _read(file: Path, read: Callable[[Path], tuple[str, Any, str]]) -> tuple[str, Any, str]:
