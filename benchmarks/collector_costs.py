@@ -1,4 +1,4 @@
-"""What a collector needs, from a thousand devices to a hundred million: ``python -m benchmarks.collector_costs``.
+"""Costs of a collector, from a thousand devices to a hundred million: ``python -m benchmarks.collector_costs``.
 
 Writes a page. Its constants are lines of the table that ``make bench`` writes, and the bytes that rows take in a store,
 which are measured here. Everything else is a product of them, and the page says so.
@@ -56,7 +56,7 @@ class Prices(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What one collection of a number of devices needs of one operator's machines."""
+    """Needs of one collection of a number of devices, of one operator's machines."""
 
     trust: str
     devices: int

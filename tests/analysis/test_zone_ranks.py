@@ -71,6 +71,16 @@ def test_intervals_of_zones_that_noise_chose_miss_no_more_often() -> None:
     assert given > 60
 
 
+def test_intervals_of_zones_that_are_not_named_are_those_of_totals() -> None:
+    """Also of reports, whose calls take a larger variance than an interval."""
+    points = mv.synthetic.city(users=2000, seed=1, region=TILING.region)
+    released = mv.release(points, TILING, epsilon=2, trust="local", account=None, rng=1)
+    found, given = released.top(3, ZONES), released.totals(ZONES)
+    rest = np.setdiff1d(np.arange(len(ZONES)), found.zone)
+    assert found.totals.low[rest].tolist() == given.low[rest].tolist()
+    assert (found.totals.low[found.zone] < given.low[found.zone]).all()
+
+
 def _bounds(found: ZoneTotals, chosen: np.ndarray) -> list[tuple[float, float]]:
     return list(zip(found.low[chosen].tolist(), found.high[chosen].tolist(), strict=True))
 

@@ -207,7 +207,7 @@ def test_measurements_of_other_cells_are_refused(make_map: MakeMap, tmp_path: Pa
 def test_a_record_of_other_types_is_refused(
     place: str, value: object, make_map: MakeMap, tmp_path: Path
 ) -> None:
-    """Whoever leaves out the hash of the content may write anything: every reader of the map would tell it."""
+    """A file without the hash of its content may hold anything, which every reader of the map would tell."""
     path = tmp_path / "map.geojson"
     make_map("quadtree").save(path)
     whole = json.loads(path.read_text())

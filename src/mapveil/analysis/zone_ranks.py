@@ -59,8 +59,8 @@ def top_of(asked: ZoneOverlay, count: int, alpha: float = INTERVAL_ALPHA) -> Ran
     """The busiest zones of an overlay."""
     number = len(asked.zones)
     check_whole(count, "count (--top)", 1, max(number, 1))
-    found, asked = totals_of(asked, alpha), asked.for_calls()
-    deviation = np.sqrt([error.variance for error in asked.sums.errors(asked.weights)])
+    found, calls = totals_of(asked, alpha), asked.for_calls()
+    deviation = np.sqrt([error.variance for error in calls.sums.errors(calls.weights)])
     each = max(alpha / max(number * (number - 1) // 2, 1), _LEAST_ALPHA)
     order = np.argsort(-found.estimate, kind="stable")
     # Deviations beyond which no noise strays more often than ``each``; near, a Gaussian strays further.
@@ -71,9 +71,9 @@ def top_of(asked: ZoneOverlay, count: int, alpha: float = INTERVAL_ALPHA) -> Ran
         reach = far * (deviation + deviation[zone])
         near = np.flatnonzero(np.abs(apart) <= reach)
         near = near[near != zone]
-        differences = without_rounding(asked.weights[near] - asked.weights[np.full(near.size, zone)])
-        apart[near] = differences @ asked.sums.estimate
-        width = half_widths([error.noise for error in asked.sums.errors(differences)], each)
+        differences = without_rounding(calls.weights[near] - calls.weights[np.full(near.size, zone)])
+        apart[near] = differences @ calls.sums.estimate
+        width = half_widths([error.noise for error in calls.sums.errors(differences)], each)
         called = np.abs(apart) > reach
         called[near] = np.abs(apart[near]) > width
         first[at] = 1 + int((called & (apart > 0)).sum())

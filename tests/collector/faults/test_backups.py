@@ -33,7 +33,7 @@ def serve(store: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def of_sqlite(scene: Scene, folder: Path) -> tuple[Callable[[], None], Callable[[], None]]:
-    """How a store in a file is backed up, and how it is lost and restored."""
+    """Backing up a store in a file, losing it and restoring it."""
     backup, store = folder / "backup", Path(scene.store)
 
     def back_up() -> None:
