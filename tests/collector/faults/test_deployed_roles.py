@@ -1,6 +1,5 @@
 """Everything that ``deploy/`` starts: its commands and settings, accepted by the program and run as processes.
 
-
 There is no Docker daemon and no systemd here: commands and environments are taken from their files, and run.
 """
 
