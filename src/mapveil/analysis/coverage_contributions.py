@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mapveil.geo.collection_roles import user_days
@@ -10,9 +12,34 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.mechanisms.signal_sums import STRONG, WEAK
 from mapveil.privacy.claim import Unit
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import WEIGHT_UNITS
 from mapveil_client.errors import check
+
+
+class Visits(NamedTuple):
+    """The cells of each unit."""
+
+    unit: IntArray  # code
+    cell: IntArray
+    row: IntArray  # the first of the unit in the cell
+    weight: FloatArray  # an even part of 1
+    strong: FloatArray  # the part of it that is strong, 0 to 1
+
+
+def visits(
+    measurements: Measurements, tiling: Tiling, reference_dbm: FloatArray, clip_db: float, codes: IntArray
+) -> Visits:
+    """The cells that each unit measured, by the units' codes, shape (rows,); see :func:`coverage_contributions`."""
+    cell = tiling.locate(measurements.rows[:, LON], measurements.rows[:, LAT])
+    inside = np.flatnonzero(cell >= 0)
+    key = codes[inside] * np.int64(tiling.size) + cell[inside]
+    _, first, visit = np.unique(key, return_index=True, return_inverse=True)
+    residual = np.clip(measurements.rows[inside, RSS] - reference_dbm[cell[inside]], -clip_db, clip_db)
+    mean = np.bincount(visit, residual, first.size) / np.maximum(np.bincount(visit, minlength=first.size), 1)
+    rows = inside[first]
+    unit = codes[rows]
+    return Visits(unit, cell[rows], rows, 1 / np.bincount(unit)[unit], 0.5 * (1 + mean / clip_db))
 
 
 def coverage_contributions(
@@ -53,20 +80,13 @@ def coverage_contributions(
     check(clip_db > 0, "clip_db", "above 0 dB", clip_db)
     check(unit in (Unit.USER, Unit.DAY, Unit.TRACE), "unit (--unit)", "user, user's day or trace", unit)
     codes = user_days(measurements) if unit is Unit.DAY else measurements.users
-    cell = tiling.locate(measurements.rows[:, LON], measurements.rows[:, LAT])
-    inside = np.flatnonzero(cell >= 0)
-    key = codes[inside] * np.int64(tiling.size) + cell[inside]
-    _, first, visit = np.unique(key, return_index=True, return_inverse=True)
-    residual = np.clip(measurements.rows[inside, RSS] - reference_dbm[cell[inside]], -clip_db, clip_db)
-    mean = np.bincount(visit, residual, first.size) / np.maximum(np.bincount(visit, minlength=first.size), 1)
-    rows = inside[first]
-    strong = 0.5 * (1 + mean / clip_db)
+    found = visits(measurements, tiling, reference_dbm, clip_db, codes)
     names = np.array(measurements.user_ids) if unit is not Unit.DAY else np.arange(codes.max(initial=0) + 1)
-    weight = np.concatenate([1 - strong, strong])
-    label = np.repeat(np.array([WEAK, STRONG], dtype=np.int64), rows.size)
+    weight = np.concatenate([1 - found.strong, found.strong])
+    label = np.repeat(np.array([WEAK, STRONG], dtype=np.int64), found.row.size)
     # A part below a unit of weight rounds to nothing.
     kept = np.flatnonzero(weight * WEIGHT_UNITS >= 1)
-    rows = np.tile(rows, 2)[kept]
+    rows = np.tile(found.row, 2)[kept]
     return Points.from_arrays(
         names[codes[rows]],
         measurements.rows[rows, LON],

@@ -1,7 +1,8 @@
 """The best adversary on one randomized report of coverage: its posterior over where a phone measured, and whose it is.
 
-It knows the law of the reports, and users, places and signals of labelled rows, and answers every report with the place
-of least expected distance and the likeliest user. No trained adversary does better on one report. Not private.
+It knows the law of the reports, and users, places and signals of labelled rows, whose fractions are its prior. It
+answers every report with the place of least expected distance, of the squares' mean places, and with the likeliest
+user. An adversary who is trained on reports has to learn that law. Not private.
 """
 
 from __future__ import annotations

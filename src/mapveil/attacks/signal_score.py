@@ -27,8 +27,8 @@ from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import InputError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
 
-Metric = Literal["p", "p1", "p2", "p1_cross_entropy"]
-_METRICS: Final = ("p", "p1", "p2", "p1_cross_entropy")
+Metric = Literal["p", "p1", "p2", "p2_m", "p1_cross_entropy"]
+_METRICS: Final = ("p", "p1", "p2", "p2_m", "p1_cross_entropy")
 _MOST: Final = 5_000  # samples of an estimate of information
 _JITTER: Final = 1e-9  # of a deviation: it parts ties, such as the rows of a codebook
 _LEAST: Final = 1e-12  # a probability of 0 for the truth would make one run's cross-entropy infinite

@@ -23,6 +23,7 @@ from mapveil.evaluation.coverage_trials import (
     SUMS,
     Change,
     attack_local,
+    attack_others_known,
     change_of,
     corrected,
     sums_tiling,
@@ -72,9 +73,9 @@ def run_collection_task(task: CollectionTask) -> SignalTrial:
 
 
 def _not_collected(task: CollectionTask, rng: Randomness) -> SignalTrial:
-    """Nothing is reported for one person: adversaries are left with the guess that sees no report."""
+    """Nothing is reported row by row: adversaries have noisy sums, one randomized report, or their guess."""
     roles, start = task.roles, time.perf_counter()
-    epsilon = 0.0
+    epsilon, made = 0.0, None
     if task.name == PUBLIC_ONLY:
         level = float(roles.pilot.rows[:, RSS].mean())
         places, later = (_rmse(np.full(len(part), level), part) for part in (roles.places, roles.later))
@@ -93,13 +94,18 @@ def _not_collected(task: CollectionTask, rng: Randomness) -> SignalTrial:
     attack = attack_signal(
         known, judged, adversaries=(BlindGuess(),), rng=rng.child("attack"), strangers=True
     )
-    if SUMS.get(task.name) == "local":
+    if made is not None:
         given = _labelled(task)
         tables = roles.held_out.take(given), joined(roles.held_out.take(~given), roles.later)
-        posterior = attack_local(roles, prior, epsilon, tables, normalisation, rng.child("posterior"))
+        own = rng.child("posterior")
+        posterior = (
+            attack_local(roles, prior, epsilon, tables, normalisation, own)
+            if SUMS[task.name] == "local"
+            else attack_others_known(roles, prior, made, tables, normalisation, attack.strongest.p1, own)
+        )
         if posterior is not None:
             attack = attack.merged(SignalAttack((posterior,), attack.weights))
-    best, nothing = attack.strongest, math.nan
+    nothing = math.nan
     return SignalTrial(
         task.group,
         task.name,
@@ -110,12 +116,7 @@ def _not_collected(task: CollectionTask, rng: Randomness) -> SignalTrial:
         nothing,
         nothing,
         nothing,
-        best.p1,
-        best.p2,
-        best.p2_m,
-        best.p,
-        attack.floor,
-        best.adversary,
+        *_least(attack),
         took,
         0.0,
         0.0,
@@ -142,9 +143,9 @@ def _reported(task: CollectionTask, rng: Randomness) -> SignalTrial:
     known, judged = _evidence(task, {"held_out": made.rest, "later": later}, made.normalisation)
     start = time.perf_counter()
     attack = attack_signal(
-        known, judged, adversaries=task.adversaries, rng=rng.child("attack"), strangers=True
+        known, judged, adversaries=(*task.adversaries, BlindGuess()), rng=rng.child("attack"), strangers=True
     )
-    took, strongest = time.perf_counter() - start, attack.strongest
+    took = time.perf_counter() - start
     answered = made.rest.take(~made.normalisation.empty(made.rest.rows))
     fitted = _model(joined(roles.pilot, _unlinked(answered)), rng)
     return SignalTrial(
@@ -157,12 +158,7 @@ def _reported(task: CollectionTask, rng: Randomness) -> SignalTrial:
         made.utility.u2,
         made.utility.total,
         made.rmse_dbm,
-        strongest.p1,
-        strongest.p2,
-        strongest.p2_m,
-        strongest.p,
-        attack.floor,
-        strongest.adversary,
+        *_least(attack),
         made.fit_s,
         made.privatize_s,
         took,
@@ -170,6 +166,19 @@ def _reported(task: CollectionTask, rng: Randomness) -> SignalTrial:
         places_db=_error(fitted, roles.places),
         later_db=_error(fitted, roles.later),
         epsilon=math.inf if made.fitted is None else made.fitted.worst_epsilon,
+    )
+
+
+def _least(attack: SignalAttack) -> tuple[float, float, float, float, float, str]:
+    """The least of P1, P2, its metres and P, each against the adversary that is best at it; floor, and who has P."""
+    best = attack.strongest
+    return (
+        attack.strongest_by("p1").p1,
+        attack.strongest_by("p2").p2,
+        attack.strongest_by("p2_m").p2_m,
+        best.p,
+        attack.floor,
+        best.adversary,
     )
 
 
@@ -230,18 +239,25 @@ def _rmse(predicted: FloatArray, rows: Measurements) -> float:
 
 
 def with_gains(trials: tuple[SignalTrial, ...]) -> tuple[SignalTrial, ...]:
-    r"""The trials with their maps' gains over the pilot's map of the same rows.
+    r"""The trials with their maps' gains over the better map for which nothing is collected, of the same rows.
 
     .. math:: g = \min(e_0^{places} - e^{places},\ e_0^{later} - e^{later})
 
-    where: e are root mean square errors at held-out places and on later days, dB, and :math:`e_0` those of the pilot's
-    map alone; of a table without later days the first alone counts.
+    where: e are root mean square errors at held-out places and on later days, dB, and :math:`e_0` there the smaller of
+    those of the pilot's map and of its mean everywhere; of a table without later days the first alone counts.
     """
-    alone = {(each.group, each.trial): each for each in trials if each.privatizer == PILOT_ONLY}
+    nothing: dict[tuple[str, int], list[SignalTrial]] = {}
+    for each in trials:
+        if each.privatizer in (PILOT_ONLY, PUBLIC_ONLY):
+            nothing.setdefault((each.group, each.trial), []).append(each)
     made = []
     for each in trials:
-        own = alone.get((each.group, each.trial))
-        gains = [] if own is None else [own.places_db - each.places_db, own.later_db - each.later_db]
+        own = nothing.get((each.group, each.trial), [])
+        gains = [
+            min(getattr(one, role) for one in own) - getattr(each, role)
+            for role in ("places_db", "later_db")
+            if own
+        ]
         finite = [gain for gain in gains if math.isfinite(gain)]
         made.append(each._replace(gain_db=min(finite) if finite else math.nan))
     return tuple(made)

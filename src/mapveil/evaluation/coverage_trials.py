@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from mapveil.analysis.coverage_contributions import visits
 from mapveil.attacks.report_posterior import ReportedRows, attack_reports
+from mapveil.attacks.signal_adversary import BlindGuess
 from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.attacks.signal_score import AdversaryScore, score_guess
+from mapveil.attacks.sums_posterior import SummedRows, attack_sums
 from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.geo.collection_roles import CollectionRoles, user_days
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
@@ -19,13 +23,12 @@ from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.mechanisms.methods import signal_sums
 from mapveil.privacy.claim import Unit
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:
     from mapveil.analysis.coverage_sums import Correction
     from mapveil.analysis.signal_models.kriging import FittedKriging
-    from mapveil.attacks.signal_score import AdversaryScore
     from mapveil.obfuscation.privatizers.normalisation import Normalisation
 
 SUMS: Final = {
@@ -60,7 +63,7 @@ Change = Callable[[FloatArray], FloatArray]
 
 
 class CurvePoint(NamedTuple):
-    """The gain over the pilot's map on later days by sums of so many units: mean and 95 % interval of trials."""
+    """The gain on later days by sums of so many units, over nothing collected: mean and 95 % interval of trials."""
 
     epsilon: float
     units: int
@@ -120,6 +123,40 @@ def change_of(correction: Correction | None, tiling: Quadtree) -> Change:
     return change
 
 
+def attack_others_known(
+    roles: CollectionRoles,
+    prior: FittedKriging,
+    correction: Correction,
+    labelled: tuple[Measurements, Measurements],
+    normalisation: Normalisation,
+    p1: float,
+    rng: Randomness,
+) -> AdversaryScore:
+    """The adversary on noisy sums who knows every other unit, and the first of two tables, judged on the second.
+
+    ``p1`` is the error of its users, which it knows no better than without the sums.
+    """
+    from mapveil.maps.proportion_map import LabelMeasurement
+
+    tiling, reference, clip = _reference(roles, prior)
+
+    def rows_of(table: Measurements) -> SummedRows:
+        ordered = table.take(table.sequences(1)[:, 0])
+        codes = unit_codes(ordered)
+        return SummedRows(
+            SignalEvidence.of(ordered, ordered, normalisation),
+            codes,
+            tiling.locate(ordered.rows[:, LON], ordered.rows[:, LAT]),
+            visits(ordered, tiling, reference, clip, codes),
+        )
+
+    known, judged = map(rows_of, labelled)
+    revealed = [each for each in correction.released.measurements if isinstance(each, LabelMeasurement)]
+    middle, scale = known.evidence.middle, known.evidence.scale
+    centres = (np.stack([tiling.centres().lat, tiling.centres().lon], axis=1) - middle) / scale
+    return attack_sums(revealed, known, judged, centres, p1, rng)
+
+
 def attack_local(
     roles: CollectionRoles,
     prior: FittedKriging,
@@ -130,42 +167,71 @@ def attack_local(
 ) -> AdversaryScore | None:
     """The best adversary on one report under local privacy, who knows the first of two tables, judged on the second.
 
-    None where a table has no row in the pilot's box: nothing is reported there.
+    Nothing is reported of a row outside the pilot's box: the adversary is left with the guess that sees no report.
+    None where a table has no row inside.
     """
-    from mapveil.analysis.coverage_sums import default_clip_db
     from mapveil.local.signal_reports import SignalReports
 
-    tiling = sums_tiling(roles.pilot)
-    centres = tiling.centres()
-    public = prior.at(centres.lat, centres.lon)
-    clip = default_clip_db(public.deviation_db)
+    tiling, reference, clip = _reference(roles, prior)
     codes = unit_codes(roles.held_out)
     method = SignalReports(epsilon=epsilon, accept_large_epsilon=True)
     design = method.design(tiling, int(codes.max(initial=0)) + 1)
 
-    def rows_of(table: Measurements) -> ReportedRows | None:
+    def reported(table: Measurements) -> tuple[ReportedRows | None, SignalEvidence, BoolArray]:
         ordered = table.take(table.sequences(1)[:, 0])
         cell = tiling.locate(ordered.rows[:, LON], ordered.rows[:, LAT])
-        ordered, cell = ordered.take(cell >= 0), cell[cell >= 0]
-        if not cell.size:
-            return None
-        residual = np.clip(ordered.rows[:, RSS] - public.mean_dbm[cell], -clip, clip)
-        evidence = SignalEvidence.of(ordered, ordered, normalisation)
-        return ReportedRows(evidence, design.squares(cell), 0.5 * (1 + residual / clip))
+        evidence, inside = SignalEvidence.of(ordered, ordered, normalisation), cell >= 0
+        at = cell[inside]
+        residual = np.clip(ordered.rows[inside, RSS] - reference[at], -clip, clip)
+        own = ReportedRows(
+            evidence.take(np.flatnonzero(inside)), design.squares(at), 0.5 * (1 + residual / clip)
+        )
+        return own if at.size else None, evidence, inside
 
-    known, judged = map(rows_of, labelled)
-    return None if known is None or judged is None else attack_reports(design.law, known, judged, rng)
+    (known, every, _), (judged, others, inside) = map(reported, labelled)
+    if known is None or judged is None:
+        return None
+    best = attack_reports(design.law, known, judged, rng)
+    if inside.all():
+        return best
+    outside = others.take(np.flatnonzero(~inside))
+    guess = BlindGuess().train(every, rng, lambda step, done: None)(outside.observed)
+    blind = score_guess(outside, guess, nameable=np.isin(outside.users, every.users))
+    part = float(inside.mean())
+    return best._replace(
+        **{
+            each: part * getattr(best, each) + (1 - part) * getattr(blind, each)
+            for each in ("p1", "p2", "p2_m", "p")
+        },
+        runs=len(inside),
+    )
+
+
+def _reference(roles: CollectionRoles, prior: FittedKriging) -> tuple[Quadtree, FloatArray, float]:
+    """The cells of sums, the published map there, and the clip of residuals."""
+    from mapveil.analysis.coverage_sums import default_clip_db
+
+    tiling = sums_tiling(roles.pilot)
+    centres = tiling.centres()
+    public = prior.at(centres.lat, centres.lon)
+    return tiling, public.mean_dbm, default_clip_db(public.deviation_db)
 
 
 def curve_gains(
     roles: CollectionRoles, prior: FittedKriging, rng: Randomness, *, draws: int = _DRAWS
 ) -> dict[tuple[float, int], float]:
-    """Mean gain on later days (at held-out places, where there are none), by epsilon and number of units, dB."""
+    """Mean gain on later days (at held-out places, where there are none), by epsilon and number of units, dB.
+
+    Over what is known if nothing is collected: the better of the pilot's map and of its mean everywhere.
+    """
     judged = roles.later if len(roles.later) else roles.places
     tiling, codes = sums_tiling(roles.pilot), unit_codes(roles.held_out)
     every = int(codes.max(initial=0)) + 1
     predicted, true = prior.mean_dbm(judged.rows), judged.rows[:, RSS]
-    alone = float(np.sqrt(np.square(predicted - true).mean()))
+    alone = min(
+        float(np.sqrt(np.square(known - true).mean()))
+        for known in (predicted, roles.pilot.rows[:, RSS].mean())
+    )
     gains: dict[tuple[float, int], float] = {}
     for count in unit_counts(every):
         found: dict[float, list[float]] = {epsilon: [] for epsilon in CURVE_EPSILONS}
@@ -204,7 +270,7 @@ def curve_of(trials: Sequence[dict[tuple[float, int], float]]) -> tuple[CurvePoi
 
 
 class UnitsNeeded(NamedTuple):
-    """The numbers of units from which on sums are better than the pilot's map on later days; None for none tried."""
+    """The numbers of units from which on sums gain on later days over nothing collected; None for none tried."""
 
     on_average: int | None  # the mean gain is above 0, there and at all larger numbers
     surely: int | None  # so is the lower end of its 95 % interval
