@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mapveil.analysis.coverage_contributions import coverage_contributions
 from mapveil.analysis.coverage_sums import correct, coverage_by_sums, release_correction
 from mapveil.analysis.signal_models.kriging import FieldLaw, FittedKriging, Kriging, _solved
 from mapveil.analysis.signal_models.signal_model import LocalPlane
+from mapveil.engines import user_sums
 from mapveil.geo.measurements import RSS, Measurements
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
@@ -211,3 +215,48 @@ def test_rows_of_one_trace_are_no_thousand_visits() -> None:
     inside = np.abs(found.mean_dbm - new.rows[:, RSS]) < 1.96 * found.deviation_db
     assert inside.mean() > 0.9
     assert found.deviation_db.mean() < 12
+
+
+def test_two_ids_that_end_in_a_nul_and_not_are_two_users() -> None:
+    reports = replace(measure(2, 3, 1), user_ids=("a", "a\0"))
+    made = coverage_contributions(reports, TILING, np.full(TILING.size, -80.0), 10.0)
+    sums = user_sums(made, TILING, labels=2)
+    assert sums.sums.sum() == pytest.approx(2 * 2**28, rel=1e-6)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_pilot_of_the_reports_own_rows_is_refused_in_any_order(order: int) -> None:
+    reports = measure(4, 40, 1)
+    pilot = reports.take(np.arange(len(reports))[::order])
+    with pytest.raises(InputError, match="160 of the 160 rows of those who report"):
+        coverage_by_sums(reports, pilot, TILING, SignalSums(epsilon=1), rng=1)
+
+
+def test_a_pilot_elsewhere_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    pilot = measure(4, 40, 1)
+    swapped = replace(pilot, rows=pilot.rows[:, [1, 0, *range(2, pilot.rows.shape[1])]])
+    account = Account.open("coverage", budget=1, ledger=tmp_path / "ledger.sqlite")
+    with pytest.raises(InputError, match="are latitude and longitude swapped"):
+        coverage_by_sums(measure(9, 9, 2), swapped, TILING, SignalSums(epsilon=1), account=account, rng=1)
+    assert account.spent == 0
+
+
+@pytest.mark.parametrize("clip", [0.0, math.inf, math.nan])
+def test_a_clip_that_is_no_number_of_decibels_is_refused(prior: FittedKriging, clip: float) -> None:
+    with pytest.raises(ParameterError, match="clip_db"):
+        release_correction(
+            measure(9, 9, 2), prior, TILING, SignalSums(epsilon=1), clip_db=clip, account=None, rng=1
+        )
+
+
+def test_a_day_needs_times(prior: FittedKriging) -> None:
+    sums = SignalSums(epsilon=1, unit="user's day")
+    with pytest.raises(InputError, match="has no times"):
+        release_correction(measure(9, 9, 2), prior, TILING, sums, account=None, rng=1)
+
+
+def test_few_people_in_large_squares_are_not_known_to_have_measured_in_every_cell(
+    prior: FittedKriging,
+) -> None:
+    made = coverage_by_sums(measure(30, 6, 2), prior, TILING, SignalSums(epsilon=4), rng=3)
+    assert made.extrapolated.sum() > TILING.size / 2

@@ -225,8 +225,8 @@ def test_not_to_collect_is_an_answer(mapveil, tradeoff_folder: Path, tmp_path: P
     table = table.assign(gain_db=0.3, gain_db_low=-0.1, trials=3)
     table.to_csv(tmp_path / "points.csv", index=False)
     done = mapveil("signal", "choose", tmp_path, "--location-error-at-least", 300)
-    assert done.out.startswith("do not collect: no gain over the pilot's map is told from zero")
-    table.assign(gain_db_low=0.1).to_csv(tmp_path / "points.csv", index=False)
+    assert done.out.startswith("do not collect: no gain is told from zero by 3 trials")
+    table.assign(gain_db_low=0.29).to_csv(tmp_path / "points.csv", index=False)
     done = mapveil("signal", "choose", tmp_path, "--location-error-at-least", 300, "--json")
     assert json.loads(done.out)["collect"] is True
 

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mapveil.attacks.signal_adversary import BlindGuess, SignalCodes
-from mapveil.evaluation.collection_trials import PILOT_ONLY, RAW, REFERENCES
+from mapveil.evaluation.collection_trials import PILOT_ONLY, PUBLIC_ONLY, RAW, REFERENCES
+from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.evaluation.coverage_trials import SUMS
 from mapveil.evaluation.signal_tradeoff import (
     KNOBS,
@@ -273,12 +274,13 @@ def test_every_trade_off_has_the_maps_for_which_nothing_is_collected() -> None:
     assert [name for name, _ in by_name][:3] == list(REFERENCES)
     assert {value for name, value in by_name if name == ONE} == {2.0}
     alone = by_name[PILOT_ONLY, 0.0].means
-    assert alone["gain_db"] == 0
+    nothing = min(alone["places_db"], by_name[PUBLIC_ONLY, 0.0].means["places_db"])
+    assert alone["gain_db"] == nothing - alone["places_db"]
     assert alone["epsilon"] == 0
     assert math.isnan(alone["u"])
     for each in made.points:  # a single day: places alone are judged
         assert math.isnan(each.means["later_db"])
-        assert each.means["gain_db"] == pytest.approx(alone["places_db"] - each.means["places_db"])
+        assert each.means["gain_db"] == pytest.approx(nothing - each.means["places_db"])
     assert "later days are not measured" in str(made.settings["notes"])
 
 
@@ -288,6 +290,36 @@ def test_not_to_collect_is_an_answer() -> None:
     assert [(choice.privatizer, choice.value) for choice in choices] == [("a", None), ("b", None)]
     assert kept_by_any(points, [Constraint("u1", -3, False, "")])
     assert not kept_by_any(points, [Constraint("u1", -1, False, "")])
+
+
+def test_the_best_of_many_is_told_at_their_common_level() -> None:
+    # Gains of four trials, all by chance: one choice in twenty may be told, not one in twenty for each value.
+    draw = np.random.default_rng(8)
+    told = 0
+    for _ in range(300):
+        gains = draw.normal(size=(20, 4))
+        points = []
+        for value, own in enumerate(gains):
+            mean, low, high = interval_of_mean(own)
+            made = point(value=float(value + 1), u1=-1, gain_db=mean, p=1.0)
+            points.append(
+                made._replace(
+                    trials=4, lows={**made.lows, "gain_db": low}, highs={**made.highs, "gain_db": high}
+                )
+            )
+        told += choose_parameters(points, [Constraint("u1", -3, False, "")])[0].told
+    assert told <= 18  # P[binomial(300, 1/40) > 18] < 0.001
+
+
+def test_a_told_value_is_taken_before_a_larger_mean() -> None:
+    sure, large = point("a", u1=-1, gain_db=1.0, p=1.0), point("a", value=2.0, u1=-1, gain_db=5.0, p=9.0)
+    points = [
+        sure._replace(trials=4, lows={**sure.lows, "gain_db": 0.9}),
+        large._replace(trials=4, lows={**large.lows, "gain_db": -40.0}),
+    ]
+    (choice,) = choose_parameters(points, [Constraint("u1", -3, False, "")])
+    assert choice.told
+    assert choice.expected["gain_db"] < 1.2
 
 
 @pytest.mark.parametrize("name", ["gaussian-noise", "codebook"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from mapveil.mechanisms.signal_sums import STRONG, WEAK
 from mapveil.privacy.claim import Unit
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import WEIGHT_UNITS
-from mapveil_client.errors import check
+from mapveil_client.errors import InputError, check
 
 
 class Visits(NamedTuple):
@@ -76,12 +77,26 @@ def coverage_contributions(
     -------
     Points
         Two rows for each cell of each unit, with weights and labels.
+
+    Raises
+    ------
+    InputError
+        The unit is a user's day, and there are no times.
     """
-    check(clip_db > 0, "clip_db", "above 0 dB", clip_db)
+    check(0 < clip_db < math.inf, "clip_db (--clip-db)", "above 0 dB, and finite", clip_db)
+    if unit is Unit.DAY and measurements.time is None:
+        raise InputError(
+            f"{measurements.source} has no times, which a promise about a user's day needs (--time)"
+        )
     check(unit in (Unit.USER, Unit.DAY, Unit.TRACE), "unit (--unit)", "user, user's day or trace", unit)
     codes = user_days(measurements) if unit is Unit.DAY else measurements.users
     found = visits(measurements, tiling, reference_dbm, clip_db, codes)
-    names = np.array(measurements.user_ids) if unit is not Unit.DAY else np.arange(codes.max(initial=0) + 1)
+    # Arrays of text drop a NUL at the end of an id: two users would share one weight.
+    names = (
+        np.array(measurements.user_ids, dtype=object)
+        if unit is not Unit.DAY
+        else np.arange(codes.max(initial=0) + 1)
+    )
     weight = np.concatenate([1 - found.strong, found.strong])
     label = np.repeat(np.array([WEAK, STRONG], dtype=np.int64), found.row.size)
     # A part below a unit of weight rounds to nothing.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from mapveil.analysis.coverage_contributions import coverage_contributions
 from mapveil.analysis.signal_models.kriging import FittedKriging, Kriging
-from mapveil.geo.measurements import LAT, LON, Measurements
+from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.tree_least_squares import nested_least_squares
 from mapveil.local.signal_reports import SignalReports
@@ -31,6 +32,7 @@ _CLIP: Final = 2.0  # deviations of one measurement around the map, where the ma
 _UNSURE: Final = 0.9  # quantile of the deviations over the cells
 _CLIPS_DB: Final = (2.0, 30.0)  # the range of a clip that is chosen so
 _CELLS: Final = 4096  # whose covariances are held at once
+_ODD: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
 _NOBODY: Final = 1e-9  # users
 _TOLD_USERS: Final = 2.0  # deviations of the noise, from which on a node's users are told from zero
 _TOLD: Final = 0.5  # fraction of the field's variance that must be explained where a cell counts as known
@@ -100,16 +102,13 @@ def coverage_by_sums(
     Raises
     ------
     InputError
-        The pilot is too small for a map, or is the reports themselves.
+        The pilot is too small for a map, lies outside the cells, or holds most of the reports themselves.
     BudgetExceeded
         The account does not allow the epsilon.
     """
     check_tiling(tiling)
-    if isinstance(pilot, Measurements) and np.array_equal(pilot.rows, reports.rows):
-        raise InputError(
-            f"{pilot.source}: the pilot must be measurements of people who opted in, got the rows of those who report: "
-            "nothing protects the pilot's users"
-        )
+    if isinstance(pilot, Measurements):
+        _check_pilot(pilot, reports, tiling)
     stream = as_randomness(rng)
     prior = pilot if isinstance(pilot, FittedKriging) else Kriging().fit(pilot, rng=stream.child("pilot"))
     made = release_correction(reports, prior, tiling, sums, rng=stream, **collection)
@@ -135,6 +134,27 @@ def coverage_by_sums(
     )
 
 
+def _check_pilot(pilot: Measurements, reports: Measurements, tiling: Tiling) -> None:
+    """Refuse a pilot that is no pilot, before anything is charged."""
+    if not (tiling.locate(pilot.rows[:, LON], pilot.rows[:, LAT]) >= 0).any():
+        raise InputError(
+            f"{pilot.source}: no row of the pilot lies in the region (are latitude and longitude swapped?)"
+        )
+    shared = int(np.isin(_marks(reports), _marks(pilot)).sum())
+    if 2 * shared > len(reports):
+        raise InputError(
+            f"{pilot.source}: the pilot must be measurements of people who opted in, got {shared:,} of the "
+            f"{len(reports):,} rows of those who report: nothing protects the pilot's users"
+        )
+
+
+def _marks(measurements: Measurements) -> npt.NDArray[np.uint64]:
+    """A number of each row's place and signal: equal rows have equal ones, and others hardly ever."""
+    bits = np.ascontiguousarray(measurements.rows[:, [LAT, LON, RSS]]).view(np.uint64)
+    mixed: npt.NDArray[np.uint64] = (bits * _ODD).sum(axis=1, dtype=np.uint64)
+    return mixed ^ (mixed >> np.uint64(29))
+
+
 def _piloted(prior: FittedKriging, tiling: Tiling) -> BoolArray:
     """Cells in which the pilot measured: those of its blocks' centres."""
     lat, lon = prior.plane.degrees(prior.averages.centres)
@@ -145,12 +165,13 @@ def _piloted(prior: FittedKriging, tiling: Tiling) -> BoolArray:
 
 
 def _visited(released: DensityMap) -> BoolArray:
-    """Cells of finest nodes whose noisy number of users is told from zero."""
+    """Cells of finest nodes whose noisy number of units is told from zero, and is one for each of their cells."""
     finest = max(
         (each for each in released.measurements if isinstance(each, LabelMeasurement)),
         key=lambda each: each.noisy.size,
     )
-    told = finest.noisy > _TOLD_USERS * finest.deviation()
+    cells = np.bincount(finest.groups[finest.groups >= 0], minlength=finest.noisy.size)
+    told = finest.noisy > np.maximum(_TOLD_USERS * finest.deviation(), cells)
     return np.asarray(np.append(told, False)[finest.groups])
 
 

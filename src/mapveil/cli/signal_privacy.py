@@ -268,8 +268,8 @@ def choose(
 
     TRADEOFF is the folder that 'signal tradeoff' wrote; with a table of measurements instead the trade-off is
     measured first. Where utility is constrained the most private value is taken, where only privacy is, the one with
-    the largest gain over the pilot's map; between measured values the curves are interpolated. Where no map is told
-    from the pilot's alone, the answer is "do not collect".
+    the largest gain; between measured values the curves are interpolated. Where no gain is told from zero, as the best
+    of all values tried, the answer is "do not collect".
 
     \b
     Examples:
@@ -315,18 +315,18 @@ def choose(
     }
     if not found:
         console.result(
-            f"do not collect: under {words} no map is better than the pilot's alone, "
+            f"do not collect: under {words} no map is better than what is known without collecting, "
             "at held-out places and on later days",
             record,
         )
         return
     text = f"Under {words} (the best first)\n{text_table(*choices_rows(choices))}"
     trials = min(point.trials for point in points)
-    if trials == 1:
-        text += "\none trial tells no gain from chance: --trials 3 or more does"
-    elif not collect:
-        text = (
-            "do not collect: no gain over the pilot's map is told from zero (its 95 % interval over "
-            f"{trials} trials holds 0); more --trials may tell\n{text}"
+    if not collect:
+        why = (
+            "one trial tells no gain from chance"
+            if trials == 1
+            else f"no gain is told from zero by {trials} trials, the best of all values tried being one by chance"
         )
+        text = f"do not collect: {why}; --trials 8 may tell\n{text}"
     console.result(text, record)

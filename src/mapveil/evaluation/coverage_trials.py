@@ -73,8 +73,9 @@ class CurvePoint(NamedTuple):
 
 
 def sums_unit(reports: Measurements) -> Unit:
-    """The unit of sums of these reports: a user where there are many, else a user's day."""
-    return Unit.USER if len(np.unique(reports.users)) >= _MANY_USERS else Unit.DAY
+    """The unit of sums of these reports: a user where there are many or no times, else a user's day."""
+    many = reports.time is None or len(np.unique(reports.users)) >= _MANY_USERS
+    return Unit.USER if many else Unit.DAY
 
 
 def unit_codes(reports: Measurements) -> IntArray:

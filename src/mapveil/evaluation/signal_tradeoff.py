@@ -61,7 +61,10 @@ KNOBS: Final[Mapping[str, Knob]] = {
 
 _OF_PAPER: Final = ("u1", "u2", "u", "rmse_dbm", "p1", "p2", "p2_m", "p", "floor")
 _MEASURES: Final = (*_OF_PAPER, "gain_db", "places_db", "later_db", "epsilon")
-_GAIN_LOW: Final = "gain_db_low"  # lower end of the 95 % interval; not finite of a single trial
+_GAIN_LOW: Final = (
+    "gain_db_low"  # lower end of the interval that holds for all values at once; NaN of one trial
+)
+_MISSED: Final = 0.05
 _UTILITIES: Final = ("u1", "u2", "u", "rmse_dbm", "gain_db")
 _FINE: Final = 400
 _QUICK_STEPS: Final = 500  # of training GAP, chosen for speed: privacy looks higher than it is
@@ -129,9 +132,8 @@ class Choice(NamedTuple):
 
     @property
     def told(self) -> bool:
-        """Whether its map is told from the pilot's; of a single trial, whether it is better."""
-        low = self.expected.get(_GAIN_LOW, math.nan)
-        return self.value is not None and not (math.isfinite(low) and low <= 0)
+        """Whether its map is told from those for which nothing is collected; a single trial tells nothing."""
+        return self.expected.get(_GAIN_LOW, math.nan) > 0
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record."""
@@ -291,20 +293,25 @@ def choose_parameters(
     """Choose the value of each privatizer's parameter that keeps the constraints and gives the most of the rest.
 
     Between two measured values the measures are interpolated. Among the values that keep every constraint and whose map
-    is better than the pilot's alone, the one with the most privacy P is taken where utility is constrained, and the
-    one with the largest gain where only privacy is. The best choice comes first; those without a value come last. Where
-    none has one, or none is told from the pilot's map (:attr:`Choice.told`), the answer is not to collect. Lines at
-    which nothing is collected, or nothing is private, are no choices.
+    is better than those for which nothing is collected, of those whose gain is told from zero where there are any, the
+    one with the most privacy P is taken where utility is constrained, and the one with the largest gain where only
+    privacy is. The best choice comes first; those without a value come last. Where none has one, or none is told
+    (:attr:`Choice.told`), the answer is not to collect. Lines at which nothing is collected, or nothing is private,
+    are no choices.
+
+    A gain is told where the lower end of its interval over the trials is above zero, at the level that holds for all
+    measured values at once (Bonferroni): the best of many is above zero by chance. Trials are splits of the same
+    people and days, and tell nothing of others.
 
     Source: Section 6.4 and Figure 12 of Zhang et al. 2022.
     """
     if not constraints:
         raise ParameterError("constraints must hold at least one, such as a largest distortion")
     goal = "p" if any(each.measure in _UTILITIES for each in constraints) else "gain_db"
-    choices = []
-    for name in dict.fromkeys(point.privatizer for point in points if point.privatizer not in REFERENCES):
-        own = sorted((point for point in points if point.privatizer == name), key=lambda point: point.value)
-        values, measured = _fine(own, KNOBS[name].log if name in KNOBS else name in SUMS)
+    choices, ways = [], [point for point in points if point.privatizer not in REFERENCES]
+    for name in dict.fromkeys(point.privatizer for point in ways):
+        own = sorted((point for point in ways if point.privatizer == name), key=lambda point: point.value)
+        values, measured = _fine(own, KNOBS[name].log if name in KNOBS else name in SUMS, len(ways))
         kept = np.flatnonzero(
             np.all([each.margin(measured[each.measure]) >= 0 for each in constraints], axis=0)
             & (measured["gain_db"] > 0)
@@ -312,6 +319,8 @@ def choose_parameters(
         if not kept.size:
             choices.append((-math.inf, Choice(name, own[0].knob, None, {})))
             continue
+        surely = kept[measured[_GAIN_LOW][kept] > 0]
+        kept = surely if surely.size else kept
         at = int(kept[np.argmax(measured[goal][kept])])
         expected = {measure: float(column[at]) for measure, column in measured.items()}
         choices.append((expected[goal], Choice(name, own[0].knob, float(values[at]), expected)))
@@ -336,8 +345,16 @@ def plain_numbers(record: Any) -> Any:
     return None if isinstance(record, float) and not math.isfinite(record) else record
 
 
-def _fine(own: Sequence[TradeoffPoint], log: bool) -> tuple[FloatArray, dict[str, FloatArray]]:
-    """Values between the measured ones, and the measures there."""
+def _widened(trials: int, together: int) -> float:
+    """By how much the 95 % intervals of means over trials are wider where so many hold together; NaN of one trial."""
+    from scipy.special import stdtrit
+
+    quantiles = stdtrit(trials - 1, [1 - _MISSED / 2 / together, 1 - _MISSED / 2])
+    return float(quantiles[0] / quantiles[1])
+
+
+def _fine(own: Sequence[TradeoffPoint], log: bool, together: int) -> tuple[FloatArray, dict[str, FloatArray]]:
+    """Values between the measured ones, and the measures there; of so many values of all ways."""
     values = np.array([point.value for point in own])
     axis = np.log(values) if log and values[0] > 0 else values
     # The measured values themselves stay among the candidates.
@@ -345,10 +362,17 @@ def _fine(own: Sequence[TradeoffPoint], log: bool) -> tuple[FloatArray, dict[str
     measured = {
         measure: np.interp(fine, axis, [point.means[measure] for point in own]) for measure in _MEASURES
     }
-    measured[_GAIN_LOW] = np.interp(fine, axis, [point.lows["gain_db"] for point in own])
+    lows = [
+        point.means["gain_db"]
+        - (point.means["gain_db"] - point.lows["gain_db"]) * _widened(point.trials, together)
+        for point in own
+    ]
+    measured[_GAIN_LOW] = np.interp(fine, axis, lows)
     exact = np.searchsorted(fine, axis)
     chosen = np.exp(fine) if log and values[0] > 0 else fine.copy()
     chosen[exact] = values
+    if own[0].knob == "epsilon":
+        measured["epsilon"] = chosen
     return chosen, measured
 
 
