@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from mapveil.geo.projection import METRES_PER_DEGREE
 from mapveil.geo.region import Region
 from mapveil.random_features.bandwidth import neighbour_bandwidth
 from mapveil_client.arrays import FloatArray
@@ -39,7 +40,6 @@ SYNTHETIC: Final = ("a", "b", "b within 4", "b within 5")
 
 _SIDES: Final = {"a": 2.5, "b": 6.0, "b within 4": 4.0, "b within 5": 5.0}
 _NARROW: Final = 0.16
-_DEGREE_M: Final = 111_195.0  # of latitude
 _NEIGHBOURS: Final = 500  # k of section 4.2.4 for real data
 _LINE: Final = ((-10.0, 1.0), (0.0, 3.0), (5.0, 1.0))  # means and weights of Figure 3
 
@@ -190,12 +190,12 @@ def city_scene(shared: Path, city: City, seed: int) -> Scene:
     places = np.stack([x, y])
     x0, y0, x1, y1 = region.bounds_m
     if city.degrees is not None:
-        bandwidth = city.degrees * _DEGREE_M
+        bandwidth = city.degrees * METRES_PER_DEGREE
     else:
         rng = Randomness(seed).child(f"bandwidth/{city.name}")
         bandwidth = neighbour_bandwidth(places, rng, neighbours=_NEIGHBOURS)
     low, high = (x0, y0), (x1, y1)
-    return Scene(city.name, places, _grid(low, high), low, high, bandwidth, _DEGREE_M, None)
+    return Scene(city.name, places, _grid(low, high), low, high, bandwidth, METRES_PER_DEGREE, None)
 
 
 def _grid(low: tuple[float, float], high: tuple[float, float]) -> EvenGrid:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from datetime import date
@@ -78,6 +79,36 @@ def test_it_judges_other_users_and_later_days(
     assert certificate.fingerprint == fingerprint(noise)
     assert (certificate.first, certificate.last) == (date(2024, 10, 4), date(2024, 10, 9))
     assert math.isinf(certificate.worst_epsilon)
+
+
+def test_it_says_on_how_many_users_it_rests(certificate: SignalCertificate, noise: FittedPrivatizer) -> None:
+    others, later = certificate.judged
+    assert (certificate.labelled_users, others.users, later.users, later.user_error_users) == (3, 1, 3, 3)
+    assert certificate.labelled_reports is not None
+    assert certificate.labelled_reports > 3 * later.users
+    assert others.user_error_interval is None
+    assert later.user_error is not None
+    assert later.user_error_interval is not None
+    low, high = later.user_error_interval
+    assert low <= later.user_error < high
+    assert high > 0.5  # of three users little is known
+    own = Provenance(certificate.fingerprint, certificate.first, certificate.last)
+    assert f"of 3 users; 95 % interval by user {low:.3f} to {high:.3f}" in (
+        certified(noise.guarantee(), certificate, own).in_words()
+    )
+
+
+def test_a_certificate_of_the_first_format_is_read(certificate: SignalCertificate, tmp_path: Path) -> None:
+    record = certificate.to_dict() | {"format": "mapveil signal certificate 1"}
+    for name in ("labelled_users", "labelled_reports"):
+        del record[name]
+    for each in record["judged"]:
+        for name in ("users", "user_error_users", "user_error_interval"):
+            del each[name]
+    (tmp_path / "old.json").write_text(json.dumps(record))
+    old = read_certificate(tmp_path / "old.json")
+    assert old.judged[1].user_error == certificate.judged[1].user_error
+    assert old.judged[1].user_error_interval is old.labelled_users is None
 
 
 def test_no_adversary_does_worse_than_without_reports(table: Measurements) -> None:

@@ -122,7 +122,7 @@ def test_codes_have_the_law_of_the_kernel_density_estimate() -> None:
 
 @pytest.mark.parametrize(("scale", "likely"), [(1.0, True), (1.3, False), (0.7, False)])
 def test_choice_follows_the_weights(scale: float, likely: bool) -> None:
-    weights = np.array([0.2, 0.0, 0.5, 0.3])
+    weights = np.array([2.0, 0.0, 5.0, 3.0])
     counts = np.bincount(choose_codes(np.tile(weights, (50_000, 1)), Randomness(8)), minlength=4)
     assert counts[1] == 0
     claimed = np.array([0.2 * scale, 0.5, 0.3])

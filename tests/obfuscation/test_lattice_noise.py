@@ -19,7 +19,9 @@ from mapveil.obfuscation.privatizers.lattice_noise import (
     laplacian_table,
     normal_table,
 )
+from mapveil.obfuscation.privatizers.truncated_laplacian import TruncatedLaplacian
 from mapveil_client.errors import ParameterError
+from mapveil_client.gaussian_curve import gaussian_deviation
 from mapveil_client.randomness.logarithmic import SlotTable
 from mapveil_client.randomness.random import Randomness
 
@@ -67,6 +69,27 @@ def test_the_laplacian_table_is_the_rounded_truncated_law(span: str) -> None:
         assert found.get(-z) == pytest.approx(expected, abs=1e-14)
     # Nothing lies beyond the cut, and the cell of the cut is there.
     assert (max(found) - 0.5) / steps < end <= (max(found) + 0.5) / steps
+
+
+def slack(found: dict[int, float], steps: int, epsilon: float) -> float:
+    """The delta of the drawn law at epsilon, for two values so many steps apart."""
+    return math.fsum(max(p - math.exp(epsilon) * found.get(z - steps, 0.0), 0.0) for z, p in found.items())
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 10.0])
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
+def test_the_drawn_laws_keep_epsilon_and_delta(epsilon: float, delta: float) -> None:
+    # Clipped values are at most epsilon scales, or the sensitivity, apart; both are rounded towards zero.
+    most_delta = delta + 1e-15  # the rounding of the sums below
+    span = TruncatedLaplacian(epsilon=str(epsilon), delta=delta).span
+    table, steps = laplacian_table(span), laplacian_resolution(span) * epsilon
+    for apart in (1, int(steps) // 2, int(steps)):
+        assert slack(law(table), apart, epsilon) <= most_delta
+    assert slack(law(table), int(steps) + 9, epsilon) > delta
+    ratio = 1 / gaussian_deviation(epsilon, delta, 1.0)
+    found, most = law(normal_table()), math.floor(ratio * RESOLUTION)
+    assert slack(found, most, epsilon) <= most_delta
+    assert slack(found, most + 9, epsilon) > delta
 
 
 def test_long_laplacians_have_fewer_steps_and_too_long_ones_are_refused() -> None:

@@ -112,8 +112,8 @@ def test_truncated_and_changed_files_are_refused(pair: Pair, tmp_path: Path) -> 
         broken.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(InputError, match="truncated or changed"):
             read_phone_privatizer(broken)
-    broken.write_bytes(whole.replace(b"mapveil phone 2", b"mapveil phone 1"))
-    with pytest.raises(InputError, match=r"phone 1'; expected 'mapveil phone 2'|truncated or changed"):
+    broken.write_bytes(whole.replace(b"mapveil phone 3", b"mapveil phone 2"))
+    with pytest.raises(InputError, match=r"phone 2'; expected 'mapveil phone 3'|truncated or changed"):
         read_phone_privatizer(broken)
 
 

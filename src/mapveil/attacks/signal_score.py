@@ -23,6 +23,7 @@ import numpy as np
 
 from mapveil.attacks.signal_adversary import SignalGuess
 from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.inference.clustered_proportion import clustered_proportion
 from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import InputError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
@@ -47,6 +48,8 @@ class AdversaryScore(NamedTuple):
     runs: int  # judged
     user_nats: float | None = None  # at least so much a report tells about the user
     place_nats: float | None = None  # and about the place of one measurement
+    p1_interval: tuple[float, float] = (0.0, 1.0)  # 95 %, clustered by user
+    p1_users: int = 0  # users of the runs that P1 is about
 
 
 class SignalAttack(NamedTuple):
@@ -134,7 +137,8 @@ def score_guess(
     """
     at = np.arange(len(evidence))
     wrong = guess.users.argmax(axis=1) != evidence.users
-    named = wrong if nameable is None else wrong[nameable]
+    judged = np.ones(len(evidence), dtype=np.bool_) if nameable is None else nameable
+    named, users = wrong[judged], evidence.users[judged]
     p1 = float(named.mean()) if named.size else 1.0
     entropy = -float(np.log(np.maximum(guess.users[at, evidence.users], _LEAST)).mean())
     p2 = float(np.hypot(*np.moveaxis(guess.places - evidence.places, -1, 0)).mean())
@@ -150,6 +154,8 @@ def score_guess(
         len(evidence),
         None if rng is None else max(user_entropy(evidence) - entropy, 0.0),
         None if rng is None else mutual_information(*places, rng=rng),
+        clustered_proportion(named, users),
+        len(np.unique(users)),
     )
 
 

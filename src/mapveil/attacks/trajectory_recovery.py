@@ -35,6 +35,7 @@ from mapveil.attacks.membership import Publishing, relabelled
 from mapveil.attacks.roc import Estimate95
 from mapveil.engines import UNIT
 from mapveil.engines.contributions import user_cells
+from mapveil.inference.normal_interval import NORMAL_95
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, check
 
@@ -130,7 +131,7 @@ def attack_windows(
     right = agree[track, person] / windows
     others = agree.copy()
     others[track, person] = -1
-    mean, margin = float(right.mean()), 1.96 * float(right.std()) / people**0.5
+    mean, margin = float(right.mean()), NORMAL_95 * float(right.std()) / people**0.5
     return Recovery(
         "positions linked at random" if way is None else way.name,
         Estimate95(mean, max(mean - margin, 0.0), min(mean + margin, 1.0)),

@@ -64,12 +64,24 @@ def certify_(
         )
         save_all(outputs, lambda path: mv.write_certificate(made, path), progress)
     console.warn_of_truth("a certificate")
-    header = ["judged on", "runs", "user error", "by", "location error m", "by", "blind guess m"]
+    header = [
+        "judged on",
+        "reports",
+        "users",
+        "user error",
+        "95 % by user",
+        "by",
+        "location error m",
+        "by",
+        "blind guess m",
+    ]
     rows = [
         [
             each.part,
-            f"{each.runs}",
+            f"{each.runs:,}",
+            f"{each.users:,}",
             "" if each.user_error is None else f"{each.user_error:.3f}",
+            "" if each.user_error_interval is None else "{:.3f} to {:.3f}".format(*each.user_error_interval),
             each.user_adversary or "",
             f"{each.location_error_m:.0f}",
             each.location_adversary,
@@ -79,7 +91,8 @@ def certify_(
     ]
     worst = "none bounds it" if math.isinf(made.worst_epsilon) else f"{made.worst_epsilon:.3g}"
     text = (
-        f"Reports of {made.first} to {made.last}, privatizer {made.fingerprint[:12]}\n{text_table(header, rows)}\n"
+        f"Reports of {made.first} to {made.last}, privatizer {made.fingerprint[:12]}; adversaries are given "
+        f"{made.labelled_reports:,} reports of {made.labelled_users:,} users\n{text_table(header, rows)}\n"
         f"epsilon of the worst case of one report: {worst}; {made.empty:.1%} of the reports are empty"
     )
     console.result(text, made.to_dict(), outputs)

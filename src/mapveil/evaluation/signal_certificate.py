@@ -35,12 +35,15 @@ if TYPE_CHECKING:
     from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, Progress
     from mapveil.privacy.guarantee import Guarantee
 
-FORMAT: Final = "mapveil signal certificate 1"
+FORMAT: Final = "mapveil signal certificate 2"
 """Format name in the record."""
+
+_OLDER: Final = "mapveil signal certificate 1"  # without numbers of users and intervals
 
 _DAY_US: Final = 86_400_000_000
 OTHER_USERS, LATER_DAYS = "other users", "later days"
 _BLIND: Final = BlindGuess.name
+_LABELLED: Final = ("labelled_users", "labelled_reports")
 _WEAKER: Final = "not its full work"
 
 
@@ -57,6 +60,9 @@ class Judged(NamedTuple):
     location_adversary: str
     blind_user_error: float | None  # the same of a guess that sees no report
     blind_location_error_m: float
+    users: int | None = None  # whose reports are judged; None of an older file, as below
+    user_error_users: int | None = None  # of them, those whom adversaries could name
+    user_error_interval: tuple[float, float] | None = None  # 95 %, clustered by user
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,9 @@ class SignalCertificate:
         Epsilon of the worst case of one report; infinite where nothing bounds it.
     empty : float
         Fraction of empty reports (null codes).
+    labelled_users, labelled_reports : int or None
+        Users whose reports adversaries were given with user and place, and number of these reports; None of an older
+        file.
     """
 
     fingerprint: str
@@ -86,6 +95,8 @@ class SignalCertificate:
     judged: tuple[Judged, ...]
     worst_epsilon: float
     empty: float
+    labelled_users: int | None = None
+    labelled_reports: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record; an infinite epsilon is null."""
@@ -187,9 +198,10 @@ def certify(
         OTHER_USERS: False,
         LATER_DAYS: bool(np.isin(measurements.users[parts[LATER_DAYS]], early).any()),
     }
+    known, judged = evidence(given & (day <= last)), [evidence(kept) for kept in parts.values()]
     attacks = attack_parts(
-        evidence(given & (day <= last)),
-        [evidence(kept) for kept in parts.values()],
+        known,
+        judged,
         adversaries=chosen,
         rng=stream.child("attack"),
         progress=progress,
@@ -201,9 +213,14 @@ def certify(
         begin,
         end,
         tuple(each.label if each in full else f"{each.label} ({_WEAKER})" for each in chosen),
-        tuple(_judged(part, attack, named[part]) for part, attack in zip(parts, attacks, strict=True)),
+        tuple(
+            _judged(part, attack, named[part], len(np.unique(of.users)))
+            for part, attack, of in zip(parts, attacks, judged, strict=True)
+        ),
         fitted.worst_epsilon,
         float(empty.mean()),
+        len(np.unique(known.users)),
+        len(known),
     )
 
 
@@ -225,8 +242,16 @@ def certified(
     measured = []
     for each in certificate.judged:
         words = against.format(part=each.part)
+        if each.users is not None:
+            words += f", {each.runs:,} reports of {each.users:,} users"
         if each.user_error is not None:
-            measured.append(Measured(Quantity.USER_ERROR, each.user_error, "of reports", words))
+            between = ""
+            if each.user_error_interval is not None:
+                low, high = each.user_error_interval
+                between = (
+                    f" (of {each.user_error_users:,} users; 95 % interval by user {low:.3f} to {high:.3f})"
+                )
+            measured.append(Measured(Quantity.USER_ERROR, each.user_error, "of reports", words + between))
         measured.append(Measured(Quantity.PLACE_ERROR, each.location_error_m, "m", words))
     return dataclasses.replace(guarantee, measured=(*guarantee.measured, *measured))
 
@@ -249,7 +274,7 @@ def read_certificate(path: Path) -> SignalCertificate:
     """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        if record["format"] != FORMAT:
+        if record["format"] not in (FORMAT, _OLDER):
             raise ValueError("format")
         worst = record["worst_epsilon"]
         return SignalCertificate(
@@ -257,9 +282,10 @@ def read_certificate(path: Path) -> SignalCertificate:
             date.fromisoformat(record["first"]),
             date.fromisoformat(record["last"]),
             tuple(map(str, record["adversaries"])),
-            tuple(Judged(**each) for each in record["judged"]),
+            tuple(_read_judged(each) for each in record["judged"]),
             math.inf if worst is None else float(worst),
             float(record["empty"]),
+            *(None if (count := record.get(name)) is None else int(count) for name in _LABELLED),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
@@ -274,7 +300,12 @@ def _days(measurements: Measurements) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.asarray(measurements.time // _DAY_US)
 
 
-def _judged(part: str, attack: SignalAttack, known: bool) -> Judged:
+def _read_judged(record: dict[str, Any]) -> Judged:
+    interval = record.get("user_error_interval")
+    return Judged(**{**record, "user_error_interval": None if interval is None else tuple(interval)})
+
+
+def _judged(part: str, attack: SignalAttack, known: bool, users: int) -> Judged:
     # The blind guess is an adversary too: nobody does worse than without a look at the report.
     user, place = attack.strongest_by("p1"), attack.strongest_by("p2")
     blind = next((each for each in attack.scores if each.adversary == _BLIND), place)
@@ -287,4 +318,7 @@ def _judged(part: str, attack: SignalAttack, known: bool) -> Judged:
         place.adversary,
         blind.p1 if known else None,
         blind.p2_m,
+        users,
+        user.p1_users if known else None,
+        user.p1_interval if known else None,
     )

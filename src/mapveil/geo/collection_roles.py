@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from mapveil.geo.measurements import LAT, LON, Measurements
+from mapveil.geo.projection import METRES_PER_DEGREE
 from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.errors import InputError, check
 
@@ -14,10 +15,8 @@ if TYPE_CHECKING:
     from mapveil_client.randomness.random import Randomness
 
 _DAY_US: Final = 86_400_000_000
-_METRES_PER_DEGREE: Final = 111_195.0  # of a meridian, mean Earth radius
 _BLOCK_M: Final = 100.0  # side of a held-out place: wider than the error of a phone's location fix
 _LEAST_DAYS: Final = 3  # one for each of pilot, reports and later days
-_NORMAL: Final = 1.959963984540054  # half the width of a 95 % interval of a standard normal variable
 _LEAST_USERS: Final = 2  # of a pilot: privatizers tell users apart
 
 
@@ -43,23 +42,6 @@ def user_days(measurements: Measurements) -> IntArray:
     day = measurements.time // _DAY_US
     key = measurements.users * (int(day.max(initial=0) - day.min(initial=0)) + 1) + day - day.min(initial=0)
     return np.unique(key, return_inverse=True)[1].astype(np.int64)
-
-
-def few_groups_factor(groups: IntArray) -> float:
-    r"""The factor by which a 95 % interval learnt from few groups of rows is wider than a normal one.
-
-    .. math:: \frac{t_{\max(g - 1, 1)}}{1.96}, \qquad g = \frac{(\sum_d n_d)^2}{\sum_d n_d^2}
-
-    where: :math:`n_d` is the number of rows of group d, such as a user's day, g the effective number of groups and
-    :math:`t_f` the 97.5 % quantile of Student's distribution with f degrees of freedom.
-
-    Source: L. Kish, "Survey Sampling" (1965), section 8.2, for g.
-    """
-    from scipy.special import stdtrit
-
-    count = np.unique(groups, return_counts=True)[1].astype(np.float64)
-    effective = count.sum() ** 2 / np.square(count).sum()
-    return float(stdtrit(max(effective - 1, 1.0), 0.975)) / _NORMAL
 
 
 def collection_roles(
@@ -167,8 +149,8 @@ def _held_out_places(
 ) -> BoolArray:
     """Whether each row lies in a square that is held out; at least one is, and one is not."""
     lat, lon = measurements.rows[:, LAT], measurements.rows[:, LON]
-    north = np.floor(lat * _METRES_PER_DEGREE / block_m)
-    east = np.floor(lon * _METRES_PER_DEGREE * np.cos(np.radians(lat.mean())) / block_m)
+    north = np.floor(lat * METRES_PER_DEGREE / block_m)
+    east = np.floor(lon * METRES_PER_DEGREE * np.cos(np.radians(lat.mean())) / block_m)
     blocks, at = np.unique(np.column_stack([north, east]), axis=0, return_inverse=True)
     count = min(max(round(fraction * len(blocks)), 1), len(blocks) - 1)
     chosen = np.zeros(len(blocks), dtype=np.bool_)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.geo.projection import METRES_PER_DEGREE
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Bounds, SqlKey
 from mapveil_client.arrays import FloatArray, IntArray
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 _FINEST: Final = 15
 _LARGEST: Final = 1 << 23
 _SPARE_LEVELS: Final = 2
-_METRES_PER_DEGREE: Final = 111_195.0  # of H3's sphere
 _REACH: Final = 2.5
 """Largest distance of a descendant's centre from a cell's, in average edges: the largest cell's radius is below 1.5."""
 
@@ -90,7 +90,7 @@ class Hexagons:
             places = cells_to_coordinates(ids)
             lat, lon = (np.asarray(places[name].to_numpy()) for name in ("lat", "lng"))
             if level < self.resolution:
-                reach = _REACH * h3.average_hexagon_edge_length(level, unit="m") / _METRES_PER_DEGREE
+                reach = _REACH * h3.average_hexagon_edge_length(level, unit="m") / METRES_PER_DEGREE
                 ids = ids[_near(self.region.bbox, lon, lat, reach)]
         return np.sort(ids[self.region.contains(lon, lat)])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from mapveil_client.plane import (
 
 if TYPE_CHECKING:
     import pyproj
+
+METRES_PER_DEGREE: Final = 111_195.0
+"""Of a meridian of a sphere with the Earth's mean radius (H3's sphere)."""
 
 
 def sql_number(value: float) -> str:

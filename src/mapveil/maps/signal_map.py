@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.tiling import Tiling
+from mapveil.inference.normal_interval import NORMAL_95
 from mapveil.maps.released import ReleasedMap, check_shape
 from mapveil.maps.scene import Layer, Scene, Shading
 from mapveil.privacy.guarantee import Guarantee
@@ -25,7 +26,6 @@ _BORROWED: Final = 4.0  # measurements' worth of the whole map's variance in eac
 _FALSE_RATE: Final = (
     0.05  # of the holes that are told, at most so many are expected to be covered: as of heat maps
 )
-_DEVIATIONS: Final = 1.959963984540054  # half the width of a 95 % interval of a normal variable
 
 
 class Coverage(NamedTuple):
@@ -290,7 +290,7 @@ class SignalMap(ReleasedMap):
         other, chance = Shading("linear", blank=True), Shading("linear", top=1.0, blank=True)
         limit = f"below {self.hole_dbm:g} dBm"
         of, count = self.deviation_of, self.measurements.astype(np.float64)
-        half = _DEVIATIONS * self.deviation_db
+        half = NORMAL_95 * self.deviation_db
         low_end, high_end = self.mean_dbm - half, self.mean_dbm + half
         return (
             Layer("rss_dbm", "mean signal strength", "dBm", self.mean_dbm, strength),

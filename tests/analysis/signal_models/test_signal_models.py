@@ -14,8 +14,8 @@ from mapveil.analysis.signal_models.linear import LinearSignal
 from mapveil.analysis.signal_models.path_loss import PathLoss
 from mapveil.analysis.signal_models.random_forest import ForestSignal
 from mapveil.analysis.signal_models.signal_model import LocalPlane, SignalModel
-from mapveil.geo.collection_roles import few_groups_factor
 from mapveil.geo.measurements import LAT, LON, RSS
+from mapveil.inference.normal_interval import few_groups_factor
 from mapveil_client.errors import InputError, ParameterError
 
 MODELS: dict[str, SignalModel] = {

@@ -13,8 +13,9 @@ from mapveil.analysis.signal_models.signal_model import (
     SignalModel,
     SignalPrediction,
 )
-from mapveil.geo.collection_roles import few_groups_factor, user_days
+from mapveil.geo.collection_roles import user_days
 from mapveil.geo.measurements import RSS, Measurements
+from mapveil.inference.normal_interval import NORMAL_95, few_groups_factor
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import check
 from mapveil_client.randomness.random import Randomness, as_randomness
@@ -28,7 +29,6 @@ _LEAST: Final = 1e-3  # dB^2, of a variance
 _FOLDS: Final = 5  # of the traces, each judged by the others' map
 _JUDGED: Final = 4000  # rows that the folds are judged at: a prediction costs the square of the blocks
 _LEVEL: Final = 0.95  # of an interval
-_NORMAL: Final = 1.959963984540054  # half the width of a 95 % interval of a standard normal variable
 
 
 class FieldLaw(NamedTuple):
@@ -91,7 +91,7 @@ class Kriging(SignalModel):
         if not several:
             return fitted
         scores = _scores_by_trace(fitted, rows, trace, block, stream.child("folds").generator())
-        return replace(fitted, widened=few_groups_factor(trace) * max(1.0, scores / _NORMAL))
+        return replace(fitted, widened=few_groups_factor(trace) * max(1.0, scores / NORMAL_95))
 
 
 class BlockAverages(NamedTuple):

@@ -34,7 +34,7 @@ from mapveil_client.errors import InputError, require
 from mapveil_client.randomness.random import Randomness, uniform_below, uniforms
 from mapveil_client.report_account import ReportAccount, ReportCost
 
-PHONE_FORMAT: Final = "mapveil phone 2"
+PHONE_FORMAT: Final = "mapveil phone 3"
 """Format name in the record of both kinds of file."""
 
 _ROUNDING: Final = Fraction(1, 1 << 40)  # far more than that of the sum of a worst case

@@ -5,8 +5,8 @@ likewise. Its random inputs are ``normals`` (float32, a row of standard normals 
 (float64 in [0, 1), one for each run), likewise ``null`` where rows unlike the pilot are answered empty (NaN), and
 ``category`` with the number of a column (int64, one for each row, below the width that the record states) where a
 column is one of categories: whoever runs it draws them afresh, from the operating system. Places need
-double precision (single precision moves a latitude by 0.2 m), so units are changed in double and only the network
-itself runs in single precision.
+double precision (single precision moves a latitude by 0.2 m), and the weights of codes too, so only the network itself
+and the null code run in single precision.
 """
 
 import json
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from mapveil.formats.atomic import atomic_path
 from mapveil.obfuscation.export.phone import PHONE_FORMAT, seal
 from mapveil.obfuscation.export.privatizer_file import fingerprint
+from mapveil.obfuscation.privatizers.codebook import FLOOR, ONE
 from mapveil.obfuscation.privatizers.null_code import NULL_ERROR, NullCode
 from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer
 from mapveil_client import __version__
@@ -93,11 +94,11 @@ class Graph:
         return self.add("Slice", value, [start], [stop], [1])
 
     def draw(self, weights: str, last: int) -> str:
-        r"""The index of a column, with probability proportional to its weight, by the input ``uniform``.
+        r"""The index of a column, with probability proportional to its whole weight (double), by the input ``uniform``.
 
         .. math:: \min(\#\{c : \textstyle\sum_{b \le c} w_b \le u \sum_b w_b\}, \text{last})
         """
-        reached = self.cast(self.add("CumSum", weights, 1), np.float64)
+        reached = self.add("CumSum", weights, 1)
         whole = self.add("Gather", reached, [-1], axis=1)
         drawn = self.add("Unsqueeze", "uniform", [1])
         passed = self.add("LessOrEqual", reached, self.add("Mul", whole, drawn))
@@ -226,7 +227,7 @@ def _null(graph: Graph, null: NullCode, whole: str, made: str) -> str:
     squared = graph.add("Add", squared, graph.add("ReduceSum", graph.add("Mul", rows, rows), [1]))
     squared = graph.add("Add", squared, np.square(null.centres).sum(axis=1))
     nearest = graph.add("ReduceMin", squared, axes=[1], keepdims=0)
-    unlike = graph.add("Greater", nearest, np.float32(null.reach**2))
+    unlike = graph.add("Not", graph.add("LessOrEqual", nearest, np.float32(null.reach**2)))
     empty = graph.add("Xor", unlike, graph.add("Less", "null", np.float64(NULL_ERROR)))
     return graph.add("Where", graph.add("Unsqueeze", empty, [1]), np.float64(np.nan), made)
 
@@ -277,28 +278,28 @@ def _codebook(graph: Graph, fitted: FittedPrivatizer, runs: str) -> tuple[str, I
             f"a codebook of batch {options['batch']} replaces many people's runs at once, which no phone has; batch 1 "
             "can be exported"
         )
-    codes = np.asarray(fitted.state["codes"][:, 0])
+    codes = np.asarray(fitted.state["codes"][:, 0], dtype=np.float64)
     features = codes.shape[1] // length
-    rows = graph.cast(runs, np.float32)
     total = ""
     for at in range(0, codes.shape[1], features):
-        part = graph.columns(rows, at, at + features) if length > 1 else rows
+        part = graph.columns(runs, at, at + features) if length > 1 else runs
         code = codes[:, at : at + features]
         squared = graph.add("MatMul", part, np.ascontiguousarray(-2 * code.T))
         squared = graph.add("Add", squared, graph.add("ReduceSum", graph.add("Mul", part, part), [1]))
         squared = graph.add("Add", squared, np.square(code).sum(axis=1))
-        distance = graph.add("Sqrt", graph.add("Max", squared, np.float32(1e-8)))
+        distance = graph.add("Sqrt", graph.add("Max", squared, 1e-8))
         total = graph.add("Add", total, distance) if total else distance
     if length > 1:
-        total = graph.add("Div", total, np.float32(length))
-    logits = graph.add("Mul", total, np.float32(-options["mu"]))
+        total = graph.add("Div", total, float(length))
+    logits = graph.add("Mul", total, -float(options["mu"]))
     if options["raw"]:
-        zero = graph.add("Mul", graph.columns(logits, 0, 1), np.float32(0))
+        zero = graph.add("Mul", graph.columns(logits, 0, 1), 0.0)
         logits = graph.add("Concat", logits, zero, axis=1)
     weights = graph.add("Exp", graph.add("Sub", logits, graph.add("ReduceMax", logits, axes=[1])))
+    whole = graph.add("Add", graph.add("Round", graph.add("Mul", weights, float(ONE))), float(FLOOR))
     last = len(codes) - 1
-    chosen = graph.draw(weights, last + bool(options["raw"]))
-    made = graph.add("Gather", codes.astype(np.float64), graph.add("Min", chosen, last), axis=0)
+    chosen = graph.draw(whole, last + bool(options["raw"]))
+    made = graph.add("Gather", codes, graph.add("Min", chosen, last), axis=0)
     if options["raw"]:
         kept = graph.add("Unsqueeze", graph.add("LessOrEqual", chosen, last), [1])
         made = graph.add("Where", kept, made, runs)

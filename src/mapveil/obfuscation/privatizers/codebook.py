@@ -1,10 +1,10 @@
 """The information-theoretic codebook: a few released rows, chosen by likeness."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.obfuscation.privatizers.average_case import average_case
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
@@ -17,7 +17,15 @@ from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, check, check_whole
 from mapveil_client.randomness.random import Randomness, uniforms
 
-_CHUNK: Final = 1 << 13  # rows whose distances from all codes are held at once
+ONE: Final = 1 << 36
+"""Weight of the most useful code of a row, above the floor; of 2^16 codes all weights sum to below 2^53."""
+
+FLOOR: Final = 1 << 12
+"""Weight that every code has, however useless: draws of 53 bits resolve it."""
+
+_CHUNK: Final = 1 << 12  # rows whose distances from all codes are held at once
+_DISTANCES: Final = 1 + 2.0**-16  # far more than the rounding of distances in double precision
+_ROUNDING: Final = 2.0**-10  # more than that of the weights and of the draws adds to a logarithm of a ratio
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +39,9 @@ class Codebook(Privatizer):
     :math:`U = U_1 = -\lVert y - x \rVert_2`, the mean over its L measurements: a linear model of one row does not
     exist. With a larger ``batch``, x and every code are tables of that many rows and one code replaces all of
     x, with :math:`U = U_1 + U_2` wherever x has more measurements than features.
+
+    The law that is drawn from has whole weights, :math:`2^{12} + \mathrm{round}(2^{36} e^{\mu (U - \max U)})`, so
+    that no code has a probability of 0.
 
     Run by: the curator of the pilot (``learn``), the client (``privatize``). A batch is one device's: the paper's,
     of many people's rows, can only be simulated.
@@ -101,30 +112,37 @@ class Codebook(Privatizer):
 
     def privatize(self, state: State, rows: FloatArray, rng: Randomness) -> FloatArray:
         """Choose a code for every run, or for every ``batch`` of consecutive ones."""
-        codes = state["codes"]
+        codes = state["codes"].astype(np.float64)
         if self.batch > 1:
-            return self._privatize_batches(codes.astype(np.float64), rows, rng)
+            return self._privatize_batches(codes, rows, rng)
         made = np.empty_like(rows)
         for start in range(0, len(rows), _CHUNK):
             part = rows[start : start + _CHUNK]
-            utility = -row_distances(part.astype(np.float32), codes[:, 0], self.sequence)
+            utility = -row_distances(part, codes[:, 0], self.sequence)
             if self.raw:
-                utility = np.concatenate([utility, np.zeros((len(part), 1), np.float32)], axis=1)
-            chosen = choose_codes(_weights(self.mu * utility), rng)
+                utility = np.concatenate([utility, np.zeros((len(part), 1))], axis=1)
+            chosen = choose_codes(code_weights(self.mu * utility), rng)
             taken = codes[np.minimum(chosen, len(codes) - 1), 0]
             made[start : start + _CHUNK] = np.where((chosen < len(codes))[:, None], taken, part)
         return made
 
     def worst_epsilon(self, state: State, normalisation: Normalisation) -> float:
-        r"""At most :math:`2 \mu D`, D the diagonal of the box that rows are cut to; see :class:`Privatizer`.
+        r"""A bound of the law that is drawn from, its whole weights and draws included; see :class:`Privatizer`.
 
-        The distance of a code from two rows of the box differs by at most D, and so does the logarithm of the
-        normalising sum. With the raw row among the codes, or in batches, there is no bound.
+        .. math:: \min\left(2 \mu D, \ln \frac{(s + 1)(1 + (n - 1)(s + 1))}{s + n}\right), \qquad s = 2^{24}
+
+        where: D is the diagonal of the box that rows are cut to, and n is ``size``. The distance of a code from two
+        rows of the box differs by at most D, and so does the logarithm of the normalising sum. Whatever the distances,
+        the largest weight is s + 1 floors and the least is one. With the raw row among the codes, or in batches, there
+        is no bound.
         """
         if self.raw or self.batch > 1:
             return np.inf
         sides = (normalisation.high - normalisation.low) / normalisation.scale
-        return float(2 * self.mu * np.sqrt(np.square(sides).sum()))
+        by_distance = 2 * self.mu * float(np.sqrt(np.square(sides).sum())) * _DISTANCES
+        most, others = ONE / FLOOR + 1, self.size - 1
+        by_weights = math.log(most / (most + others) * (1 + others * most))
+        return min(by_distance, by_weights) + _ROUNDING
 
     def promise(self, state: State, features: int) -> Guarantee:
         """Average case, and how often the raw row leaves."""
@@ -147,24 +165,37 @@ class Codebook(Privatizer):
                 utilities.append(distortion_utility(part, given) + error)
             if self.raw:
                 utilities.append(0.0)
-            chosen = int(choose_codes(_weights(self.mu * np.array([utilities])), rng)[0])
+            chosen = int(choose_codes(code_weights(self.mu * np.array([utilities])), rng)[0])
             if chosen < len(codes):
                 made[start : start + self.batch] = codes[chosen, : len(rows) - start]
         return made
 
 
-def _weights(logits: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    """Exponentials whose largest in a row is 1."""
-    return np.asarray(np.exp(logits - logits.max(axis=1, keepdims=True)))
-
-
-def choose_codes(weights: npt.NDArray[np.floating], rng: Randomness) -> IntArray:
-    """Draw one code per row, with probability proportional to its weight, shape (rows,).
+def code_weights(logits: FloatArray) -> FloatArray:
+    """Whole weights of codes, from :data:`FLOOR` to :data:`ONE` more, shape (rows, codes).
 
     Parameters
     ----------
-    weights : ndarray of float, shape (rows, codes)
-        Not negative, not all zero in any row; the law has their own precision.
+    logits : ndarray of float64, shape (rows, codes)
+        Logarithms of weights before the floor, up to a constant of each row.
+    """
+    weights = logits - logits.max(axis=1, keepdims=True)
+    np.exp(weights, out=weights)
+    weights *= ONE
+    np.rint(weights, out=weights)
+    weights += FLOOR
+    return np.asarray(weights)
+
+
+def choose_codes(weights: FloatArray, rng: Randomness) -> IntArray:
+    """Draw one code per row, with probability proportional to its weight, shape (rows,).
+
+    A probability is within 2^-52 of that, as draws are multiples of 2^-53.
+
+    Parameters
+    ----------
+    weights : ndarray of float64, shape (rows, codes)
+        Whole numbers whose sum in a row is above 0 and below 2^53, so that it is exact.
     rng : Randomness
         The source of bits.
     """

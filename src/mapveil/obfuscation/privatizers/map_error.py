@@ -8,8 +8,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.collection_roles import few_groups_factor, user_days
+from mapveil.geo.collection_roles import user_days
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
+from mapveil.geo.projection import METRES_PER_DEGREE
+from mapveil.inference.normal_interval import NORMAL_95, few_groups_factor
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import check
 
@@ -17,14 +19,12 @@ _NEAREST: Final = (
     30  # reports averaged around a place: their own spread is then 1/30 of the error that is measured
 )
 _BLOCK_M: Final = 100.0  # side of a place of a visit, as that of a held-out place
-_METRES_PER_DEGREE: Final = 111_195.0  # of a meridian, mean Earth radius
 _LEVEL: Final = 0.95  # of the intervals that the error is for
 _LEAST_USERS: Final = 4  # two in each half: of one user alone a map errs by that user's own error
 USERS: Final = "users"
 """The halves have no user in common."""
 USER_DAYS: Final = "users' days"
 """The halves have no day of a user in common, but may share users."""
-_NORMAL: Final = 1.959963984540054  # half the width of such an interval of a standard normal variable
 
 
 class MapError(NamedTuple):
@@ -37,7 +37,7 @@ class MapError(NamedTuple):
     reported strengths whose *reported* places are nearest to s, those of the other half of the users alone (of the
     users' days, where the pilot has fewer than four users), :math:`w_i` the weight of a row, under which every visit
     counts the same (of a row: or every row, where that is more), q the quantile and k the factor of
-    :func:`~mapveil.geo.collection_roles.few_groups_factor` of the users' days: a few tell little of the days to come.
+    :func:`~mapveil.inference.normal_interval.few_groups_factor` of the users' days: a few tell little of days to come.
     """
 
     row_db: float  # of one measurement
@@ -106,10 +106,10 @@ def _nearest_mean(places: FloatArray, values: FloatArray, asked: FloatArray) -> 
 
 
 def _metres(rows: FloatArray, lat: float) -> FloatArray:
-    east = _METRES_PER_DEGREE * np.cos(np.radians(lat)) * rows[:, LON]
-    return np.stack([east, _METRES_PER_DEGREE * rows[:, LAT]], axis=1)
+    east = METRES_PER_DEGREE * np.cos(np.radians(lat)) * rows[:, LON]
+    return np.stack([east, METRES_PER_DEGREE * rows[:, LAT]], axis=1)
 
 
 def _deviation(errors: npt.NDArray[np.float64]) -> float:
-    tail = float(np.quantile(np.abs(errors), _LEVEL)) / _NORMAL
+    tail = float(np.quantile(np.abs(errors), _LEVEL)) / NORMAL_95
     return max(float(np.sqrt(np.square(errors).mean())), tail)

@@ -71,7 +71,8 @@ class NullCode:
 
     def unlike(self, runs: FloatArray) -> BoolArray:
         """Whether each normalised run, not cut, is unlike the pilot, shape (runs,). Run by: the client."""
-        return np.asarray(_distances(runs, self.centres) > self.reach)
+        # A distance that single precision cannot hold is NaN, and unlike too.
+        return np.asarray(~(_distances(runs, self.centres) <= self.reach))
 
     def empty(self, runs: FloatArray, drawn: FloatArray) -> BoolArray:
         """Whether the report on each run is empty, shape (runs,). Run by: the client.
@@ -88,8 +89,9 @@ class NullCode:
 
 def _distances(runs: FloatArray, centres: Rows32) -> FloatArray:
     """Distance of each run from its nearest centre."""
-    parts = [
-        row_distances(runs[at : at + _CHUNK].astype(np.float32), centres).min(axis=1)
-        for at in range(0, len(runs), _CHUNK)
-    ]
+    with np.errstate(over="ignore", invalid="ignore"):
+        parts = [
+            row_distances(runs[at : at + _CHUNK].astype(np.float32), centres).min(axis=1)
+            for at in range(0, len(runs), _CHUNK)
+        ]
     return np.concatenate(parts).astype(np.float64) if parts else np.empty(0)

@@ -1,9 +1,12 @@
 """Cells of rows: the pilot divided among nearest centres."""
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
 Rows32 = npt.NDArray[np.float32]
+_Real = TypeVar("_Real", np.float32, np.float64)
 
 _CHUNK = 1 << 12
 
@@ -51,10 +54,12 @@ def nearest_centre(rows: npt.NDArray[np.floating], centres: Rows32) -> npt.NDArr
     return made
 
 
-def row_distances(rows: Rows32, others: Rows32, length: int = 1) -> Rows32:
+def row_distances(
+    rows: npt.NDArray[_Real], others: npt.NDArray[_Real], length: int = 1
+) -> npt.NDArray[_Real]:
     """Mean distance of every run of ``length`` rows from every other, shape (rows, others), above 0."""
     width = rows.shape[1] // length
-    total = np.zeros((len(rows), len(others)), dtype=np.float32)
+    total = np.zeros((len(rows), len(others)), dtype=rows.dtype)
     for at in range(0, rows.shape[1], width):
         a, b = rows[:, at : at + width], others[:, at : at + width]
         squared = a @ np.ascontiguousarray(-2 * b.T)
@@ -63,4 +68,4 @@ def row_distances(rows: Rows32, others: Rows32, length: int = 1) -> Rows32:
         # Cancellation may leave a small negative number; the weights of Weiszfeld divide by the distance.
         np.maximum(squared, 1e-8, out=squared)
         total += np.sqrt(squared, out=squared)
-    return total if length == 1 else total / np.float32(length)
+    return total if length == 1 else total / rows.dtype.type(length)
