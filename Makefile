@@ -10,6 +10,8 @@ PIP := -m pip install --quiet --disable-pip-version-check
 # One more than the cores of a small machine: the tests of services wait for most of their time.
 WORKERS ?= 3
 export PIP_ROOT_USER_ACTION := ignore
+# Tests start hundreds of processes: where bytecode may not be kept, each of them compiles the package anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-collector reproduce heldout simulate-traffic simulate-coverage test tests lint types layers wheel docs coverage nightly pythons faults bench lock clean
