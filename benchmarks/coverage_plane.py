@@ -26,7 +26,8 @@ PICTURES: Final = Path("docs/_static")
 _HEAD: Final = """# Coverage: every way to collect
 
 How far off the strongest adversary is, and how far off the map, for every way to collect; and from how many units
-(users' days here) coverage by sums is better than the pilot's map on later days. Rows have roles by days, users and
+coverage by sums gains on later days over what is known if nothing is collected: the better of the pilot's map and of
+its mean everywhere. Rows have roles by days, users and
 places ([signal maps](../how-to/signal-maps.md)). Made by
 `python -m benchmarks.coverage_plane run SET --rows 3000 --trials 3 --shared FOLDER`
 for each set, `python -m benchmarks.coverage_plane curve SET --shared FOLDER` where there are later days, then
@@ -36,8 +37,10 @@ over the trials, in brackets their 95 % interval (Student's, of three trials).
 No constant of sums was chosen on these data. [Maps alone, on sets by role](coverage-roles.md).
 
 Epsilon of sums is about one user's day; that of `local-gaussian` and `truncated-laplacian` about one row of the
-thousands that a phone sends. Learned privatizers have no epsilon but that of their worst case. An adversary of sums
-sees the released map and no report, and is left with its guess; under local privacy with the posterior of one report.
+thousands that a phone sends. Learned privatizers have no epsilon but that of their worst case. The adversary of sums
+knows the contributions of all other units and the law of the noise, and guesses one place for a unit; that of local
+reports computes the posterior of one report. Both know places of labelled rows; none counts that is worse than a blind
+guess. No adversary of row reports is told which rows are of one phone.
 """
 
 
@@ -175,7 +178,7 @@ def _section(name: str, picture: str, record: dict[str, Any]) -> str:
             "| gain, dB |",
             "|---|---|---|---|---|---|",
             *rows,
-            "\nGain of coverage by sums over the pilot's map on later days (at held-out places where there are none), "
+            "\nGain of coverage by sums over not collecting, on later days (at held-out places where there are none), "
             "dB, means of eight draws of units and noise of each of "
             f"{record['trials']} trials of {record['rows']:,} rows, with 95 % intervals over the trials:\n",
             f"| {record['unit']}s | ε = 1 | ε = 2 | ε = 4 |",

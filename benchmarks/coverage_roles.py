@@ -15,6 +15,7 @@ from benchmarks.signal_intervals import TABLE, read_set
 from mapveil.attacks.signal_adversary import BlindGuess
 from mapveil.evaluation.collection_trials import (
     PILOT_ONLY,
+    PUBLIC_ONLY,
     RAW,
     REFERENCES,
     CollectionTask,
@@ -42,8 +43,8 @@ _HEAD: Final = """# Coverage: maps by role
 
 Error at true rows, dB, of one model of the place alone, of the pilot and of what was collected. *Same period*: rows of
 everybody on the reporting days, at places of which no map has a row. *Later*: rows of everybody on the last days. The
-pilot is half of the users of the first days. A gain is what a map is better than the pilot's, trial by trial: mean and
-95 % interval (Student's) over the trials. Each trial draws its own rows, pilot and places, by seed {seed} and its
+pilot is half of the users of the first days. A gain is what a map is better than the better of the pilot's map and its
+mean everywhere, trial by trial: mean and 95 % interval (Student's) over the trials. Each trial draws its own rows, pilot and places, by seed {seed} and its
 number. Privatizers see place and strength only, which favours them, and answer rows unlike
 the pilot by null codes where they prove nothing; GAP is trained by {gap_steps} steps. Epsilon of sums is about one
 unit; that of `local-gaussian` and `truncated-laplacian` about one row.
@@ -87,10 +88,10 @@ def _gains(sets: list[dict[str, str]], measured: list[list[dict[str, Any]]]) -> 
     above: dict[str, list[str]] = {family: [] for family in families}
     lines = dict.fromkeys(families, 0)
     for row, found in zip(sets, measured, strict=True):
-        errors, ways, alone = _errors(found)
+        errors, ways, nothing = _errors(found)
         for at, (name, _, _) in enumerate(ways):
             for family in (each for each, names in families.items() if name in names):
-                _, low, _ = interval_of_mean((errors[:, alone, 1] - errors[:, at, 1]).tolist())
+                _, low, _ = interval_of_mean((nothing[:, 1] - errors[:, at, 1]).tolist())
                 above[family] += [row["name"]] * bool(np.isfinite(low) and low > 0)
                 lines[family] += 1
     return "; ".join(
@@ -100,11 +101,12 @@ def _gains(sets: list[dict[str, str]], measured: list[list[dict[str, Any]]]) -> 
     )
 
 
-def _errors(found: list[dict[str, Any]]) -> tuple[FloatArray, list[list[Any]], int]:
-    """Errors, shape (trials, ways, judged); the ways; which of them is the pilot's map."""
+def _errors(found: list[dict[str, Any]]) -> tuple[FloatArray, list[list[Any]], FloatArray]:
+    """Errors, shape (trials, ways, judged); the ways; the errors if nothing is collected, shape (trials, judged)."""
     ways = [each[:3] for each in found[0]["errors"]]
     errors = np.array([[each[3:] for each in one["errors"]] for one in found], dtype=np.float64)
-    return errors, ways, [each[0] for each in ways].index(PILOT_ONLY)
+    nothing = [at for at, each in enumerate(ways) if each[0] in (PILOT_ONLY, PUBLIC_ONLY)]
+    return errors, ways, errors[:, nothing].min(axis=1)
 
 
 def _range(numbers: Sequence[int]) -> str:
@@ -145,7 +147,7 @@ def _pilot(name: str) -> float:
 
 
 def _section(row: dict[str, str], found: list[dict[str, Any]]) -> str:
-    errors, ways, alone = _errors(found)
+    errors, ways, nothing = _errors(found)
     counts = {
         name: [_range(ends) for ends in zip(*(one["counts"][name] for one in found), strict=True)]
         for name in found[0]["counts"]
@@ -164,7 +166,7 @@ def _section(row: dict[str, str], found: list[dict[str, Any]]) -> str:
     ]
     for at, (name, knob, value) in enumerate(ways):
         means = [f"{errors[:, at, judged].mean():.2f}" for judged in range(2)]
-        gains = ["", ""] if at == alone else [_gain(errors[:, alone, j] - errors[:, at, j]) for j in range(2)]
+        gains = [_gain(nothing[:, judged] - errors[:, at, judged]) for judged in range(2)]
         lines.append("| " + " | ".join([name, f"{knob} {value:g}" if knob else "", *means, *gains]) + " |")
     return "\n".join(lines) + "\n"
 

@@ -201,7 +201,7 @@ tradeoff_options = gathered(
 def tradeoff(
     console: Console, source: str, output: Path | None, columns: dict[str, Any], parameters: dict[str, Any]
 ) -> None:
-    """Measure privacy against a map's gain over its pilot's, for every way to collect.
+    """Measure privacy against a map's gain over not collecting, for every way to collect.
 
     Some users of the first days are the pilot; everybody reports on the days between; maps are judged at held-out
     places and on the last days. Adversaries are given users and locations of a part of the reports, and are judged on
@@ -256,7 +256,7 @@ _BOUND = click.FloatRange(min=0)
     type=_BOUND,
     help="Minimum distance of the adversary's location from the true one, metres.",
 )
-@click.option("--gain-at-least", type=_BOUND, help="Minimum gain over the pilot's map, dB.")
+@click.option("--gain-at-least", type=_BOUND, help="Minimum gain over not collecting, dB.")
 @click.option("--epsilon-at-most", type=_BOUND, help="Maximum epsilon of the worst case.")
 @tradeoff_options
 @signal_columns

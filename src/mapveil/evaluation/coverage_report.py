@@ -108,7 +108,7 @@ def _finite(point: TradeoffPoint, key: str) -> bool:
 
 
 def curve_figure(curve: Sequence[CurvePoint], unit: str, judged: str = f"gain {LATER}") -> Figure:
-    """Draw the gain over the pilot's map, judged there, over the number of units, a line for each epsilon."""
+    """Draw the gain over not collecting, judged there, over the number of units, a line for each epsilon."""
     curves = []
     for epsilon in CURVE_EPSILONS:
         own = [one for one in curve if one.epsilon == epsilon]
@@ -124,7 +124,7 @@ def curve_figure(curve: Sequence[CurvePoint], unit: str, judged: str = f"gain {L
 
 
 def curve_rows(curve: Sequence[CurvePoint], unit: str) -> tuple[list[str], list[list[str]]]:
-    """Header and rows for people: the gain over the pilot's map, dB, by number of units and epsilon."""
+    """Header and rows for people: the gain over not collecting, dB, by number of units and epsilon."""
     found = {(one.units, one.epsilon): one for one in curve}
     rows = [
         [f"{units:,}", *(_cell(found.get((units, epsilon))) for epsilon in CURVE_EPSILONS)]

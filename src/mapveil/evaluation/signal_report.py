@@ -42,7 +42,7 @@ class Plane(NamedTuple):
 
 
 GAIN: Final = Plane(
-    "p2_m", "gain_db", "error of the strongest adversary's location, m", "gain over the pilot's map, dB"
+    "p2_m", "gain_db", "error of the strongest adversary's location, m", "gain over not collecting, dB"
 )
 """The plane of a map's gain: held-out places and later days against the strongest adversary."""
 

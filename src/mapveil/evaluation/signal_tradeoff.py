@@ -184,11 +184,12 @@ def tradeoff(
     """Measure privacy against a map's gain for every way to collect. Run by: the evaluator; NOT private.
 
     Rows have roles by days, users and places (:func:`mapveil.geo.collection_roles.collection_roles`). Every map is made
-    by one model of the place alone, of the pilot and of what was reported; its gain is the smaller of what it is better
-    than the pilot's map by at held-out places and on later days. Adversaries are given a part of the reports of the
-    reporting period with their users and locations, and are judged on those of other users and of later days. Beside
-    the privatizers stand the pilot alone ("pilot only, collect nothing"), its mean everywhere ("public model only"),
-    raw reports, and coverage by sums. The paper's measures are those of the pilot and the reports.
+    by one model of the place alone, of the pilot and of what was reported. Its gain is the smaller of what it is better
+    by at held-out places and on later days than what is known if nothing is collected: the better of the pilot's map
+    and of its mean everywhere. Adversaries are given a part of the reports of the reporting period with their users and
+    locations, and are judged on those of other users and of later days. Beside the privatizers stand the pilot alone
+    ("pilot only, collect nothing"), its mean everywhere ("public model only"), raw reports, and coverage by sums. The
+    paper's measures are those of the pilot and the reports.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ class SignalTrial(NamedTuple):
     attack: SignalAttack
     places_db: float = math.nan  # error of a map of the place alone at held-out places, dB
     later_db: float = math.nan  # and on later days
-    gain_db: float = math.nan  # the smaller of its gains over the pilot's map
+    gain_db: float = math.nan  # the smaller of its gains over not collecting
     epsilon: float = math.inf  # of the worst case of one report or, for sums, of one unit
 
     @property
