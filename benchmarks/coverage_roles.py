@@ -44,10 +44,10 @@ _HEAD: Final = """# Coverage: maps by role
 Error at true rows, dB, of one model of the place alone, of the pilot and of what was collected. *Same period*: rows of
 everybody on the reporting days, at places of which no map has a row. *Later*: rows of everybody on the last days. The
 pilot is half of the users of the first days. A gain is what a map is better than the better of the pilot's map and its
-mean everywhere, trial by trial: mean and 95 % interval (Student's) over the trials. Each trial draws its own rows, pilot and places, by seed {seed} and its
-number. Privatizers see place and strength only, which favours them, and answer rows unlike
-the pilot by null codes where they prove nothing; GAP is trained by {gap_steps} steps. Epsilon of sums is about one
-unit; that of `local-gaussian` and `truncated-laplacian` about one row.
+mean everywhere, trial by trial: mean and 95 % interval (Student's) over the trials. Each trial draws its own rows,
+pilot and places, by seed {seed} and its number. Privatizers see place and strength only, which favours them, and answer
+rows unlike the pilot by null codes where they prove nothing; GAP is trained by {gap_steps} steps. Epsilon of sums is
+about one unit; that of `local-gaussian` and `truncated-laplacian` about one row.
 
 Gains on later days whose interval is above 0, of all lines below: {gains}. Intervals are not corrected for the number
 of lines: by chance alone one in forty is above 0.

@@ -350,8 +350,7 @@ def _widened(trials: int, together: int) -> float:
     """By how much the 95 % intervals of means over trials are wider where so many hold together; NaN of one trial."""
     from scipy.special import stdtrit
 
-    quantiles = stdtrit(trials - 1, [1 - _MISSED / 2 / together, 1 - _MISSED / 2])
-    return float(quantiles[0] / quantiles[1])
+    return float(stdtrit(trials - 1, 1 - 0.025 / together) / stdtrit(trials - 1, 0.975))
 
 
 def _fine(own: Sequence[TradeoffPoint], log: bool, together: int) -> tuple[FloatArray, dict[str, FloatArray]]:
@@ -363,12 +362,8 @@ def _fine(own: Sequence[TradeoffPoint], log: bool, together: int) -> tuple[Float
     measured = {
         measure: np.interp(fine, axis, [point.means[measure] for point in own]) for measure in _MEASURES
     }
-    lows = [
-        point.means["gain_db"]
-        - (point.means["gain_db"] - point.lows["gain_db"]) * _widened(point.trials, together)
-        for point in own
-    ]
-    measured[_GAIN_LOW] = np.interp(fine, axis, lows)
+    below = [(each.means["gain_db"] - each.lows["gain_db"]) * _widened(each.trials, together) for each in own]
+    measured[_GAIN_LOW] = measured["gain_db"] - np.interp(fine, axis, below)
     exact = np.searchsorted(fine, axis)
     chosen = np.exp(fine) if log and values[0] > 0 else fine.copy()
     chosen[exact] = values
