@@ -8,20 +8,20 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.analysis.coverage_contributions import coverage_contributions
+from mapveil.analysis.coverage_nodes import NodeSums, node_sums
 from mapveil.analysis.signal_models.kriging import FittedKriging, Kriging
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.tiling import Tiling
-from mapveil.inference.tree_least_squares import nested_least_squares
 from mapveil.local.signal_reports import SignalReports
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.maps.signal_map import HOLE_DBM, SignalMap
 from mapveil.mechanisms.mechanism import check_tiling
-from mapveil.mechanisms.signal_sums import STRONG, WEAK, SignalSums
+from mapveil.mechanisms.signal_sums import SignalSums
 from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.claim import Unit
 from mapveil.trust.queries import Progress
-from mapveil_client.arrays import BoolArray, FloatArray, IntArray
+from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import InputError, ParameterError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
 
@@ -33,23 +33,8 @@ _UNSURE: Final = 0.9  # quantile of the deviations over the cells
 _CLIPS_DB: Final = (2.0, 30.0)  # the range of a clip that is chosen so
 _CELLS: Final = 4096  # whose covariances are held at once
 _ODD: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
-_NOBODY: Final = 1e-9  # users
 _TOLD_USERS: Final = 2.0  # deviations of the noise, from which on a node's users are told from zero
 _TOLD: Final = 0.5  # fraction of the field's variance that must be explained where a cell counts as known
-
-
-class NodeSums(NamedTuple):
-    """Noisy sums over nodes as observations of the field in the finest nodes."""
-
-    centres: FloatArray  # latitude and longitude of each finest node, degrees
-    weights: FloatArray  # users in each finest node, estimated, shape (nodes,)
-    slope: FloatArray  # of a clipped residual's mean in the field, shape (nodes,)
-    above: tuple[
-        IntArray, ...
-    ]  # the node of each level in which every finest node lies, the finest level last
-    residuals: FloatArray  # sums of clipped residuals of all levels, dB, shape (observations,)
-    noise: FloatArray  # variance of each, dB^2
-    doubt: FloatArray  # variance of the number of users behind each, users^2
 
 
 class Correction(NamedTuple):
@@ -226,8 +211,7 @@ def release_correction(
 def default_clip_db(deviation_db: FloatArray) -> float:
     """Twice the deviation of one measurement where the map is least sure, dB, from 2 to 30.
 
-    On simulated cities half of the median deviation gains 0.1 dB more. A map that is wrong by more than it knows is
-    corrected by so little of its error then (docs/explanation/coverage-sums.md).
+    Clipping leaves a slope of 0.95 there, of a normal residual. The factor is not tuned.
     """
     return float(np.clip(_CLIP * np.quantile(deviation_db, _UNSURE), *_CLIPS_DB))
 
@@ -235,21 +219,29 @@ def default_clip_db(deviation_db: FloatArray) -> float:
 def correct(released: DensityMap, prior: FittedKriging, clip_db: float) -> Correction:
     r"""Correct a pilot's map by released sums of residuals. Run by: anybody who holds both; costs no privacy.
 
-    .. math:: y_v = \sum_{c \in v} \hat N_c\, b_c\, \delta_c + e_v, \qquad
-              \operatorname{var} e_v = B^2 \sigma_v^2 + \operatorname{var}[\bar\delta_v] \operatorname{var} \hat N_v
-              + w \sum_{c \in v} \hat N_c\, b_c, \qquad
-              \hat\delta = C A^T (A C A^T + R)^{-1} y
+    .. math:: y = M\, \operatorname{diag}(N b)\, \delta + e, \qquad
+              \hat\delta = C A^T \big(M F M^T + \operatorname{diag}(B^2 \sigma_v^2)\big)^{-1} y, \qquad
+              A = M \operatorname{diag}(\hat N b)
+
+    .. math:: F = (b b^T \circ C + h h^T \circ C^{\circ 3}) \circ (\hat N \hat N^T + V)
+              + \operatorname{diag}\big((w + s + \tau_c)\, \hat N_c b_c\big)
 
     where: :math:`y_v` is B times the difference of the noisy sums of strong and weak in node v, B is ``clip_db``,
-    :math:`\sigma_v^2` the variance of the difference's noise, :math:`\hat N_c` the number of users in the finest node
-    c, consistent over the levels by least squares and none below zero, :math:`\delta_c` the field's distance from the
-    pilot's map there, :math:`\bar\delta_v` its mean weighted by :math:`\hat N_c b_c`, :math:`b_c` the slope that
-    clipping leaves, w the variance that rows of one trace share; C is the field's covariance given the pilot, A holds
-    :math:`\hat N b`, R the variances of e. Clipping leaves at most :math:`w b_c` of w: the mean of a clipped residual
-    given the trace's error g has the variance
+    :math:`\sigma_v^2` the variance of the difference's noise, M is 1 where the finest node c lies in v,
+    :math:`\hat N_c` the number of units in c, consistent over the levels by least squares and none below zero, V the
+    covariance of its error, :math:`\delta_c` the mean over c of the field's distance from the pilot's map, C its
+    covariance given the pilot, :math:`\tau_c` the field's variance around the mean inside c, :math:`b_c` the slope
+    that clipping leaves, :math:`h_c` what it bends, w the variance that rows of one trace share and s that of their
+    spread; :math:`\circ` is the product by entries.
 
-    .. math:: \operatorname{var}_g \operatorname{E}[\operatorname{clip}_B(r) \mid g]
-              \le w \operatorname{E}\big[\Pr[|r| < B \mid g]^2\big] \le w \Pr[|r| < B] = w\, b_c
+    One contribution is in the sums of every level, so F, of the finest nodes, is added up by M. The diagonal bounds
+    what the units add, whatever the lengths of their traces and the numbers of their rows: a unit of weights
+    :math:`W_c` adds at most :math:`w\, W W^T \circ K` for a correlation K, and
+    :math:`\operatorname{diag}(W) - W W^T \circ K` is positive semidefinite where the weights sum to 1. Many rows of a
+    unit add less spread than one; their number is unknown, so the deviation of the map is too wide there. Units are
+    taken to be spread evenly over the cells of a finest node. Clipping leaves at most :math:`b_c` of a variance:
+
+    .. math:: \operatorname{var}[\operatorname{clip}_B(r)] \le \operatorname{var}[r]\, \Pr[|r| < B]
 
     for normal residuals r. Source: H. Chernoff, "A note on an inequality involving the normal distribution" (Annals of
     Probability, 1981).
@@ -272,14 +264,17 @@ def correct(released: DensityMap, prior: FittedKriging, clip_db: float) -> Corre
     centres, size = released.tiling.centres(), released.tiling.size
     cells = _rows_at(prior, centres.lat, centres.lon)
     deviation = prior.predict(cells).deviation_db
-    seen = _node_sums(released, clip_db)
-    nodes = _rows_at(prior, *seen.centres.T)
-    seen = seen._replace(slope=_slope(clip_db, prior.predict(nodes).deviation_db))
-    told, weight = _told(seen, prior.covariance(nodes, nodes), prior.law.trace_variance)
+    seen = node_sums(released, clip_db)
+    means = prior.means(cells[seen.points], seen.averages)
+    covariance = np.asarray(seen.averages @ prior.covariance(cells[seen.points], means))
+    single = seen.averages @ np.square(deviation[seen.points])
+    slope, bend = _clipped(clip_db, np.sqrt(single))
+    shared = covariance * np.outer(slope, slope) + covariance**3 * np.outer(bend, bend)
+    told, weight = _told(seen, slope, shared, np.maximum(single - np.diag(covariance), 0.0))
     change, variance = np.empty(size), np.square(deviation) - prior.row_variance
     for at in range(0, size, _CELLS):
         part = slice(at, at + _CELLS)
-        cross = prior.covariance(cells[part], nodes)
+        cross = prior.covariance(cells[part], means)
         change[part] = cross @ told
         # A variance of seven digits: half the time of a matrix product that is most of the work.
         single = cross.astype(np.float32)
@@ -287,18 +282,27 @@ def correct(released: DensityMap, prior: FittedKriging, clip_db: float) -> Corre
     return Correction(released, change, np.maximum(variance, 0.0), clip_db)
 
 
-def _slope(clip_db: float, deviation_db: FloatArray) -> FloatArray:
-    r"""Slope of the mean of a clipped residual in the field's distance from the map.
+def _clipped(clip_db: float, deviation_db: FloatArray) -> tuple[FloatArray, FloatArray]:
+    r"""Factors b and h of a clipped residual's mean given the field, linear and cubic.
 
-    .. math:: \operatorname{E}[\operatorname{clip}_B(r) \mid \delta] \approx \operatorname{erf}(B / \sqrt 2 s)\, \delta
+    .. math:: \operatorname{cov}[\operatorname{E}[\operatorname{clip}_B(r) \mid \delta]]
+              = b b^T \circ C + \sum_{k = 3, 5, \dots} a_k a_k^T \circ C^{\circ k}, \qquad
+              b = \operatorname{erf}(\beta / \sqrt 2)
 
-    where: B is ``clip_db`` and s is ``deviation_db``, of one measurement around the map: the linear coefficient for
-    residuals r that are normal. Source: J. J. Bussgang, MIT Research Laboratory of Electronics, technical report 216
-    (1952).
+    .. math:: h^2 s^6 = \operatorname{var}[\operatorname{clip}_B(r)] - b^2 s^2
+              = s^2 \big(b - 2 \beta\, \varphi(\beta) + \beta^2 (1 - b) - b^2\big), \qquad \beta = B / s
+
+    where: B is ``clip_db``, s is ``deviation_db`` of a normal residual r around the map, C the field's covariance,
+    :math:`\varphi` the normal density. All terms are counted at k = 3, which is at least their variance.
+    Source: J. J. Bussgang, MIT Research Laboratory of Electronics, technical report 216 (1952).
     """
     from scipy.special import erf
 
-    return np.asarray(erf(clip_db / (np.sqrt(2) * deviation_db)))
+    beta = clip_db / deviation_db
+    slope = np.asarray(erf(beta / np.sqrt(2)))
+    density = np.exp(-np.square(beta) / 2) / np.sqrt(2 * np.pi)
+    left = slope - 2 * beta * density + np.square(beta) * (1 - slope) - np.square(slope)
+    return slope, np.sqrt(np.maximum(left, 0.0)) / np.square(deviation_db)
 
 
 def _rows_at(prior: FittedKriging, lat: FloatArray, lon: FloatArray) -> FloatArray:
@@ -307,73 +311,28 @@ def _rows_at(prior: FittedKriging, lat: FloatArray, lon: FloatArray) -> FloatArr
     return rows
 
 
-def _node_sums(released: DensityMap, clip_db: float) -> NodeSums:
-    levels = sorted(
-        (each for each in released.measurements if isinstance(each, LabelMeasurement)),
-        key=lambda each: each.noisy.size,
-    )
-    if not levels:
-        raise InputError(
-            f"a map by {released.method} holds no sums of residuals; expected one by signal-sums"
-        )
-    finest = levels[-1].groups
-    kept = np.flatnonzero(finest >= 0)
-    nodes, first = np.unique(finest[kept], return_index=True)
-    count = levels[-1].noisy.size
-    if nodes.size != count:
-        raise InputError(f"the finest sums are of {count} nodes, of which {nodes.size} hold a cell")
-    above = tuple(each.groups[kept[first]] for each in levels)
-    # The parent of a node is the node of the level above in which any of its finest nodes lies.
-    parents = []
-    for upper, own, level in zip(above, above[1:], levels[1:], strict=False):
-        parent = np.zeros(level.noisy.size, dtype=np.int64)
-        parent[own] = upper
-        parents.append(parent)
-    variances = [each.deviation() ** 2 for each in levels]
-    users = nested_least_squares([each.noisy for each in levels], variances, parents)
-    centres = released.tiling.centres()
-    inside = np.bincount(finest[kept], minlength=count)
-    middle = [np.bincount(finest[kept], each[kept], count) / inside for each in (centres.lat, centres.lon)]
-    residuals = [clip_db * (each.by_label[:, STRONG] - each.by_label[:, WEAK]) for each in levels]
-    noise = [
-        clip_db**2 * each.contrast_variance(np.maximum(own, 0.0))
-        for each, own in zip(levels, users.values, strict=True)
-    ]
-    return NodeSums(
-        np.stack(middle, axis=1),
-        np.maximum(users.values[-1], 0.0),
-        np.ones(count),
-        above,
-        np.concatenate(residuals),
-        np.concatenate(noise),
-        np.concatenate(
-            [
-                np.broadcast_to(each, level.noisy.shape)
-                for each, level in zip(users.variances, levels, strict=True)
-            ]
-        ),
-    )
+def _told(
+    seen: NodeSums, slope: FloatArray, shared: FloatArray, single: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """A^T S^-1 y, shape (nodes,), and A^T S^-1 A, where S = M F M^T + R.
 
-
-def _sums_of(weights: FloatArray, above: IntArray) -> FloatArray:
-    """The rows of A of one level, shape (nodes of the level, finest nodes)."""
-    made = np.zeros((int(above.max()) + 1, weights.size))
-    made[above, np.arange(weights.size)] = weights
-    return made
-
-
-def _told(seen: NodeSums, covariance: FloatArray, shared: float) -> tuple[FloatArray, FloatArray]:
-    """A^T S^-1 y, shape (nodes,), and A^T S^-1 A, where S = A C A^T + R."""
+    Parameters
+    ----------
+    slope : ndarray of float64, shape (nodes,)
+        b.
+    shared : ndarray of float64, shape (nodes, nodes)
+        Covariance of clipped residuals by the field, dB^2.
+    single : ndarray of float64, shape (nodes,)
+        Variance of one unit's residual around the mean of the field in its node, dB^2.
+    """
     from scipy.linalg import cho_factor, cho_solve
 
-    design = np.concatenate([_sums_of(seen.weights * seen.slope, above) for above in seen.above])
-    total = design.sum(axis=1)
-    spread = design @ covariance
-    own = np.einsum("ij,ij->i", spread, design)
-    anywhere = np.full(own.shape, float(covariance.mean()))
-    mean = np.divide(own, np.square(total), out=anywhere, where=total > _NOBODY)
-    noise = seen.noise + np.maximum(mean, 0.0) * seen.doubt + shared * total
-    factor = cho_factor(spread @ design.T + np.diag(noise), lower=True)
-    solved = cho_solve(factor, np.column_stack([seen.residuals, design]))
+    users = seen.users * slope
+    finest = shared * (np.outer(seen.users, seen.users) + seen.error)
+    finest[np.diag_indices_from(finest)] += single * users
+    total = seen.members @ (seen.members @ finest).T
+    total[np.diag_indices_from(total)] += seen.noise
+    design = seen.members.toarray() * users
+    solved = cho_solve(cho_factor(total, lower=True), np.column_stack([seen.residuals, design]))
     told = design.T @ solved
     return np.asarray(told[:, 0]), np.asarray(told[:, 1:])

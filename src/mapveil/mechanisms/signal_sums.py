@@ -84,7 +84,7 @@ class SignalSums(GridMechanism):
     levels : int
         Levels asked for besides the root, at least 1.
     c : float
-        The rule's constant, above 0. Chosen on simulated cities (docs/explanation/coverage-sums.md).
+        The rule's constant, above 0; not tuned.
     unit : str
         What the guarantee is about: ``"user"``; or ``"user's day"`` or ``"trace"``, where a user has several of them,
         whose epsilons add up.

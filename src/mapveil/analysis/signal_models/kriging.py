@@ -22,6 +22,7 @@ from mapveil_client.randomness.random import Randomness, as_randomness
 
 _LEARNT: Final = 400  # blocks that the lengths are learnt on: the likelihood costs their cube at every step
 _BLOCK: Final = 4096
+_ROWS: Final = 1024  # whose covariances with all places of some means are held at once
 _FINEST_M: Final = 5.0
 _ROUNDING: Final = 1 / 12  # dB^2: strengths are reported in whole dBm
 _STEPS: Final = 40  # of the search for the likeliest field
@@ -123,6 +124,15 @@ class Solved(NamedTuple):
     middle: float  # m, dBm
 
 
+class FieldMeans(NamedTuple):
+    """Weighted means of the field, and what the averages tell of them."""
+
+    places: FloatArray  # metres, shape (places, 2)
+    weights: Any  # sparse, shape (means, places)
+    across: FloatArray  # whitened covariance with the averages, shape (blocks, means)
+    rest: FloatArray  # fraction of the middle that the averages do not tell, shape (means,)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class FittedKriging(FittedSignalModel):
     """A fitted Gaussian process."""
@@ -169,13 +179,31 @@ class FittedKriging(FittedSignalModel):
         ]
         return np.asarray(np.concatenate(parts) + self.solved.middle)
 
-    def covariance(self, rows: FloatArray, others: FloatArray) -> FloatArray:
-        """Covariance of the field between places, given the measurements, dB^2, shape (rows, others)."""
-        places, further = self.plane.metres(rows), self.plane.metres(others)
+    def means(self, rows: FloatArray, weights: Any) -> FieldMeans:
+        """Weighted means of the field over places, for :meth:`covariance`.
+
+        Parameters
+        ----------
+        rows : ndarray of float64, shape (places, columns)
+            Rows at the places.
+        weights : scipy.sparse.csr_matrix, shape (means, places)
+            Weight of each place in each mean.
+        """
+        places = self.plane.metres(rows)
         _, across, rest = self._known(places)
-        _, other, left = self._known(further)
-        prior = self.law.variance * matern(places, further, self.law.length_m)
-        return np.asarray(prior - across.T @ other + np.outer(rest, left) / self.solved.ones.sum())
+        return FieldMeans(places, weights, across @ weights.T, weights @ rest)
+
+    def covariance(self, rows: FloatArray, means: FieldMeans) -> FloatArray:
+        """Covariance of the field and of its means, given the measurements, dB^2, shape (rows, means)."""
+        places = self.plane.metres(rows)
+        found = np.empty((len(rows), len(means.rest)))
+        for at in range(0, len(rows), _ROWS):
+            part = slice(at, at + _ROWS)
+            _, across, rest = self._known(places[part])
+            prior = self.law.variance * matern(places[part], means.places, self.law.length_m)
+            found[part] = prior @ means.weights.T - across.T @ means.across
+            found[part] += np.outer(rest, means.rest) / self.solved.ones.sum()
+        return found
 
     def _covariance(self, places: FloatArray) -> FloatArray:
         return self.law.variance * matern(places, self.averages.centres, self.law.length_m)
