@@ -208,7 +208,14 @@ def test_what_nobody_measured_or_may_be_covered_has_a_mark_of_its_own() -> None:
     assert sums.unmeasured.tolist() == [True, False, False, False, False]
     pytest.importorskip("matplotlib")
     axes = found.plot()
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [scene.doubt, scene.dotted]
+    legend = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert legend == [scene.doubt, scene.dotted, "Orange: hole, below -110 dBm"]
+    assert (
+        "2 cells covered (40 %), 1 of them measured and 1 extrapolated; 2 holes (below -110 dBm), 1 of them told from covered ground (orange)"
+        in scene.reading
+    )
+    one = replace(found, mean_dbm=np.array([-125.0, -90.0, -90.0, -90.0, np.nan]))
+    assert "; 1 hole (below " in one.scene().reading
     plain = SignalMap.from_measurements(measured(), tiling, PROMISE, hole_dbm=-300)
     assert plain.scene().hatched is None
     assert plain.scene().unsure is None
@@ -273,7 +280,8 @@ def test_the_picture_says_what_it_shows(signal: SignalMap, tmp_path: Path) -> No
     axes = signal.plot()
     words = " ".join(" ".join(text.get_text() for text in axes.texts).split())
     coverage = signal.coverage()
-    assert f"{coverage.holes} holes (orange, below -97 dBm)" in words
+    assert f"{coverage.holes} hole{'' if coverage.holes == 1 else 's'} (below -97 dBm)" in words
+    assert "told from covered ground (orange)" in words
     assert f"{coverage.unknown} unknown (left blank)" in words
     signal.save(tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
@@ -365,3 +373,16 @@ def test_error_at_true_measurements() -> None:
     ]
     assert signal.rmse_dbm(data) == pytest.approx(np.sqrt(np.mean(np.square(off))))
     assert np.isnan(signal.rmse_dbm(data.take(np.arange(0))))
+
+
+def test_no_hole_is_told_by_extrapolation_or_against_the_measurements_of_a_cell() -> None:
+    tiling = Grid(REGION, rows=1, columns=3)
+    centres = tiling.centres()
+    rows = np.column_stack([centres.lat[:2], centres.lon[:2], [-120.0, -80.0]])
+    data = Measurements(
+        rows, ("lat", "lon", "rss"), np.zeros(2, dtype=np.int64), ("ann",), None, np.arange(2)
+    )
+    far_off, sure = np.full(3, -140.0), np.full(3, 2.0)
+    found = SignalMap.from_prediction(far_off, sure, data, tiling, PROMISE, "path-loss")
+    assert found.holes.all()
+    assert found.holes_told().tolist() == [True, False, False]
