@@ -209,6 +209,7 @@ def draw_bar(
     bar.ax.tick_params(colors=QUIET, labelsize=8, length=3)
     kind = "" if colours.low else f", {'logarithmic' if colours.kind == 'log' else 'linear'} scale"
     words = [f"{unit}{kind}", "; ".join(drawn.guarantee.promise.stamps)]
+    axes.apply_aspect()  # the height below is the map's
     height = axes.get_window_extent().height / axes.figure.dpi
     lines = [line for each in words for line in textwrap.wrap(each, max(int(_LETTERS * height), 12))]
     bar.set_label("\n".join(lines), color=INK, size=9)
