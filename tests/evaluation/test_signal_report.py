@@ -11,6 +11,8 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from mapveil.attacks.signal_score import AdversaryScore, SignalAttack
+from mapveil.evaluation.coverage_report import curve_figure, error_plane
+from mapveil.evaluation.coverage_trials import CurvePoint
 from mapveil.evaluation.signal_report import (
     PLANES,
     attack_figure,
@@ -77,18 +79,52 @@ def test_a_plane_without_intervals_and_one_without_points() -> None:
     assert plane_figure([("one", PLANES["P-U"], points())]).axes[0].containers[0].has_yerr
 
 
-def test_what_is_below_the_frame_is_left_out_of_it() -> None:
+def test_a_plane_holds_every_point_and_names_the_ends_of_lines() -> None:
     far = points()
-    far[0] = far[0]._replace(means={**far[0].means, "u": -50.0})
-    low, high = plane_figure([("far", PLANES["P-U"], far)]).axes[0].get_ylim()
-    assert -3 < low < -1.2
+    far[0] = far[0]._replace(means={**far[0].means, "u": -150.0})
+    (axes,) = plane_figure([("far", PLANES["P-U"], far)]).axes
+    low, high = axes.get_ylim()
+    assert low < -150
     assert high > 0
+    assert axes.get_yscale() == "symlog"
+    named = [text.get_text() for text in axes.texts]
+    assert named == ["rho 0.1", "rho 0.4", "sigma 0.1", "sigma 0.4"]
+    assert plane_figure([("near", PLANES["P-U"], points())]).axes[0].get_yscale() == "linear"
+
+
+def test_a_way_to_collect_looks_the_same_in_every_picture() -> None:
+    only = [each for each in points() if each.privatizer == "gaussian-noise"]
+    plane = error_plane(points()).axes[0].lines
+    drawn = {line.get_label(): (line.get_color(), line.get_marker()) for line in plane}
+    for given in (points(), only, only[::-1]):
+        for container in plane_figure([("one", PLANES["P-U"], given)]).axes[0].containers:
+            line = container.lines[0]
+            assert drawn[container.get_label()] == (line.get_color(), line.get_marker())
+
+
+def test_a_map_error_above_the_frame_is_marked_with_its_value() -> None:
+    means = dict.fromkeys(MEASURES, 5.0)
+    pilot = TradeoffPoint("g", "pilot only, collect nothing", "", 0.0, 1, means, means, means)
+    far = points()
+    far[0] = far[0]._replace(means={**far[0].means, "places_db": 80.0, "later_db": 80.0})
+    axes = error_plane([pilot, *far]).axes[0]
+    assert axes.get_ylim()[1] < 80
+    assert "rho 0.4: 80" in [text.get_text() for text in axes.texts]
+
+
+def test_a_curve_shows_the_line_that_its_words_speak_of() -> None:
+    curve = [CurvePoint(epsilon=1.0, units=n, gain_db=0.5 + n / 10, low=0.2, high=2.0) for n in (7, 15)]
+    (axes,) = curve_figure(curve, "unit").axes
+    low, high = axes.get_ylim()
+    assert low < 0 < high
+    assert "gain" in axes.get_ylabel()
 
 
 def test_parameters_are_looked_up_in_panels_of_their_own() -> None:
     figure = parameter_figure(
-        points(), {"distortion": lambda means: -means["u1"], "P": lambda means: means["p"]}
+        points(), {"distortion": lambda means: -means["u1"], "P": lambda means: means["p"]}, "deviations"
     )
+    assert {axes.get_ylabel() for axes in figure.axes} == {"deviations"}
     assert [axes.get_title() for axes in figure.axes] == ["gap", "gaussian-noise"]
     assert [axes.get_xlabel() for axes in figure.axes] == ["rho", "sigma"]
     assert [axes.get_xscale() for axes in figure.axes] == ["linear", "log"]
@@ -117,7 +153,7 @@ def test_rows_are_read_as_costs() -> None:
     }
 
 
-def test_the_strongest_adversary_is_marked_and_red() -> None:
+def test_the_strongest_adversary_is_marked_and_orange() -> None:
     header, rows = attack_rows(ATTACK)
     assert [row[0] for row in rows] == ["blind", "trees", "*codes"]
     assert rows[2][header.index("metres")] == "70"
@@ -125,10 +161,12 @@ def test_the_strongest_adversary_is_marked_and_red() -> None:
     figure = attack_figure(ATTACK)
     users, places = figure.axes
     assert [label.get_text() for label in users.get_yticklabels()] == ["trees", "codes, aggregate"]
-    # Red is the least in each measure: trees know users, codes know places.
-    red = [[bar.get_facecolor() for bar in axes.patches] for axes in (users, places)]
-    assert red[0][0] == red[1][1] != red[0][1] == red[1][0]
+    # Orange is the least in each measure: trees know users, codes know places.
+    orange = [[bar.get_facecolor() for bar in axes.patches] for axes in (users, places)]
+    assert orange[0][0] == orange[1][1] != orange[0][1] == orange[1][0]
     assert users.lines[0].get_xdata()[0] == 0.8
+    assert users.get_xlabel() == "fraction of the reports whose user it gets wrong"
+    assert all(text.get_bbox_patch() for text in users.texts)  # over the dashed line
     assert places.lines[0].get_xdata()[0] == 120
 
 

@@ -115,3 +115,25 @@ def test_whoever_names_columns_confirms_or_overrides(frame: pd.DataFrame) -> Non
     assert read_measurements(frame, features=["cell_id"], identifiers=True).names[3:] == ("cell_id",)
     with pytest.raises(InputError, match=r"column 'cell_id' is an identifier.*as a category"):
         read_measurements(frame, features=["cell_id", "speed"])
+
+
+def test_identifiers_and_clocks_are_known_by_their_values(frame: pd.DataFrame) -> None:
+    draw = np.random.default_rng(2)
+    users = frame["user_id"].to_numpy()
+    told = frame.assign(
+        adid=users * 17 + draw.integers(0, 3, 60),  # two to four of each user, of nobody else
+        x_tag=users * 7919.5 + 13 * draw.integers(0, 2, 60),
+        tel=draw.choice(draw.integers(6_900_000_000, 6_999_999_999, 4), 60),  # shared, and large
+        stamp=1_365_292_563_000 + 60_000 * np.arange(60),
+        ts2=1_365_292_563.25 + 60.5 * np.arange(60),
+        rss1_dbm=draw.integers(-100, -60, 60),
+        altitude_m=users + draw.normal(40, 5, 60).round(),
+        northing_m=5_748_000.5 + draw.normal(0, 100, 60),
+    )
+    read = read_measurements(told)
+    kept = ("lat", "lon", "rss_dbm", "mnc", "speed", "rss1_dbm", "altitude_m", "northing_m")
+    assert read.names == kept
+    notes = "; ".join(read.notes)
+    assert "few values for each user, hardly ever another's: adid, x_tag" in notes
+    assert "numbers as large as identifiers or epoch times: tel, stamp, ts2" in notes
+    assert read_measurements(told, features=["adid", "stamp"]).names[3:] == ("adid", "stamp")

@@ -88,7 +88,7 @@ def test_the_best_usual_name_is_the_signal() -> None:
 
 def test_rows_with_a_missing_value_are_left_out_and_counted() -> None:
     long = pa.concat_tables([TABLE] * 100)
-    speed = long["speed"].to_pylist()
+    speed = [float(at % 7) for at in range(400)]
     speed[7] = None
     lon = long["lon"].to_pylist()
     lon[9] = None
@@ -198,9 +198,12 @@ def test_times_may_be_seconds_and_a_column_without_times_is_not_used() -> None:
     unread = changed(time=["today", "2024-05-01", "soon", "late"])
     assert read_measurements(unread).time is None
     assert any(
-        "column 'time' is not used: it holds no time in 3 rows" in n for n in read_measurements(unread).notes
+        "column 'time' is not used: it holds no time of the years 1 to 9999 in 3 rows" in n
+        for n in read_measurements(unread).notes
     )
-    with pytest.raises(InputError, match="row 1, column 'time' is 'today'; expected a time such as"):
+    with pytest.raises(
+        InputError, match="row 1, column 'time' is 'today'; expected a time of the years 1 to 9999"
+    ):
         read_measurements(unread, time="time")
 
 
@@ -219,3 +222,29 @@ def test_points_of_a_frame_in_any_reference_system_are_places() -> None:
     np.testing.assert_allclose(read.rows[:, :2], [[35.5, 24.0], [35.6, 24.1]], atol=1e-8)
     with pytest.raises(InputError, match="points with a CRS"):
         read_measurements(frame.set_crs(None, allow_override=True))
+
+
+@pytest.mark.parametrize("held", ["[1]", "{'a': 1}", "MAP {'a': 1}"])
+def test_user_ids_are_no_lists_or_records(held: str) -> None:
+    with pytest.raises(
+        InputError, match=r"column 'user_id' for user holds lists or records.*expected one number"
+    ):
+        read_measurements(f"SELECT {held} AS user_id, 35.5 AS lat, 24.0 AS lon, -71 AS rss_dbm")
+
+
+def test_times_are_of_the_years_1_to_9999() -> None:
+    late = (
+        "SELECT 1 AS user_id, 35.5 AS lat, 24.0 AS lon, -71 AS rss_dbm, moment AS time "
+        "FROM (VALUES (TIMESTAMP '9999-12-31 23:59:59'), (TIMESTAMP '10000-01-01')) AS rows(moment)"
+    )
+    read = read_measurements(late)
+    assert read.time is None
+    assert any("no time of the years 1 to 9999 in 1 rows" in note for note in read.notes)
+    with pytest.raises(InputError, match=r"row 2, column 'time' is .10000-01-01.*years 1 to 9999"):
+        read_measurements(late, time="time")
+
+
+@pytest.mark.parametrize("strength", ["7", "'nan'::DOUBLE"])
+def test_errors_end_with_what_is_expected(strength: str) -> None:
+    with pytest.raises(InputError, match=r"[a-z]$"):
+        read_measurements(f"SELECT 1 AS user_id, 35.5 AS lat, 24.0 AS lon, {strength} AS rss_dbm")

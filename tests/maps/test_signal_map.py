@@ -25,9 +25,10 @@ from mapveil.geo.region import Region
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.maps.frame import raster_frame
 from mapveil.maps.signal_map import SignalMap
+from mapveil.obfuscation.privatizers.average_case import average_case
 from mapveil.pictures.colours import layer_scale
 from mapveil.pictures.page import page_html
-from mapveil.privacy.claim import Adversary, TrustModel, Unit
+from mapveil.privacy.claim import Adversary, Reveals, TrustModel, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, ParameterError
 
@@ -208,7 +209,15 @@ def test_what_nobody_measured_or_may_be_covered_has_a_mark_of_its_own() -> None:
     assert sums.unmeasured.tolist() == [True, False, False, False, False]
     pytest.importorskip("matplotlib")
     axes = found.plot()
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [scene.doubt, scene.dotted]
+    legend = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert legend == [scene.doubt, scene.dotted, "Orange: hole, below -110 dBm"]
+    assert (
+        "2 cells covered (40 %), 1 of them measured and 1 extrapolated; 2 holes (below -110 dBm), "
+        in scene.reading
+    )
+    assert "1 of them told from covered ground (orange)" in scene.reading
+    one = replace(found, mean_dbm=np.array([-125.0, -90.0, -90.0, -90.0, np.nan]))
+    assert "; 1 hole (below " in one.scene().reading
     plain = SignalMap.from_measurements(measured(), tiling, PROMISE, hole_dbm=-300)
     assert plain.scene().hatched is None
     assert plain.scene().unsure is None
@@ -273,7 +282,8 @@ def test_the_picture_says_what_it_shows(signal: SignalMap, tmp_path: Path) -> No
     axes = signal.plot()
     words = " ".join(" ".join(text.get_text() for text in axes.texts).split())
     coverage = signal.coverage()
-    assert f"{coverage.holes} holes (orange, below -97 dBm)" in words
+    assert f"{coverage.holes} hole{'' if coverage.holes == 1 else 's'} (below -97 dBm)" in words
+    assert "told from covered ground (orange)" in words
     assert f"{coverage.unknown} unknown (left blank)" in words
     signal.save(tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
@@ -365,3 +375,28 @@ def test_error_at_true_measurements() -> None:
     ]
     assert signal.rmse_dbm(data) == pytest.approx(np.sqrt(np.mean(np.square(off))))
     assert np.isnan(signal.rmse_dbm(data.take(np.arange(0))))
+
+
+def test_no_hole_is_told_by_extrapolation_or_against_the_measurements_of_a_cell() -> None:
+    tiling = Grid(REGION, rows=1, columns=3)
+    centres = tiling.centres()
+    rows = np.column_stack([centres.lat[:2], centres.lon[:2], [-120.0, -80.0]])
+    data = Measurements(
+        rows, ("lat", "lon", "rss"), np.zeros(2, dtype=np.int64), ("ann",), None, np.arange(2)
+    )
+    far_off, sure = np.full(3, -140.0), np.full(3, 2.0)
+    found = SignalMap.from_prediction(far_off, sure, data, tiling, PROMISE, "path-loss")
+    assert found.holes.all()
+    assert found.holes_told().tolist() == [True, False, False]
+
+
+def test_the_label_of_the_colour_bar_is_as_high_as_a_low_map_at_most() -> None:
+    pytest.importorskip("matplotlib")
+    tiling = Grid(Region.from_bbox(24.0, 35.5, 24.4, 35.55), rows=2, columns=8)
+    unknown = average_case(Reveals.UNDOCUMENTED())
+    full = np.ones(16)
+    axes = SignalMap(-90 * full, full, full.astype(np.int64), tiling, unknown, "by hand").plot()
+    axes.figure.canvas.draw()
+    label = axes.child_axes[0].yaxis.label
+    assert "PRIVATE" in label.get_text()
+    assert label.get_window_extent().height <= 1.1 * axes.get_window_extent().height

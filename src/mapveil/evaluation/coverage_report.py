@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from mapveil.evaluation.collection_trials import PILOT_ONLY, PUBLIC_ONLY, RAW
-from mapveil.evaluation.coverage_trials import CURVE_EPSILONS, LATER, PLACES, SUMS, CurvePoint, units_needed
+from mapveil.evaluation.collection_trials import PILOT_ONLY, PUBLIC_ONLY
+from mapveil.evaluation.coverage_trials import CURVE_EPSILONS, LATER, PLACES, CurvePoint, units_needed
 from mapveil.evaluation.html_report import (
-    COLOURS,
-    MARKERS,
     Curve,
     Panel,
     curves_figure,
@@ -18,6 +16,7 @@ from mapveil.evaluation.html_report import (
     legend_below,
 )
 from mapveil.evaluation.signal_tradeoff import TradeoffPoint
+from mapveil.evaluation.way_styles import label_ends, way_styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,52 +25,48 @@ if TYPE_CHECKING:
 _JUDGED: Final = {"places_db": PLACES, "later_db": LATER}
 _FRAME: Final = 2.5  # errors of the pilot's map that the frame holds: a privatizer's error has no upper end
 _DASHES: Final = {PILOT_ONLY: "--", PUBLIC_ONLY: ":"}
-_SUMS_SHADES: Final = ("#000000", "#4d4d4d", "#8c8c8c", "#7b2fbe")  # one family, the local model apart
 
 
 def error_plane(points: Sequence[TradeoffPoint]) -> Figure:
     """Draw every way to collect by the strongest adversary's error and the map's, with its 95 % interval.
 
-    The best is at the bottom right. The frame is that of the means: intervals may leave it.
+    The best is at the bottom right. Intervals may leave the frame; a mean that does is marked at its edge.
     """
     shown = {key: words for key, words in _JUDGED.items() if any(_finite(point, key) for point in points)}
     names = [name for name in dict.fromkeys(point.privatizer for point in points) if name not in _DASHES]
-    others = [name for name in names if name not in SUMS and name != RAW]
+    styles = way_styles(names)
     figure, every = figure_grid(len(shown), 5.6, 4.6, 1.1)
     for axes, (key, words) in zip(every, shown.items(), strict=True):
         for name in names:
-            own = sorted((one for one in points if one.privatizer == name), key=lambda one: one.value)
-            own = [one for one in own if _finite(one, key)]
-            if name in SUMS:
-                at = list(SUMS).index(name)
-                style: dict[str, Any] = {
-                    "color": _SUMS_SHADES[at],
-                    "marker": "DsP*"[at],
-                    "linestyle": "-" if at == 3 else "",
-                }
-            else:
-                at = 6 if name == RAW else others.index(name) % 6
-                style = {
-                    "color": COLOURS[at],
-                    "marker": "x" if name == RAW else MARKERS[at],
-                    "linestyle": "-",
-                }
+            own = _in_order(points, name, key)
             axes.plot(
                 [one.means["p2_m"] for one in own], [one.means[key] for one in own], label=name, markersize=5,
-                linewidth=1.2, **style,
+                linewidth=1.2, **styles[name],
             )  # fmt: skip
             spread = [one for one in own if math.isfinite(one.lows[key]) and math.isfinite(one.highs[key])]
             ends = ([one.lows[key] for one in spread], [one.highs[key] for one in spread])
             axes.vlines(
-                [one.means["p2_m"] for one in spread], *ends, colors=style["color"], linewidth=0.8, alpha=0.45
+                [one.means["p2_m"] for one in spread],
+                *ends,
+                colors=styles[name]["color"],
+                linewidth=0.8,
+                alpha=0.45,
             )
         _references(axes, points, key)
+        for name in names:
+            if styles[name]["linestyle"]:
+                label_ends(axes, ("p2_m", key), _in_order(points, name, key), styles[name]["color"])
         axes.set_title(f"{words}{trials_words(points)}", fontsize=10)
         axes.set_xlabel("error of the strongest adversary's location, m")
         axes.set_ylabel("error of the map, dB")
         axes.grid(visible=True, alpha=0.25)
     legend_below(figure, names)
     return figure
+
+
+def _in_order(points: Sequence[TradeoffPoint], name: str, key: str) -> list[TradeoffPoint]:
+    own = (one for one in points if one.privatizer == name and _finite(one, key))
+    return sorted(own, key=lambda one: one.value)
 
 
 def trials_words(points: Sequence[TradeoffPoint]) -> str:
@@ -119,7 +114,12 @@ def curve_figure(curve: Sequence[CurvePoint], unit: str, judged: str = f"gain {L
     figure = curves_figure(
         [Panel(f"coverage by sums: {judged}, dB{alone}", f"{unit}s", curves, log_x=True, ticks=ticks)]
     )
-    figure.axes[0].axhline(0.0, color="#333333", linewidth=0.9, linestyle="--")
+    (axes,) = figure.axes
+    axes.axhline(0.0, color="#333333", linewidth=0.9, linestyle="--")
+    low, high = axes.get_ylim()
+    room = 0.05 * (max(high, 0.0) - min(low, 0.0))
+    axes.set_ylim(low if low < 0 else -room, high if high > 0 else room)
+    axes.set_ylabel("gain over the pilot's map, dB (dashed: none)")
     return figure
 
 

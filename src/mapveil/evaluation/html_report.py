@@ -56,6 +56,7 @@ class Panel(NamedTuple):
     log_x: bool = False
     log_y: bool = False
     ticks: Sequence[float] | None = None  # of the x axis; every x of the curves by default
+    y_label: str = ""
 
 
 def write_atomically(path: Path, content: bytes) -> Path:
@@ -140,6 +141,7 @@ def curves_figure(panels: Sequence[Panel], title: str = "") -> Figure:
         axes.minorticks_off()
         axes.set_title(panel.title, fontsize=10)
         axes.set_xlabel(panel.x_label)
+        axes.set_ylabel(panel.y_label, fontsize=9)
         axes.grid(visible=True, alpha=0.25)
     legend_below(figure, labels)
     if title:

@@ -6,14 +6,13 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mapveil.attacks.signal_score import SignalAttack
 from mapveil.evaluation.coverage_report import curve_figure, curve_rows, error_plane, trials_words
 from mapveil.evaluation.coverage_trials import LATER
 from mapveil.evaluation.html_report import (
     COLOURS,
-    MARKERS,
     Curve,
     Panel,
     curves_figure,
@@ -26,6 +25,7 @@ from mapveil.evaluation.html_report import (
 )
 from mapveil.evaluation.signal_tradeoff import KNOBS, Choice, Tradeoff, TradeoffPoint
 from mapveil.evaluation.signal_trials import trial_record
+from mapveil.evaluation.way_styles import label_ends, way_styles
 from mapveil.pictures.report_page import NOT_PRIVATE, html_page, html_picture, html_table
 
 if TYPE_CHECKING:
@@ -59,33 +59,41 @@ _HEADER: Final = (
     *("gain dB", "places dB", "later dB", "P2 m", "P1", "worst ε"),
     *("U", "distortion", "map error", "RMSE dBm", "P", "P2"),
 )
-_LOWEST_UTILITY: Final = -6.0  # of a plane's frame, as in the paper's figures: a utility has no lower end
+_LINEAR: Final = (
+    -12.0
+)  # least utility of a linear axis; others are logarithmic below -1: utility has no lower end
 
 
 def plane_figure(panels: Sequence[tuple[str, Plane, Sequence[TradeoffPoint]]]) -> Figure:
     """Draw privatizers in trade-off planes (title, plane, points), with 95 % intervals both ways."""
     names = list(dict.fromkeys(point.privatizer for _, _, points in panels for point in points))
+    styles = way_styles(names)
     figure, every = figure_grid(len(panels), 5.2, 3.9, 0.7)
     for axes, (title, plane, points) in zip(every, panels, strict=True):
-        for index, name in enumerate(names):
+        lines = {}
+        for name in names:
             own = sorted((point for point in points if point.privatizer == name), key=lambda one: one.value)
             if not own:
                 continue
             own = [point for point in own if math.isfinite(point.means[plane.x] + point.means[plane.y])]
             x, y = ([point.means[each] for point in own] for each in (plane.x, plane.y))
+            lines[name] = own
             xerr, yerr = (_finite_spread(own, each) for each in (plane.x, plane.y))
-            at = index % len(COLOURS)
-            marker = MARKERS[
-                (at + index // len(COLOURS)) % len(MARKERS)
-            ]  # no two names share colour and marker
             axes.errorbar(
-                x, y, xerr=xerr, yerr=yerr, color=COLOURS[at], marker=marker, markersize=4.5,
-                linewidth=1.3, elinewidth=0.7, label=name,
+                x, y, xerr=xerr, yerr=yerr, markersize=4.5, linewidth=1.3, elinewidth=0.7, label=name,
+                **styles[name],
             )  # fmt: skip
-        drawn = [point.means[plane.y] for point in points if point.means[plane.y] >= _LOWEST_UTILITY]
-        if drawn:
-            low, high = min(drawn), max(*drawn, 0.0)
+        drawn = [one.means[plane.y] for own in lines.values() for one in own]
+        if drawn and min(drawn) < _LINEAR:
+            axes.set_yscale("symlog", linthresh=1.0)
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.set_ylim(1.5 * min(drawn), max(0.3, 1.2 * max(drawn)))
+        elif drawn:
+            low, high = min(drawn), max([*drawn, 0.0])
             axes.set_ylim(low - 0.06 * (0.1 + high - low), max(0.1, high + 0.05 * (high - low)))
+        for name, own in lines.items():
+            if styles[name]["linestyle"]:
+                label_ends(axes, (plane.x, plane.y), own, styles[name]["color"])
         axes.set_title(f"{title}{trials_words(points)}", fontsize=10)
         axes.set_xlabel(plane.x_label)
         axes.set_ylabel(plane.y_label)
@@ -104,7 +112,9 @@ def _finite_spread(points: Sequence[TradeoffPoint], key: str) -> list[list[float
 
 
 def parameter_figure(
-    points: Sequence[TradeoffPoint], measures: Mapping[str, Callable[[Mapping[str, float]], float]]
+    points: Sequence[TradeoffPoint],
+    measures: Mapping[str, Callable[[Mapping[str, float]], float]],
+    y_label: str = "",
 ) -> Figure:
     """Draw measures, functions of a point's means by label, over each privatizer's own parameter."""
     panels = []
@@ -121,7 +131,7 @@ def parameter_figure(
         # Distortion may reach hundreds where privacy lies between 0 and 2; below, numbers are read off more easily.
         drawn = [value for curve in curves for value in curve.mean]
         wide = min(drawn) > 0 and max(drawn) > 30 * min(drawn)
-        panels.append(Panel(name, own[0].knob, curves, log_x=log, log_y=wide))
+        panels.append(Panel(name, own[0].knob, curves, log_x=log, log_y=wide, y_label=y_label))
     return curves_figure(panels)
 
 
@@ -193,8 +203,11 @@ def write_tradeoff(measured: Tradeoff, path: Path) -> list[Path]:
     shown = {"gain": GAIN, **{name: PLANES[name] for name in ("P-U", "P2-U1")}}
     paper = not_private_png(plane_figure([(name, each, measured.points) for name, each in shown.items()]))
     tuned = [point for point in measured.points if point.privatizer in KNOBS]
-    measures = {"distortion": lambda means: -means["u1"], "P against the strongest": lambda means: means["p"]}
-    knobs = not_private_png(parameter_figure(tuned, measures))
+    measures = {
+        "distortion": lambda means: -means["u1"],
+        "P against the strongest": lambda means: means["p"],
+    }
+    knobs = not_private_png(parameter_figure(tuned, measures, "deviations (P: no unit)"))
     body += [
         html_picture(paper, "Top right is best. Bars are 95 % intervals of the mean over the trials."),
         html_picture(knobs, "To choose a parameter under a constraint: distortion and privacy over it."),
@@ -221,7 +234,7 @@ def write_attack(attack: SignalAttack, path: Path) -> None:
         return
     picture = not_private_png(attack_figure(attack))
     if path.suffix.lower() == ".html":
-        body = html_picture(picture, "The strongest is red; dashed is a guess that sees no measurement.")
+        body = html_picture(picture, "The strongest is orange; dashed is a guess that sees no measurement.")
         title = "What adversaries learn from privatized measurements"
         picture = html_page(title, body + html_table(*attack_rows(attack)), NOT_PRIVATE)
     write_atomically(path, picture)
@@ -236,8 +249,9 @@ def attack_figure(attack: SignalAttack) -> Figure:
         score.adversary if score.trained_on == "own" else f"{score.adversary}, {score.trained_on}"
         for score in shown
     ]
+    paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # over the dashed line
     measures = {
-        "p1": "fraction of the users that it gets wrong",
+        "p1": "fraction of the reports whose user it gets wrong",
         "p2_m": "mean distance of its location from the true one, m",
     }
     for axes, (measure, label) in zip(every, measures.items(), strict=True):
@@ -245,7 +259,8 @@ def attack_figure(attack: SignalAttack) -> Figure:
         least = min(values, default=0.0)
         axes.barh(labels, values, color=[COLOURS[1] if value == least else COLOURS[0] for value in values])
         for row, value in enumerate(values):
-            axes.text(value, row, f" {value:.3g}", va="center", fontsize=8)
+            at: dict[str, Any] = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
+            axes.annotate(f"{value:.3g}", (value, row), fontsize=8, zorder=3, bbox=paper, **at)
         if blind:
             axes.axvline(float(getattr(blind[0], measure)), color="black", linestyle="--", linewidth=1)
         reach = max([*values, *(float(getattr(score, measure)) for score in blind)], default=1.0)
@@ -254,7 +269,7 @@ def attack_figure(attack: SignalAttack) -> Figure:
         axes.invert_yaxis()
         axes.tick_params(labelsize=8)
     figure.suptitle(
-        "Adversaries (the strongest in red; dashed: a guess that sees no measurement)", fontsize=10
+        "Adversaries (the strongest in orange; dashed: a guess that sees no measurement)", fontsize=10
     )
     return figure
 

@@ -16,7 +16,7 @@ from mapveil.geo.feature_columns import (
     may_be_number,
     refuse_identifiers,
 )
-from mapveil.geo.feature_kinds import MOST_VALUES
+from mapveil.geo.feature_kinds import MOST_VALUES, identifying
 from mapveil.geo.find_columns import NUMBER, find_column, find_columns, listed
 from mapveil.geo.measurements import RSS, Measurements
 from mapveil.geo.read_points import open_table
@@ -40,6 +40,8 @@ WEAKEST_DBM, STRONGEST_DBM = -160.0, 0.0
 """Range of a phone's reports: from below the floor of every standard's scale (-156 dBm) to one milliwatt."""
 
 _MOST_MISSING: Final = 0.01
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Microseconds since 1970 of the years 1 to 9999, which dates of ISO 8601 have."""
 
 
 class _Column(NamedTuple):
@@ -87,9 +89,9 @@ def read_measurements(
         Column of signal strength in dBm, from -160 to 0; otherwise one of :data:`USUAL_SIGNALS`.
     features : sequence of str, optional
         Further features, in this order. By default all other columns of numbers, without identifiers by name
-        (:func:`~mapveil.geo.feature_kinds.kind_of`) or by value (each user has one, or most values are of one user
-        each) and those that are the same in all but one row in a thousand or missing in more than 1 % of the rows,
-        which ``notes`` lists.
+        (:func:`~mapveil.geo.feature_kinds.kind_of`) or by value (:func:`~mapveil.geo.feature_kinds.identifying`), and
+        those that are the same in all but one row in a thousand or missing in more than 1 % of the rows, which
+        ``notes`` lists.
     categories : sequence of str, optional
         Features whose numbers or texts are names, further ones among them. By default those of ``features`` that
         :func:`~mapveil.geo.feature_kinds.kind_of` takes for categories, columns of text among them.
@@ -125,6 +127,7 @@ def read_measurements(
     table = open_table(_with_degrees(source) if hasattr(source, "to_crs") else source)
     types = column_types(table)
     found = find_columns(table.name, types, {"user": user, "lat": lat, "lon": lon, "time": time})
+    _check_user(table.name, found.columns.user, types)
     signal = _signal(table.name, types, rss)
     base = [found.columns.lat, found.columns.lon, signal]
     taken = {found.columns.user, found.columns.time, *base}
@@ -150,6 +153,16 @@ def _with_degrees(frame: Any) -> Any:
         raise InputError("GeoDataFrame: expected points with a CRS; set_crs says which it has")
     points = frame.geometry.to_crs(DEGREES_CRS)
     return frame.drop(columns=frame.geometry.name).assign(lon=points.x, lat=points.y)
+
+
+def _check_user(source: str, name: str | None, types: Mapping[str, str]) -> None:
+    """A user id that may be compared."""
+    held = types[name] if name is not None else ""
+    if name is not None and (held.endswith("]") or held.startswith(("STRUCT", "MAP", "UNION"))):
+        raise InputError(
+            f"{source}: column {name!r} for user holds lists or records ({held.lower()}); expected one number or text "
+            "a row"
+        )
 
 
 def _signal(source: str, types: Mapping[str, str], given: str | None) -> str:
@@ -231,7 +244,7 @@ class _Rows:
     def refuse_odd(self, columns: Sequence[_Column]) -> None:
         """Raise for the first number that is none."""
         for column in columns:
-            self.refuse(column.name, column.odd, "a finite number, or null where it is missing,")
+            self.refuse(column.name, column.odd, "a finite number, or null where it is missing")
 
     def leave_out_unfit(
         self, fill: float | None, categories: set[str], asked: Sequence[str] | None, notes: list[str]
@@ -243,7 +256,7 @@ class _Rows:
             category = column.name in categories
             reason = _unfit(column, fill, category)
             if reason is None and asked is not None and column.name not in asked:
-                reason = _identifying(column, users, category)
+                reason = identifying(column.values[~column.missing], users[~column.missing], category)
             if reason is not None:
                 unfit.setdefault(reason, []).append(column.name)
         gone = {name for names in unfit.values() for name in names}
@@ -262,13 +275,18 @@ class _Rows:
             sql = f"EPOCH_US({quoted})"
         elif not NUMBER.match(held):
             sql = f"COALESCE(EPOCH_US(TRY_CAST({quoted} AS TIMESTAMP)), {sql})"
+        sql = f"CASE WHEN {sql} BETWEEN {_FIRST_US} AND {_LAST_US} THEN {sql} END"
         found = self._arrow(f"{sql} AS moment")["moment"]
         if not found.null_count:
             return np.asarray(found.to_numpy(), dtype=np.int64)
         if named:
-            accepted = "a time such as 2024-05-01 12:00:00 (UTC) or seconds since 1970"
+            accepted = (
+                "a time of the years 1 to 9999, such as 2024-05-01 12:00:00 (UTC) or seconds since 1970"
+            )
             self.refuse(name, found.is_null().to_numpy(), accepted)
-        notes.append(f"column {name!r} is not used: it holds no time in {found.null_count} rows")
+        notes.append(
+            f"column {name!r} is not used: it holds no time of the years 1 to 9999 in {found.null_count} rows"
+        )
         return None
 
     def whole(
@@ -322,7 +340,7 @@ def _check(rows: _Rows, base: Sequence[_Column], fill: float | None) -> None:
     rows.refuse(lon.name, np.abs(lon.values) > 180, "a longitude from -180 to 180 degrees")
     span = f"from {WEAKEST_DBM:g} to {STRONGEST_DBM:g} dBm"
     outside = (signal.values < WEAKEST_DBM) | (signal.values > STRONGEST_DBM)
-    rows.refuse(signal.name, outside, f"a signal strength {span}, or null where there is none,")
+    rows.refuse(signal.name, outside, f"a signal strength {span}, or null where there is none")
     fits = fill is None or WEAKEST_DBM <= fill <= STRONGEST_DBM or not signal.missing.any()
     check(fits, "fill", f"{span} where a signal strength is missing", fill)
 
@@ -343,16 +361,3 @@ def _unfit(column: _Column, fill: float | None, category: bool) -> str | None:
     if column.same_between(0.0, 1.0):
         return "the same in every row"
     return "the same in all but one row in a thousand" if column.same_between(0.0005, 0.9995) else None
-
-
-def _identifying(column: _Column, users: npt.NDArray[np.integer], category: bool) -> str | None:
-    """The reason why a feature identifies users by its values, whatever it is called, if there is one."""
-    users = users[~column.missing]
-    values, at = np.unique(column.values[~column.missing], return_inverse=True)
-    pairs = np.unique(users * np.int64(len(values)) + at)  # of user and value
-    count = np.unique(users).size
-    if len(pairs) == count > 1 and len(users) > count and len(values) > count / 2:
-        return "one value for each user"
-    if category and len(values) > count and (np.bincount(pairs % len(values)) == 1).mean() > 0.5:
-        return "most of their values are of one user each"
-    return None

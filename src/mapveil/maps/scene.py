@@ -109,6 +109,7 @@ class Scene(NamedTuple):
         None  # cells below the ramp that are dotted and not drawn as holes, shape (cells,)
     )
     dotted: str = ""  # meaning of the dots
+    hole: str = ""  # meaning of the colour below the ramp of the first layer, where its shading has holes
 
 
 class Rows(NamedTuple):

@@ -9,9 +9,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.geo.measurements import LAT, LON, RSS, Measurements
+from mapveil.geo.measurements import RSS, Measurements
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.normal_interval import NORMAL_95
+from mapveil.maps.measured_cells import cell_means, located, nearest_m
 from mapveil.maps.released import ReleasedMap, check_shape
 from mapveil.maps.scene import Layer, Scene, Shading
 from mapveil.privacy.guarantee import Guarantee
@@ -61,6 +62,8 @@ class SignalMap(ReleasedMap):
     extrapolated : ndarray of bool, shape (tiling.size,), optional
         Cells whose strength is a model's estimate, as nobody is known to have measured there; those without
         ``measurements`` by default.
+    measured_dbm : ndarray of float64, shape (tiling.size,), optional
+        Mean of each cell's own measurements where ``mean_dbm`` is a model's; NaN where there are none.
 
     Raises
     ------
@@ -79,12 +82,14 @@ class SignalMap(ReleasedMap):
     counted: str = "measurements"
     holes_known: bool = True
     extrapolated: npt.NDArray[np.bool_] | None = None
+    measured_dbm: FloatArray | None = None
 
     def __post_init__(self) -> None:
         for name in ("mean_dbm", "deviation_db", "measurements"):
             check_shape(name, getattr(self, name), self.tiling)
-        if self.extrapolated is not None:
-            check_shape("extrapolated", self.extrapolated, self.tiling)
+        for name in ("extrapolated", "measured_dbm"):
+            if getattr(self, name) is not None:
+                check_shape(name, getattr(self, name), self.tiling)
         known = np.isfinite(self.mean_dbm)
         if np.isinf(self.mean_dbm).any() or (known != np.isfinite(self.deviation_db)).any():
             raise ParameterError("mean_dbm and deviation_db must be finite, or NaN, in the same cells")
@@ -130,7 +135,7 @@ class SignalMap(ReleasedMap):
             ``least`` is below 1.
         """
         check(least >= 1, "least", "at least 1 measurement", least)
-        cell = _located(measurements, tiling)
+        cell = located(measurements, tiling)
         inside = cell >= 0
         strength, cell = measurements.rows[inside, RSS], cell[inside]
         counts = np.bincount(cell, minlength=tiling.size)
@@ -188,14 +193,13 @@ class SignalMap(ReleasedMap):
         ParameterError
             ``reach_m`` is not above 0.
         """
-        cell = _located(measurements, tiling)
-        counts = np.bincount(cell[cell >= 0], minlength=tiling.size)
+        counts, own = cell_means(measurements, tiling)
         parameters = dict(about.pop("parameters", {}))
         unknown = ~np.isfinite(mean_dbm)
         if reach_m is not None:
             check(reach_m > 0, "reach_m", "above 0", reach_m)
             parameters["reach_m"] = reach_m
-            unknown |= (_nearest_m(measurements, tiling) > reach_m) & (counts == 0)
+            unknown |= (nearest_m(measurements, tiling) > reach_m) & (counts == 0)
         return cls(
             np.where(unknown, np.nan, mean_dbm),
             np.where(unknown, np.nan, deviation_db),
@@ -205,6 +209,7 @@ class SignalMap(ReleasedMap):
             method,
             parameters=parameters,
             deviation_of="one new measurement",
+            measured_dbm=own,
             **about,
         )
 
@@ -242,12 +247,16 @@ class SignalMap(ReleasedMap):
                   k = \max \Big\{j : \frac1j \sum_{i=1}^{j} \big(1 - p_{c_{(i)}}\big) \le 0.05\Big\}
 
         where: p is :meth:`hole_chance`, of the holes in falling order. At most one in twenty of H is expected to be
-        covered.
+        covered, if the deviations hold. Those of a model do not where it extrapolates: no hole is told where nobody
+        measured, nor where the cell's own measurements (``measured_dbm``) average above the limit.
 
         Source: M. Newton, A. Noueiry, D. Sarkar, P. Ahlquist, "Detecting differential gene expression with a
         semiparametric hierarchical mixture method" (Biostatistics, 2004), equation 6.
         """
-        found = np.flatnonzero(self.holes)
+        seen = self.holes & ~self.unmeasured
+        if self.measured_dbm is not None:
+            seen &= self.measured_dbm < self.hole_dbm
+        found = np.flatnonzero(seen)
         wrong = 1 - self.hole_chance()[found]
         order = np.argsort(wrong, kind="stable")
         expected = np.cumsum(wrong[order]) / np.arange(1, found.size + 1)
@@ -274,7 +283,7 @@ class SignalMap(ReleasedMap):
         measurements : Measurements
             Not privatized. Those outside the region or in unknown cells are left aside.
         """
-        cell = _located(measurements, self.tiling)
+        cell = located(measurements, self.tiling)
         judged = np.flatnonzero(cell >= 0)
         judged = judged[self.known[cell[judged]]]
         if not judged.size:
@@ -319,8 +328,13 @@ class SignalMap(ReleasedMap):
         unsure = self.holes & ~told
         strength, *others = self.columns()
         drawn = strength._replace(shading=strength.shading._replace(holes=bool(told.any())))
-        orange, grey = "orange, " if told.any() else "", " (left blank)" if count.unknown else ""
-        beyond = f"; {int(unmeasured.sum())} extrapolated" if unmeasured.any() else ""
+        orange, grey = " (orange)" if told.any() else "", " (left blank)" if count.unknown else ""
+        covered = f"{count.covered:,} {'cell' if count.covered == 1 else 'cells'}"
+        holes = f"{count.holes:,} {'hole' if count.holes == 1 else 'holes'}"
+        measured = ""
+        if unmeasured.any():
+            seen = int((self.known & ~self.holes & ~unmeasured).sum())
+            measured = f", {seen:,} of them measured and {count.covered - seen:,} extrapolated"
         sure = self.deviation_db[self.known]
         error = (
             f" Median standard deviation of {self.deviation_of}: {np.median(sure):.1f} dB."
@@ -328,16 +342,17 @@ class SignalMap(ReleasedMap):
             else ""
         )
         among = f"{int(told.sum())}" if self.holes_known else "as rows were privatized, none"
-        of_these = f", {among} of them told from covered ground" if count.holes else ""
+        of_these = f", {among} of them told from covered ground{orange}" if count.holes else ""
         return Scene(
             title="How strong the signal is",
             layers=(drawn, *others),
             reading=""
             if page
-            else f"{count.covered} cells covered ({100 * count.covered / size:.0f} %), {count.holes} holes "
-            f"({orange}below {self.hole_dbm:g} dBm){of_these}, {count.unknown} unknown{grey}{beyond}.{error}",
+            else f"{covered} covered ({100 * count.covered / size:.0f} %){measured}; "
+            f"{holes} (below {self.hole_dbm:g} dBm){of_these}; "
+            f"{count.unknown:,} unknown{grey}.{error}",
             made=(
-                ("Covered", f"{count.covered} cells"),
+                ("Covered", f"{covered}{measured}"),
                 ("Holes", f"{count.holes} cells below {self.hole_dbm:g} dBm{of_these}"),
                 ("Unknown", f"{count.unknown} cells without a strength"),
                 ("Extrapolated", f"{int(unmeasured.sum())} cells where no measurement is known"),
@@ -353,6 +368,7 @@ class SignalMap(ReleasedMap):
             hatched=unmeasured if unmeasured.any() else None,
             unsure=unsure if unsure.any() else None,
             dotted="Dotted: estimated to be a hole, not told from covered ground" if unsure.any() else "",
+            hole=f"Orange: hole, below {self.hole_dbm:g} dBm" if told.any() else "",
         )
 
     def about(self) -> dict[str, Any]:
@@ -367,27 +383,3 @@ class SignalMap(ReleasedMap):
 
     def __repr__(self) -> str:
         return f"SignalMap({self.method}, {self.tiling.spec}, {self.tiling.size} cells)\n{self.guarantee!r}"
-
-
-def _located(measurements: Measurements, tiling: Tiling) -> IntArray:
-    """The cell of each measurement, -1 outside; a privatized location may be nowhere on Earth."""
-    lat, lon = measurements.rows[:, LAT], measurements.rows[:, LON]
-    cell = np.full(len(lat), -1, dtype=np.int64)
-    real = (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
-    cell[real] = tiling.locate(lon[real], lat[real])
-    return cell
-
-
-def _nearest_m(measurements: Measurements, tiling: Tiling) -> FloatArray:
-    """Distance of each cell's centre from the nearest measurement, metres along a chord of the sphere."""
-    from scipy.spatial import cKDTree
-
-    def chord(lat: FloatArray, lon: FloatArray) -> FloatArray:
-        lat, lon = np.radians(lat), np.radians(lon)
-        return 6371008.8 * np.stack(
-            [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1
-        )
-
-    centres = tiling.centres()
-    places = chord(measurements.rows[:, LAT], measurements.rows[:, LON])
-    return np.asarray(cKDTree(places).query(chord(centres.lat, centres.lon))[0])

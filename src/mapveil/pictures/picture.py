@@ -20,6 +20,7 @@ from mapveil.geo.zone_cells import ZoneCells
 from mapveil.pictures.colours import DensityScale, colormap, layer_scale
 from mapveil.pictures.picture_frame import (
     DPI,
+    HOLE_COLOUR,
     INK,
     PAPER,
     corners_taken,
@@ -50,9 +51,6 @@ if TYPE_CHECKING:
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.released import ReleasedMap
     from mapveil.maps.scene import Layer, Lines, Scene
-
-HOLE_COLOUR: Final = "#e2552b"
-"""Colour of a coverage hole: none of the ramp."""
 
 MARK_COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 """Colours of marked lines, after Okabe and Ito: told apart by every eye."""
@@ -136,7 +134,7 @@ def draw_picture(
             lead += f" Uncertainty of the median cell: ± {number_text(np.nanmedian(half))} {layer.unit}."
     credit = f"{ground.attribution}." if ground is not None else ""
     if ground is not None:
-        reserved = corners_taken(released, doubts=bool(scene.doubt) + bool(scene.dotted))
+        reserved = corners_taken(released, doubts=sum(map(bool, (scene.doubt, scene.dotted, scene.hole))))
         lead += draw_names(ground, axes, reserved=reserved)
     write_words(released, axes, released.title or scene.title, lead=lead.lstrip(), credit=credit)
 

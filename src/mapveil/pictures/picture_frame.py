@@ -29,6 +29,9 @@ QUIET: Final = "#6a6a74"
 PAPER: Final = "#ffffff"
 EDGE: Final = "#b9b9c2"
 DPI: Final = 150
+HOLE_COLOUR: Final = "#e2552b"
+"""Colour of a coverage hole: none of the ramp."""
+
 _HATCH_OVER: Final = "#5d5d6b"  # over colours
 _HATCH: Final = "#cdcdd6"
 _DOTS: Final = "#2b2b33"
@@ -40,6 +43,7 @@ _LINE: Final = 112  # characters below the map
 _SCALE_BAR: Final = (0.03, 0.035)  # its left end, fractions of the axes
 _NEAR: Final = 0.02  # of the axes: a cell reaches beyond its centre
 _HEAD: Final = 72  # characters of a title's line
+_LETTERS: Final = 11.0  # capitals of 9 points an inch, of the colour bar's label
 
 
 def new_axes(plane: MapPlane) -> Axes:
@@ -91,7 +95,7 @@ def draw_outline(drawn: ReleasedMap, plane: MapPlane, axes: Axes) -> None:
 
 
 def draw_doubt(drawn: ReleasedMap, plane: MapPlane, axes: Axes, scene: Scene) -> list[Any]:
-    """Hatch ground, or cells over their colour, and dot cells; samples of both for a legend."""
+    """Hatch ground, or cells over their colour, and dot cells; samples of both, and of holes, for a legend."""
     patches = require("matplotlib.patches", "viz")
     samples = []
     if scene.doubt:
@@ -108,6 +112,8 @@ def draw_doubt(drawn: ReleasedMap, plane: MapPlane, axes: Axes, scene: Scene) ->
         style = {"facecolor": "none", "edgecolor": _DOTS, "hatch": "..", "linewidth": 0}
         _hatch_cells(plane, axes, scene.unsure, style)
         samples.append(patches.Patch(label=scene.dotted, **style))
+    if scene.layers[0].shading.holes:
+        samples.append(patches.Patch(label=scene.hole, facecolor=HOLE_COLOUR, linewidth=0))
     return samples
 
 
@@ -202,8 +208,11 @@ def draw_bar(
     bar.minorticks_off()
     bar.ax.tick_params(colors=QUIET, labelsize=8, length=3)
     kind = "" if colours.low else f", {'logarithmic' if colours.kind == 'log' else 'linear'} scale"
-    stamps = "; ".join(drawn.guarantee.promise.stamps)
-    bar.set_label(f"{unit}{kind}\n{stamps}".strip(), color=INK, size=9)
+    words = [f"{unit}{kind}", "; ".join(drawn.guarantee.promise.stamps)]
+    axes.apply_aspect()  # the height below is the map's
+    height = axes.get_window_extent().height / axes.figure.dpi
+    lines = [line for each in words for line in textwrap.wrap(each, max(int(_LETTERS * height), 12))]
+    bar.set_label("\n".join(lines), color=INK, size=9)
     bar.outline.set_edgecolor(EDGE)
 
 

@@ -15,13 +15,13 @@ from mapveil.pictures.ground_record import ground_record
 from mapveil.pictures.packed import packed, packed_rings, packed_xy
 from mapveil.pictures.picture import (
     FAINTEST,
-    HOLE_COLOUR,
     MARK_COLOURS,
     PALEST,
     cell_areas,
     drawn_context,
     half_widths,
 )
+from mapveil.pictures.picture_frame import HOLE_COLOUR
 from mapveil.pictures.picture_plane import MapPlane, Rings, map_plane, planar, region_rings
 from mapveil.pictures.question_record import question_record
 from mapveil.privacy.promise import hypotheses
