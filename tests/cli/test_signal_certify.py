@@ -81,10 +81,15 @@ def test_a_map_says_what_was_certified_for_its_reports(
     nothing = mapveil("signal", "map", private, *area, "-o", tmp_path / "b.csv")
     assert "nothing was certified for these reports" in nothing.out
     record = json.loads(made.read_text())
-    made.write_text(json.dumps({**record, "last": "2024-05-02"}))
+    made.write_text(json.dumps({**record, "last": "2024-05-02", "days": 2}))
     other = mapveil("signal", "map", private, *area, "--certificate", made, "-o", tmp_path / "c.csv")
     assert "nothing is certified for these reports: the reports are of 2024-05-01 to 2024-05-03" in other.err
     assert "nothing was certified for these reports" in other.out
+    weaker = [*record["adversaries"], "trees (not its full work)"]
+    made.write_text(json.dumps({**record, "adversaries": weaker}))
+    quick = mapveil("signal", "map", private, *area, "--certificate", made, "-o", tmp_path / "d.csv")
+    assert "expected a certificate made without --quick" in quick.err
+    assert "nothing was certified for these reports" in quick.out
 
 
 def test_drift_needs_days_for_its_rate(mapveil, phones: Path, fitted: Path, tmp_path: Path) -> None:
