@@ -16,11 +16,11 @@ from mapveil.attacks.attack_membership import attack_membership as attack_member
 from mapveil.attacks.attack_random_features import attack_random_features as attack_random_features
 from mapveil.attacks.audit import audit as audit
 from mapveil.attacks.signal_attack import attack_measurements as attack_measurements
+from mapveil.evaluation.certificate_file import read_certificate as read_certificate
+from mapveil.evaluation.certificate_file import write_certificate as write_certificate
 from mapveil.evaluation.compare import compare as compare
 from mapveil.evaluation.predicted_errors import plan as plan
 from mapveil.evaluation.signal_certificate import certify as certify
-from mapveil.evaluation.signal_certificate import read_certificate as read_certificate
-from mapveil.evaluation.signal_certificate import write_certificate as write_certificate
 from mapveil.evaluation.signal_tradeoff import Constraint as Constraint
 from mapveil.evaluation.signal_tradeoff import choose_parameters as choose_parameters
 from mapveil.evaluation.signal_tradeoff import tradeoff as tradeoff

@@ -59,7 +59,8 @@ def test_a_map_says_what_was_certified_for_its_reports(
 ) -> None:
     # Trees take seconds, and are tested with the attacks.
     few = (BlindGuess(), SignalNeighbours(counts=(1, 10), judged=40))
-    monkeypatch.setattr("mapveil.attacks.signal_attack.signal_adversaries", lambda **_: few)
+    for module in ("attacks.signal_attack", "evaluation.signal_certificate"):
+        monkeypatch.setattr(f"mapveil.{module}.signal_adversaries", lambda **_: few)
     private, made = tmp_path / "private.parquet", tmp_path / "certificate.json"
     done = mapveil("signal", "privatize", fitted, phones, "--user-reports", 50, "-o", private)
     assert done.code == 0, done.err
@@ -81,10 +82,15 @@ def test_a_map_says_what_was_certified_for_its_reports(
     nothing = mapveil("signal", "map", private, *area, "-o", tmp_path / "b.csv")
     assert "nothing was certified for these reports" in nothing.out
     record = json.loads(made.read_text())
-    made.write_text(json.dumps({**record, "last": "2024-05-02"}))
+    made.write_text(json.dumps({**record, "last": "2024-05-02", "days": 2}))
     other = mapveil("signal", "map", private, *area, "--certificate", made, "-o", tmp_path / "c.csv")
     assert "nothing is certified for these reports: the reports are of 2024-05-01 to 2024-05-03" in other.err
     assert "nothing was certified for these reports" in other.out
+    weaker = [*record["adversaries"], "trees (not its full work)"]
+    made.write_text(json.dumps({**record, "adversaries": weaker}))
+    quick = mapveil("signal", "map", private, *area, "--certificate", made, "-o", tmp_path / "d.csv")
+    assert "expected a certificate made without --quick" in quick.err
+    assert "nothing was certified for these reports" in quick.out
 
 
 def test_drift_needs_days_for_its_rate(mapveil, phones: Path, fitted: Path, tmp_path: Path) -> None:

@@ -115,12 +115,17 @@ def test_reports_of_one_place_set_no_region(mapveil, phones: Path, tmp_path: Pat
     import pyarrow
     from pyarrow import parquet
 
+    from mapveil.obfuscation.privatized_file import METADATA_KEY, ROWS_KEY
+
     fitted, private = tmp_path / "noise.mapveil", tmp_path / "private.parquet"
     options = ("--privatizer", "gaussian-noise", "--option", "sigma=0.1", "-o", fitted)
     assert mapveil("signal", "fit", phones, *options).code == 0
     assert mapveil("signal", "privatize", fitted, phones, "-o", private).code == 0
     table = parquet.read_table(private)
-    parquet.write_table(table.set_column(1, "lat", pyarrow.array([35.5] * len(table))), private)
+    record = json.loads(table.schema.metadata[METADATA_KEY])
+    del record[ROWS_KEY]  # an earlier version wrote none
+    one = table.set_column(1, "lat", pyarrow.array([35.5] * len(table)))
+    parquet.write_table(one.replace_schema_metadata({METADATA_KEY: json.dumps(record)}), private)
     done = mapveil("signal", "map", private, "-o", tmp_path / "map.csv")
     assert done.code == 2
     assert "all reports are at one location" in done.err

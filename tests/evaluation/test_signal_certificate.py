@@ -13,17 +13,17 @@ import pytest
 
 from mapveil.attacks.signal_adversary import BlindGuess
 from mapveil.attacks.signal_neighbours import SignalNeighbours
+from mapveil.evaluation.certificate_file import read_certificate, write_certificate
 from mapveil.evaluation.signal_certificate import (
     LATER_DAYS,
     OTHER_USERS,
     SignalCertificate,
     certified,
     certify,
-    read_certificate,
-    write_certificate,
 )
 from mapveil.geo.measurements import Measurements
 from mapveil.obfuscation.export.privatizer_file import fingerprint
+from mapveil.obfuscation.privatize import fit_privatizer
 from mapveil.obfuscation.privatized_file import Provenance
 from mapveil.obfuscation.privatizers.gaussian_noise import GaussianNoise
 from mapveil.obfuscation.privatizers.local_gaussian import LocalGaussian
@@ -93,22 +93,10 @@ def test_it_says_on_how_many_users_it_rests(certificate: SignalCertificate, nois
     assert low <= later.user_error < high
     assert high > 0.5  # of three users little is known
     own = Provenance(certificate.fingerprint, certificate.first, certificate.last)
+    full = replace(certificate, adversaries=("blind",))
     assert f"of 3 users; 95 % interval by user {low:.3f} to {high:.3f}" in (
-        certified(noise.guarantee(), certificate, own).in_words()
+        certified(noise.guarantee(), full, own).in_words()
     )
-
-
-def test_a_certificate_of_the_first_format_is_read(certificate: SignalCertificate, tmp_path: Path) -> None:
-    record = certificate.to_dict() | {"format": "mapveil signal certificate 1"}
-    for name in ("labelled_users", "labelled_reports"):
-        del record[name]
-    for each in record["judged"]:
-        for name in ("users", "user_error_users", "user_error_interval"):
-            del each[name]
-    (tmp_path / "old.json").write_text(json.dumps(record))
-    old = read_certificate(tmp_path / "old.json")
-    assert old.judged[1].user_error == certificate.judged[1].user_error
-    assert old.judged[1].user_error_interval is old.labelled_users is None
 
 
 def test_no_adversary_does_worse_than_without_reports(table: Measurements) -> None:
@@ -122,10 +110,15 @@ def test_no_adversary_does_worse_than_without_reports(table: Measurements) -> No
         )
 
 
-def test_less_work_of_an_adversary_is_said(certificate: SignalCertificate, noise: FittedPrivatizer) -> None:
+def test_less_work_of_an_adversary_is_said_and_stated_for_no_reports(
+    certificate: SignalCertificate, noise: FittedPrivatizer
+) -> None:
     assert certificate.adversaries == ("blind", f"{ADVERSARIES[1].label} (not its full work)")
     own = Provenance(certificate.fingerprint, certificate.first, certificate.last)
-    assert "(not its full work)" in certified(noise.guarantee(), certificate, own).in_words()
+    assert "not given its full work" in str(certificate.about(own))
+    stated = certified(noise.guarantee(), certificate, own)
+    assert Assumes.NOT_CERTIFIED in {each.kind for each in stated.assumptions}
+    assert not stated.measured
 
 
 def test_users_who_do_not_return_are_not_taken_for_hidden(noise: FittedPrivatizer) -> None:
@@ -150,12 +143,15 @@ def test_it_comes_back_from_its_file(certificate: SignalCertificate, tmp_path: P
 def test_it_is_stated_for_its_own_reports_only(
     certificate: SignalCertificate, noise: FittedPrivatizer, table: Measurements
 ) -> None:
-    made = noise.guarantee()
+    made, certificate = noise.guarantee(), replace(certificate, adversaries=("blind", "trees"))
     own = Provenance(certificate.fingerprint, certificate.first, certificate.last)
     stated = certified(made, certificate, own)
     figures = [each for each in stated.measured if each.quantity is Quantity.PLACE_ERROR]
     assert [each.value for each in figures] == [each.location_error_m for each in certificate.judged]
-    assert "later days of 2024-10-04 to 2024-10-09" in stated.in_words()
+    assert (
+        "later days of 2024-10-04 to 2024-10-09 (rows on 6 of these days; 0.0% of the reports are empty)"
+        in stated.in_words()
+    )
     for given, reason in (
         (None, "do not say which privatizer"),
         (own._replace(fingerprint="0" * 64), "of another privatizer"),
@@ -175,3 +171,43 @@ def test_a_table_without_days_or_users_is_refused(noise: FittedPrivatizer, table
         certify(noise, replace(table, time=None), adversaries=ADVERSARIES, rng=1)
     with pytest.raises(InputError, match="4 users on 1 days"):
         certify(noise, rows_of(1), adversaries=ADVERSARIES, rng=1)
+
+
+def test_stray_rows_do_not_stretch_the_period(noise: FittedPrivatizer, table: Measurements) -> None:
+    assert table.time is not None
+    time = table.time.copy()
+    time[[0, -1]] = 0, 24_473 * DAY_US  # 1970 and 2037
+    made = certify(noise, replace(table, time=time), adversaries=ADVERSARIES, rng=1)
+    assert (made.first, made.last) == (date(2024, 10, 4), date(2024, 10, 9))
+    assert (made.days, made.left_out) == (6, 2)
+    time[:20] = 0  # too many to be strays
+    with pytest.raises(InputError, match="rows on 8 of the 24474 days from 1970-01-01 to 2037-01-02"):
+        certify(noise, replace(table, time=time), adversaries=ADVERSARIES, rng=1)
+
+
+def test_too_few_rows_are_named(noise: FittedPrivatizer) -> None:
+    with pytest.raises(InputError, match=r"16 rows; expected at least 90: 30 reports of labelled users, of"):
+        certify(noise, rows_of(2, per_day=8), adversaries=ADVERSARIES, rng=1)
+    with pytest.raises(
+        InputError, match="24 reports of other users among 96 rows of 4 users on 2 days; expected"
+    ):
+        certify(noise, rows_of(2, per_day=48), adversaries=ADVERSARIES, rng=1)
+
+
+def test_rows_unlike_the_pilot_are_not_certified(table: Measurements) -> None:
+    elsewhere = table.with_rows(table.rows + np.array([5.0, 5.0, 0.0]))
+    fitted = fit_privatizer(table, "codebook", {"size": 8}, rng=1)
+    with pytest.raises(InputError, match="of the reports are empty: their rows are unlike the pilot"):
+        certify(fitted, elsewhere, adversaries=ADVERSARIES, rng=1)
+
+
+def test_places_beyond_the_pilot_are_not_all_one(noise: FittedPrivatizer, table: Measurements) -> None:
+    """Brought into the pilot's range they would be guessed without an error."""
+    elsewhere = table.with_rows(table.rows + np.array([5.0, 5.0, 0.0]))
+    for each in certify(noise, elsewhere, adversaries=ADVERSARIES, rng=1).judged:
+        assert each.location_error_m > 100
+    # One place at latitude 0 adds no kilometres to the mean.
+    rows = table.rows.copy()
+    rows[::240, :2] = 0
+    for each in certify(noise, table.with_rows(rows), adversaries=ADVERSARIES, rng=1).judged:
+        assert each.blind_location_error_m < 2_000

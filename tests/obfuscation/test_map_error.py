@@ -237,7 +237,9 @@ def test_a_damaged_record_is_refused_and_not_taken_for_none(
         del record["guarantee"]
     record["guarantee"] = "none" if damage == "another guarantee" else record.get("guarantee")
     text = {"no JSON": "{", "a list": "[]"}.get(damage, json.dumps(record))
-    parquet.write_table(table.replace_schema_metadata({METADATA_KEY: text.encode()}), path)
+    parquet.write_table(
+        table.replace_schema_metadata({METADATA_KEY: text.encode()}), path, compression="zstd"
+    )
     with pytest.raises(InputError, match=r"reports\.parquet: .*cannot be read"):
         read_privatized(path)
 

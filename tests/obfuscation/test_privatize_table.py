@@ -93,6 +93,20 @@ def test_what_is_kept_is_as_it_was(frame: pd.DataFrame, noise: FittedPrivatizer)
     assert made.table["note"].to_pylist() == expected
 
 
+def test_the_guarantee_names_kept_columns_as_not_protected(
+    frame: pd.DataFrame, noise: FittedPrivatizer, tmp_path: Path
+) -> None:
+    table = frame.rename(columns={"note": "{note}"})
+    made = privatize(noise, table, keep=("user_id", "{note}"), rng=1)
+    words = made.guarantee.in_words()
+    assert "not protected: the columns that were kept as they were ('user_id', '{note}')" in words
+    assert "where the kept columns do not tell it" in words
+    write_privatized(made, tmp_path / "kept.parquet")
+    assert privatized_guarantee(tmp_path / "kept.parquet") == made.guarantee
+    none = privatize(noise, frame, rng=1).guarantee
+    assert "kept" not in none.in_words()
+
+
 @pytest.mark.parametrize("name", ["lat", "nowhere"])
 def test_what_cannot_be_kept_is_refused(frame: pd.DataFrame, noise: FittedPrivatizer, name: str) -> None:
     with pytest.raises(
@@ -192,7 +206,9 @@ def test_other_rows_beside_the_record_of_a_csv_are_refused(frame: pd.DataFrame, 
     assert privatized_guarantee(path) is not None
     whole = path.read_bytes()
     frame.to_csv(path, index=False)
-    with pytest.raises(InputError, match=r"its rows are not those that private\.csv-metadata\.json"):
+    with pytest.raises(
+        InputError, match=r"its rows are not those that the record in private\.csv-metadata\.json"
+    ):
         privatized_guarantee(path)
     path.write_bytes(whole)
     beside = tmp_path / "private.csv-metadata.json"
@@ -200,6 +216,24 @@ def test_other_rows_beside_the_record_of_a_csv_are_refused(frame: pd.DataFrame, 
     del record[ROWS_KEY]  # an earlier version wrote none
     beside.write_text(json.dumps(record))
     assert privatized_guarantee(path) is not None
+
+
+def test_other_rows_under_the_metadata_of_a_parquet_file_are_refused(
+    frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    path = tmp_path / "private.parquet"
+    made = privatize(LocalGaussian(epsilon=8).fit(read_measurements(frame), rng=1), frame)
+    write_privatized(made, path)
+    written = parquet.read_table(path)
+    assert privatized_guarantee(path) == privatized_guarantee(written.slice(0, 50)) == made.guarantee
+    raw = pyarrow.Table.from_pandas(frame.drop([3, 7]), preserve_index=False).cast(written.schema)
+    # The same rows in another order of bytes are refused too: other programs do not renew the hash.
+    for other in (raw.replace_schema_metadata(written.schema.metadata), written.slice(0, 50)):
+        parquet.write_table(other, path)
+        with pytest.raises(
+            InputError, match=r"not those that the record in .*another program rewrote the file"
+        ):
+            privatized_guarantee(path)
 
 
 def test_rows_added_to_a_file_are_not_covered(

@@ -63,6 +63,7 @@ class SignalEvidence:
         *,
         length: int = 1,
         step: int | None = None,
+        cut: bool = True,
     ) -> SignalEvidence:
         """Pair a table with its privatized rows.
 
@@ -77,6 +78,8 @@ class SignalEvidence:
         step : int, optional
             A run begins at every so many rows of a user; L by default, which parts the rows end to end. Fewer make
             runs that overlap: more to train on, never to judge by.
+        cut : bool
+            Whether true places beyond the pilot's range are brought into it. Cut, places of another region are all one.
 
         Raises
         ------
@@ -96,7 +99,7 @@ class SignalEvidence:
         return cls(
             normalisation.standardise(privatized.rows)[runs],
             original.users[runs[:, 0]],
-            normalisation.apply(original.rows)[:, place][runs],
+            (normalisation.apply if cut else normalisation.standardise)(original.rows)[:, place][runs],
             len(original.user_ids),
             normalisation.mean[place],
             normalisation.scale[place],

@@ -294,7 +294,8 @@ def map_(
           --reach 300 --hole -100 -o coverage.tif -o coverage.png
     """
     from mapveil.analysis.signal_mapping import signal_map
-    from mapveil.evaluation.signal_certificate import certified, read_certificate
+    from mapveil.evaluation.certificate_file import read_certificate
+    from mapveil.evaluation.signal_certificate import certified
     from mapveil.geo.read_points import open_table
     from mapveil.obfuscation.privatized_file import (
         privatized_map_error,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mapveil.cli.console import Console, console_options, save_all
+from mapveil.cli.console import Console, console_options, counted, save_all
 from mapveil.cli.options import seed_option
 from mapveil.cli.outputs import outputs
 from mapveil.cli.signal_privacy import read_signal, signal_columns
@@ -63,7 +63,14 @@ def certify_(
             progress=progress,
         )
         save_all(outputs, lambda path: mv.write_certificate(made, path), progress)
-    console.warn_of_truth("a certificate")
+    if quick:
+        console.warn_of_truth("a certificate")
+        console.warn("made with --quick: no map states it")
+    else:
+        console.warn(
+            "figures of true rows, not differentially private: 'signal map --certificate' publishes them, so only "
+            "certify with people who agreed to that"
+        )
     header = [
         "judged on",
         "reports",
@@ -91,10 +98,13 @@ def certify_(
     ]
     worst = "none bounds it" if math.isinf(made.worst_epsilon) else f"{made.worst_epsilon:.3g}"
     text = (
-        f"Reports of {made.first} to {made.last}, privatizer {made.fingerprint[:12]}; adversaries are given "
-        f"{made.labelled_reports:,} reports of {made.labelled_users:,} users\n{text_table(header, rows)}\n"
+        f"Reports of {made.first} to {made.last} (rows on {made.days} of these days), privatizer "
+        f"{made.fingerprint[:12]}; adversaries are given {made.labelled_reports:,} reports of "
+        f"{made.labelled_users:,} users\n{text_table(header, rows)}\n"
         f"epsilon of the worst case of one report: {worst}; {made.empty:.1%} of the reports are empty"
     )
+    if made.left_out:
+        text += f"\nnote: {counted(made.left_out, 'row')} far before or after them left out"
     console.result(text, made.to_dict(), outputs)
 
 

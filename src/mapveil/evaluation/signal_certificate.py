@@ -8,12 +8,10 @@ a pilot says little of the weeks after it, so no figure of the pilot is repeated
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -21,7 +19,7 @@ import numpy as np
 from mapveil.attacks.signal_adversary import BlindGuess
 from mapveil.attacks.signal_attack import attack_parts, signal_adversaries
 from mapveil.attacks.signal_evidence import SignalEvidence
-from mapveil.formats.atomic import atomic_path
+from mapveil.geo.measurements import LAT, LON
 from mapveil.obfuscation.export.privatizer_file import fingerprint
 from mapveil.privacy.claim import Assumes, Measured, Quantity
 from mapveil_client.errors import InputError, check
@@ -38,13 +36,18 @@ if TYPE_CHECKING:
 FORMAT: Final = "mapveil signal certificate 2"
 """Format name in the record."""
 
-_OLDER: Final = "mapveil signal certificate 1"  # without numbers of users and intervals
 
 _DAY_US: Final = 86_400_000_000
 OTHER_USERS, LATER_DAYS = "other users", "later days"
 _BLIND: Final = BlindGuess.name
-_LABELLED: Final = ("labelled_users", "labelled_reports")
 _WEAKER: Final = "not its full work"
+_SLIVER: Final = (
+    0.01  # of the rows, left out where they alone stretch the period: dates that clocks got wrong
+)
+_LONGEST_GAP: Final = 7  # days without rows at an end of the period: measurements by working week have 3
+MOST_EMPTY: Final = 0.5  # of the reports: beyond it a certificate is about reports that say nothing
+_LEAST_RUNS: Final = 30  # of each part: the standard error of a user error is then at most 0.09
+_TAIL: Final = 0.005  # of true places at either end: one at latitude 0 would add kilometres to every mean
 
 
 class Judged(NamedTuple):
@@ -60,9 +63,9 @@ class Judged(NamedTuple):
     location_adversary: str
     blind_user_error: float | None  # the same of a guess that sees no report
     blind_location_error_m: float
-    users: int | None = None  # whose reports are judged; None of an older file, as below
-    user_error_users: int | None = None  # of them, those whom adversaries could name
-    user_error_interval: tuple[float, float] | None = None  # 95 %, clustered by user
+    users: int  # whose reports are judged
+    user_error_users: int  # of them, those whom adversaries could name
+    user_error_interval: tuple[float, float] | None  # 95 %, clustered by user; None of unknown users
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,10 @@ class SignalCertificate:
         SHA-256 of the privatizer's file.
     first, last : date
         The period (UTC days).
+    days : int
+        Number of days in it that hold rows: more than half.
+    left_out : int
+        Number of rows before and after it, too few and too far from the others to certify those days.
     adversaries : tuple of str
         Those that were tried, with a remark where one was given less work than by default.
     judged : tuple of Judged
@@ -83,20 +90,21 @@ class SignalCertificate:
         Epsilon of the worst case of one report; infinite where nothing bounds it.
     empty : float
         Fraction of empty reports (null codes).
-    labelled_users, labelled_reports : int or None
-        Users whose reports adversaries were given with user and place, and number of these reports; None of an older
-        file.
+    labelled_users, labelled_reports : int
+        Users whose reports adversaries were given with user and place, and number of these reports.
     """
 
     fingerprint: str
     first: date
     last: date
+    days: int
+    left_out: int
     adversaries: tuple[str, ...]
     judged: tuple[Judged, ...]
     worst_epsilon: float
     empty: float
-    labelled_users: int | None = None
-    labelled_reports: int | None = None
+    labelled_users: int
+    labelled_reports: int
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record; an infinite epsilon is null."""
@@ -121,6 +129,11 @@ class SignalCertificate:
             return (
                 f"the reports are of {provenance.first} to {provenance.last}, the certificate of {self.first} to "
                 f"{self.last}"
+            )
+        if any(each.endswith(f"({_WEAKER})") for each in self.adversaries):
+            return (
+                "an adversary was not given its full work, so that privacy looks higher than it is; expected a "
+                "certificate made without --quick"
             )
         return None
 
@@ -155,11 +168,18 @@ def certify(
     Raises
     ------
     InputError
-        The table has no times, one user or one day only, or other columns than the privatizer.
+        The table has no times, one user or one day only, rows on less than half of the days of its period, too few
+        rows, rows most of which are answered empty, or other columns than the privatizer.
     """
     for name, value in (("labelled", labelled), ("later", later)):
         check(0 < value < 1, name, "a fraction between 0 and 1", value)
     stream = as_randomness(rng)
+    if len(measurements) < 3 * _LEAST_RUNS:
+        raise InputError(
+            f"{measurements.source}: {len(measurements)} rows; expected at least {3 * _LEAST_RUNS}: {_LEAST_RUNS} "
+            "reports of labelled users, of other users and on later days each"
+        )
+    whole, measurements = len(measurements), _period(measurements)
     day = _days(measurements)
     days, counts = np.unique(day, return_counts=True)
     users = np.unique(measurements.users)
@@ -174,14 +194,26 @@ def certify(
     given = np.isin(measurements.users, stream.child("labelled").generator().permutation(users)[:count])
     rows = fitted.reports(measurements, rng=stream.child("reports"))
     empty = np.isnan(rows).all(axis=1)
-    sent = measurements.with_rows(np.where(np.isnan(rows), fitted.normalisation.absent, rows))
+    if empty.mean() > MOST_EMPTY:
+        raise InputError(
+            f"{measurements.source}: {empty.mean():.1%} of the reports are empty: their rows are unlike the pilot; "
+            f"expected at most {MOST_EMPTY:.0%}: fit a privatizer on a pilot of this region and period"
+        )
+    true = measurements.rows.copy()
+    ends = np.quantile(true[:, [LAT, LON]], [_TAIL, 1 - _TAIL], axis=0, method="nearest")
+    true[:, [LAT, LON]] = np.clip(true[:, [LAT, LON]], *ends)
+    truth, sent = (
+        measurements.with_rows(true),
+        measurements.with_rows(np.where(np.isnan(rows), fitted.normalisation.absent, rows)),
+    )
 
     def evidence(kept: np.ndarray[Any, np.dtype[np.bool_]]) -> SignalEvidence:
         return SignalEvidence.of(
-            measurements.take(kept),
+            truth.take(kept),
             sent.take(kept),
             fitted.normalisation,
             length=fitted.privatizer.sequence,
+            cut=False,
         )
 
     full = signal_adversaries()
@@ -199,6 +231,12 @@ def certify(
         LATER_DAYS: bool(np.isin(measurements.users[parts[LATER_DAYS]], early).any()),
     }
     known, judged = evidence(given & (day <= last)), [evidence(kept) for kept in parts.values()]
+    for name, each in zip(("labelled users", *parts), (known, *judged), strict=True):
+        if len(each) < _LEAST_RUNS:
+            raise InputError(
+                f"{measurements.source}: {len(each)} reports of {name} among {len(measurements)} rows of {len(users)} "
+                f"users on {len(days)} days; expected at least {_LEAST_RUNS}: add rows, users or days"
+            )
     attacks = attack_parts(
         known,
         judged,
@@ -212,6 +250,8 @@ def certify(
         fingerprint(fitted),
         begin,
         end,
+        len(days),
+        whole - len(measurements),
         tuple(each.label if each in full else f"{each.label} ({_WEAKER})" for each in chosen),
         tuple(
             _judged(part, attack, named[part], len(np.unique(of.users)))
@@ -235,15 +275,14 @@ def certified(
         if guarantee.epsilon is not None:
             return guarantee
         return dataclasses.replace(guarantee, assumptions=(*guarantee.assumptions, Assumes.NOT_CERTIFIED()))
-    against = (
-        f"the strongest of {', '.join(certificate.adversaries)}, labelled in the reporting period, on {{part}} of "
-        f"{certificate.first} to {certificate.last}"
+    against = f"the strongest of {', '.join(certificate.adversaries)}, labelled in the reporting period"
+    period = (
+        f"{certificate.first} to {certificate.last} (rows on {certificate.days} of these days; "
+        f"{certificate.empty:.1%} of the reports are empty)"
     )
     measured = []
     for each in certificate.judged:
-        words = against.format(part=each.part)
-        if each.users is not None:
-            words += f", {each.runs:,} reports of {each.users:,} users"
+        words = f"{against}, on {each.part} of {period}, {each.runs:,} reports of {each.users:,} users"
         if each.user_error is not None:
             between = ""
             if each.user_error_interval is not None:
@@ -256,53 +295,32 @@ def certified(
     return dataclasses.replace(guarantee, measured=(*guarantee.measured, *measured))
 
 
-def write_certificate(certificate: SignalCertificate, path: Path) -> None:
-    """Write a certificate as JSON, whole or not at all."""
-    with atomic_path(path) as place:
-        place.write_text(
-            json.dumps(certificate.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8"
-        )
-
-
-def read_certificate(path: Path) -> SignalCertificate:
-    """Read back :func:`write_certificate`.
-
-    Raises
-    ------
-    InputError
-        No such file, or no certificate.
-    """
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record["format"] not in (FORMAT, _OLDER):
-            raise ValueError("format")
-        worst = record["worst_epsilon"]
-        return SignalCertificate(
-            str(record["fingerprint"]),
-            date.fromisoformat(record["first"]),
-            date.fromisoformat(record["last"]),
-            tuple(map(str, record["adversaries"])),
-            tuple(_read_judged(each) for each in record["judged"]),
-            math.inf if worst is None else float(worst),
-            float(record["empty"]),
-            *(None if (count := record.get(name)) is None else int(count) for name in _LABELLED),
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+def _period(measurements: Measurements) -> Measurements:
+    """The rows less a sliver at the ends that stretches the period over days without rows."""
+    day = _days(measurements)
+    days = np.unique(day)
+    first, last = 0, len(days) - 1
+    while first < last:
+        before, after = days[first + 1] - days[first], days[last] - days[last - 1]
+        dense = 2 * (last - first + 1) > days[last] - days[first] + 1
+        if dense and max(before, after) <= _LONGEST_GAP:
+            break
+        first, last = (first + 1, last) if before >= after else (first, last - 1)
+    kept = (day >= days[first]) & (day <= days[last])
+    if np.mean(~kept) > _SLIVER:
+        begin, end = (np.datetime64(int(each), "D") for each in (days[0], days[-1]))
         raise InputError(
-            f"{path}: cannot be read as a certificate ({type(error).__name__}); expected what 'mapveil signal certify' "
-            "wrote"
-        ) from None
+            f"{measurements.source}: rows on {len(days)} of the {days[-1] - days[0] + 1} days from {begin} to {end}; "
+            f"expected rows on more than half of a period's days, and at most {_LONGEST_GAP} days between an end of it "
+            "and the others: certify a shorter period"
+        )
+    return measurements if kept.all() else measurements.take(kept)
 
 
 def _days(measurements: Measurements) -> np.ndarray[Any, np.dtype[np.int64]]:
     if measurements.time is None:
         raise InputError(f"{measurements.source}: no times; a certificate is about later days")
     return np.asarray(measurements.time // _DAY_US)
-
-
-def _read_judged(record: dict[str, Any]) -> Judged:
-    interval = record.get("user_error_interval")
-    return Judged(**{**record, "user_error_interval": None if interval is None else tuple(interval)})
 
 
 def _judged(part: str, attack: SignalAttack, known: bool, users: int) -> Judged:
@@ -319,6 +337,6 @@ def _judged(part: str, attack: SignalAttack, known: bool, users: int) -> Judged:
         blind.p1 if known else None,
         blind.p2_m,
         users,
-        user.p1_users if known else None,
+        user.p1_users if known else 0,
         user.p1_interval if known else None,
     )

@@ -21,7 +21,7 @@ from mapveil.geo.read_measurements import STRONGEST_DBM, WEAKEST_DBM, read_measu
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import reading
 from mapveil.obfuscation.export.privatizer_file import fingerprint
-from mapveil.obfuscation.privatized_file import METADATA_KEY, REPORTS_KEY, ROWS_KEY
+from mapveil.obfuscation.privatized_file import METADATA_KEY, REPORTS_KEY, ROWS_KEY, parquet_rows_hash
 from mapveil.obfuscation.privatizers.category import Category
 from mapveil.obfuscation.privatizers.map_error import learn_map_error
 from mapveil.obfuscation.privatizers.privatizer import (
@@ -211,6 +211,14 @@ def privatize(
     untyped = all(pyarrow.types.is_string(field.type) for field in taken.schema)
     categories = {each.column: each for each in fitted.categories}
     whole_categories = {at for at, each in categories.items() if (each.values == np.rint(each.values)).all()}
+    if keep:
+        guarantee = replace(
+            guarantee,
+            assumptions=(
+                *guarantee.assumptions,
+                Assumes.KEPT_COLUMNS(columns=", ".join(map(repr, sorted(set(keep))))),
+            ),
+        )
     emptied, kept, kinds = [], [], []
     for field in taken.schema:
         kind = field.type
@@ -310,8 +318,14 @@ def write_privatized(privatized: PrivatizedTable, path: str | Path) -> None:
         return
     from pyarrow import parquet
 
+    record = json.loads(privatized.table.schema.metadata[METADATA_KEY])
     with atomic_path(path) as place:
+        # Twice: the metadata, which come after the rows, hold the rows' hash.
         parquet.write_table(privatized.table, place, compression="zstd")
+        text = json.dumps(record | {ROWS_KEY: parquet_rows_hash(place)})
+        parquet.write_table(
+            privatized.table.replace_schema_metadata({METADATA_KEY: text}), place, compression="zstd"
+        )
 
 
 def _csv_record(table: pyarrow.Table) -> str:

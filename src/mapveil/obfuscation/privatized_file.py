@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -28,13 +29,15 @@ METADATA_KEY: Final = b"mapveil"
 """Key of a Parquet file's metadata that holds the guarantee of its rows."""
 
 ROWS_KEY: Final = "rows_sha256"
-"""Name of the SHA-256 of a CSV's bytes in the record beside it."""
+"""Name of the rows' SHA-256 in the record: of a CSV its bytes, of a Parquet file those before its metadata."""
 
 REPORTS_KEY: Final = "reports"
 """Name of the number of rows that were privatized in the record of any file: fewer are a selection, more are not."""
 
 _NOBODY: Final = "no user"
 _PARQUET: Final = b"PAR1"  # first bytes of a Parquet file
+_FOOTER_END: Final = 8  # bytes at its end: the length of its metadata (4, little-endian), and the same mark
+_AT_ONCE: Final = 1 << 20  # bytes
 _ALIKE: Final = (
     "fingerprint",
     "privatized",
@@ -138,13 +141,14 @@ def _record_of(table: Table) -> dict[str, Any]:
 
     text: bytes | str = b"{}"
     rows, count = None, 0
+    beside = "its metadata"
     try:
         if isinstance(table, FrameTable) and isinstance(table.frame, pyarrow.Table):
             text = (table.frame.schema.metadata or {}).get(METADATA_KEY, text)
             count = table.frame.num_rows
         elif isinstance(table, FileTable) and table.paths[0].suffix.lower() == ".csv":
-            beside = Path(f"{table.paths[0]}{CSV_METADATA_SUFFIX}")
-            text = beside.read_text(encoding="utf-8")
+            held = Path(f"{table.paths[0]}{CSV_METADATA_SUFFIX}")
+            text, beside = held.read_text(encoding="utf-8"), held.name
             with table.paths[0].open("rb") as opened:
                 rows = hashlib.file_digest(opened, "sha256").hexdigest()
         elif isinstance(table, FileTable):
@@ -152,6 +156,11 @@ def _record_of(table: Table) -> dict[str, Any]:
                 if opened.read(len(_PARQUET)) == _PARQUET:
                     written = parquet.read_metadata(opened)
                     text, count = (written.metadata or {}).get(METADATA_KEY, text), written.num_rows
+                    rows = (
+                        parquet_rows_hash(table.paths[0])
+                        if METADATA_KEY in (written.metadata or {})
+                        else None
+                    )
     except (pyarrow.ArrowException, OSError):
         return {}  # reading the file as a table names what is wrong
     try:
@@ -170,10 +179,24 @@ def _record_of(table: Table) -> dict[str, Any]:
         )
     if rows is not None and record.get(ROWS_KEY, rows) != rows:
         raise InputError(
-            f"{table.name}: its rows are not those that {beside.name} was written for; expected what 'signal "
-            "privatize' wrote, or rows without that file, which are read as undocumented"
+            f"{table.name}: its rows are not those that the record in {beside} was written for, or another program "
+            "rewrote the file; expected the file that 'signal privatize' wrote, or rows without a record, which are "
+            "read as undocumented"
         )
     return record
+
+
+def parquet_rows_hash(path: Path) -> str:
+    """SHA-256 of the bytes of a Parquet file before its metadata, which hold all values of all columns."""
+    with path.open("rb") as opened:
+        opened.seek(-_FOOTER_END, os.SEEK_END)
+        left = opened.tell() - int.from_bytes(opened.read(4), "little")
+        opened.seek(0)
+        found = hashlib.sha256()
+        while left > 0 and (piece := opened.read(min(left, _AT_ONCE))):
+            found.update(piece)
+            left -= len(piece)
+    return found.hexdigest()
 
 
 def read_privatized(

@@ -107,7 +107,7 @@ class Clause(Generic[K]):
     """An assumption or a disclosure, with its parameters."""
 
     kind: K
-    parameters: tuple[tuple[str, float], ...] = ()
+    parameters: tuple[tuple[str, float | str], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready record."""
@@ -121,7 +121,7 @@ class Clause(Generic[K]):
 
 
 class _Kind(StrEnum):
-    def __call__(self, **parameters: float) -> Clause[Self]:
+    def __call__(self, **parameters: float | str) -> Clause[Self]:
         """The clause with these parameters."""
         return Clause(self, tuple(sorted(parameters.items())))
 
@@ -167,6 +167,7 @@ class Assumes(_Kind):
     UNLINKED_REPORTS = "unlinked reports"
     ATTACKERS_TRIED = "attackers tried"
     PRIVATIZED_INPUT = "privatized input"
+    KEPT_COLUMNS = "kept columns"
     NULL_CODE = "null code"
     NOT_CERTIFIED = "not certified"
     NO_WORST_CASE = "no worst case"

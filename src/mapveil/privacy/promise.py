@@ -69,6 +69,11 @@ def render(claim: Claim) -> Promise:
     ]
     marks, warnings = (tuple(each[part] for each in marked) for part in (0, 1))
     reveals, hidden = ("", "") if claim.disclosure is None else _disclosure(claim.disclosure)
+    if hidden and any(each.kind is Assumes.KEPT_COLUMNS for each in claim.assumptions):
+        reveals, hidden = (
+            f"{reveals}, beside the kept columns",
+            f"{hidden}, where the kept columns do not tell it",
+        )
     measured = tuple(
         f"{each.quantity} {three_digits(each.value)} {each.unit} against {each.against}"
         for each in claim.measured
@@ -133,7 +138,7 @@ def _headline(claim: Claim) -> str:
 
 
 def _assumption(term: Clause[Assumes], unit: Unit) -> str:
-    shares = {f"{name}_percent": 100 * value for name, value in term.parameters}
+    shares = {f"{name}_percent": 100 * value for name, value in term.parameters if not isinstance(value, str)}
     return ASSUMPTIONS[term.kind].format(unit=unit, **dict(term.parameters), **shares)
 
 
@@ -243,7 +248,7 @@ def _account(claim: Claim) -> str:
 def _disclosure(disclosure: Disclosure) -> tuple[str, str]:
     """Texts: the content of a report, and what stays hidden."""
     given = {"batch": 1.0, "noise": 0.0, "raw": 0.0, "jitter_m": 0.0, "measurements": 1.0}
-    given.update(disclosure.parameters)
+    given.update((name, float(value)) for name, value in disclosure.parameters)
     run = "one measurement" if given["measurements"] == 1 else f"{given['measurements']:.0f} measurements"
     average = "average case: user and location, on average over people like the pilot's"
     match disclosure.kind:

@@ -101,6 +101,10 @@ ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     Assumes.UNLINKED_REPORTS: "an adversary sees one report of a user, or cannot link several",
     Assumes.ATTACKERS_TRIED: "adversaries are like those that the privatizer was measured against",
     Assumes.PRIVATIZED_INPUT: "the measurements are what 'mapveil signal privatize' wrote",
+    Assumes.KEPT_COLUMNS: (
+        "not protected: the columns that were kept as they were ({columns}), and all that they tell of users, "
+        "locations and times"
+    ),
     Assumes.NULL_CODE: (
         "rows unlike the pilot are recognised on the phone and answered empty, as are {error_percent:.3g} % of the "
         "others, so that an empty report is deniable"
