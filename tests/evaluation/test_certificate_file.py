@@ -32,11 +32,13 @@ CERTIFICATE = SignalCertificate(
     0,
     ("blind", "trees"),
     (
-        Judged(OTHER_USERS, 1715, None, None, 388.7, "trees", None, 448.9),
-        Judged(LATER_DAYS, 644, 0.5, "trees", 307.7, "blind", 0.75, 307.7),
+        Judged(OTHER_USERS, 1715, None, None, 388.7, "trees", None, 448.9, 2, 0, None),
+        Judged(LATER_DAYS, 644, 0.5, "trees", 307.7, "blind", 0.75, 307.7, 4, 4, (0.2, 0.8)),
     ),
     24.5,
     0.03,
+    5,
+    4000,
 )
 
 
@@ -62,6 +64,9 @@ def top(**values: Any) -> Callable[[dict[str, Any]], None]:
         (judged(part="all users for ever"), "judged must be of other users, then of later days"),
         (judged(runs=2.5), "runs must be a whole number"),
         (judged(location_adversary="a\nb"), "location_adversary must be a printable text"),
+        (judged(user_error_interval=[0.9, 0.1]), "user_error_interval must be the lower number first"),
+        (judged(user_error_interval=[0.9]), "user_error_interval must be two numbers"),
+        (judged(users=0), "users must be a number of at least 1, got 0"),
         (top(judged=[]), "judged must be a list that is not empty"),
         (top(judged=[3]), "judged must be an object"),
         (top(first="1900-01-01", last="2999-01-01"), "rows on 55 of the 401403 days from 1900-01-01"),
