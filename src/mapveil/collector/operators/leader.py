@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from mapveil.collector.operators import task_records as records
-from mapveil.collector.operators.operator_keys import OperatorKeys, PeerKey
+from mapveil.collector.operators.operator_keys import OperatorKeys, Operators, PeerKey
 from mapveil.collector.operators.peer import Peer
 from mapveil.collector.operators.peer_messages import (
     JobClosing,
@@ -71,9 +71,11 @@ class Leader:
         self._store, self._keys, self._peer = store, Secrets(own, shared), peer
         self._held: dict[tuple[str, int], tuple[Prepared, JobRequest]] = {}
 
-    def configs(self) -> tuple[HpkeConfig, HpkeConfig]:
-        """Both operators' HPKE configurations; asks the helper for its own."""
-        return self._keys.own.config, HpkeConfig.decode(self._peer.config())
+    def operators(self) -> Operators:
+        """Both operators, as new terms name them; asks the helper for its part."""
+        own, told = self._keys.own.config, self._peer.config()
+        size = len(own.encode())  # as the helper's: both of X25519
+        return Operators(own, HpkeConfig.decode(told[:size]), told[size:].hex())
 
     def check(self, terms: CollectionTerms) -> None:
         """Refuse terms whose reports are larger than the service accepts; raises InputError."""
