@@ -184,7 +184,9 @@ class OperatorsAnswerer:
         length = query.encoding.length
         drawn = self._drawn + length
         if drawn > MOST_SAMPLES:
-            raise ParameterError(f"an operator must draw at most {MOST_SAMPLES} samples of noise, got {drawn}")
+            raise ParameterError(
+                f"an operator must draw at most {MOST_SAMPLES} samples of noise, got {drawn}"
+            )
         moves = self.setting.sensitivity(query.encoding)
         check_noise(query.epsilon, moves)
         if self._in_full and self._operators is None:
