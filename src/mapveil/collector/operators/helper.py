@@ -22,7 +22,7 @@ from mapveil.collector.operators.peer_messages import (
     JobReply,
     JobRequest,
     Reason,
-    rows,
+    byte_rows,
 )
 from mapveil.collector.operators.plan_answers import check_answerable
 from mapveil.collector.operators.task import Answered, Job, Task
@@ -318,5 +318,5 @@ def _settle(made: Prepared, reply: JobReply, closing: JobClosing) -> list[bool]:
     if not any(reason is Reason.NONE for reason in made.reasons):
         return [False] * count
     accepted = np.array(closing.accepted, dtype=np.bool_)
-    settled = made.operator.settle(Closing(rows(closing.shares, count, "a job's closing"), accepted))
+    settled = made.operator.settle(Closing(byte_rows(closing.shares, count, "a job's closing"), accepted))
     return [bool(each) for each in settled]

@@ -21,7 +21,7 @@ from mapveil.collector.operators.peer_messages import (
     JobReply,
     JobRequest,
     Reason,
-    rows,
+    byte_rows,
 )
 from mapveil.collector.operators.plan_answers import TOTAL, asked, check_upload, replay, total_of
 from mapveil.collector.operators.task import Answered, Job
@@ -197,7 +197,7 @@ class Leader:
             reply = JobReply.decode(answered, count)
             readable = np.array([reason is Reason.NONE for reason in reply.reasons])
             if reply.message or reply.shares:
-                columns = [rows(each, count, "a job's reply") for each in (reply.message, reply.shares)]
+                columns = [byte_rows(each, count, "a job's reply") for each in (reply.message, reply.shares)]
                 closing = made.operator.close(Response(columns[0], columns[1], readable))
                 told = JobClosing(closing.accepted.tolist(), closing.shares.tobytes())
             else:
