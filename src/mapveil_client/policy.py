@@ -133,7 +133,7 @@ class DevicePolicy(Checked):
         if isinstance(parameters, SumParameters):
             return self._refusal_of_sums(terms, parameters)
         if isinstance(parameters, OperatorParameters):
-            return self._refusal_of_operators(terms, parameters)
+            return self._refusal_of_operators(terms)
         if terms.trust != "local":
             return self._refusal_of_features(terms)
         if terms.epsilon is None or not keeps(terms.randomizer.worst_ratio(), terms.epsilon):
@@ -180,16 +180,14 @@ class DevicePolicy(Checked):
             return _exposed(float(least), self.most_own_epsilon)
         return None
 
-    def _refusal_of_operators(self, terms: CollectionTerms, sums: OperatorParameters) -> str | None:
+    def _refusal_of_operators(self, terms: CollectionTerms) -> str | None:
         if self.helper is None:
             return "this device's policy names no helper (a fleet's: --helper): the leader could be both operators"
         named = terms.configs[1].public_key.hex()
         if named != self.helper:
             return f"the helper's key must be {self.helper}, got {named}"
-        return _outside(
-            ("minimum_batch", sums.minimum_batch, self.least_shard, math.inf),
-            ("number of sites", terms.sharding.sites, 1, self.most_length),
-        )
+        # An operator answers for the larger of minimum, which is in bounds, and minimum_batch.
+        return _outside(("number of sites", terms.sharding.sites, 1, self.most_length))
 
     def _refusal_of_features(self, terms: CollectionTerms) -> str | None:
         if self.random_features is None:

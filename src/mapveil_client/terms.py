@@ -241,6 +241,7 @@ class CollectionTerms(Document):
         self._check(
             len(self.operators) == wanted, "operators", "two for sums by two operators, and none elsewhere"
         )
+        self._check(not (self.active and wanted), "active", "false for sums by two operators")
         keys = {each.public_key for each in self.configs}
         self._check(len(keys) == wanted, "operators", "of two different keys")
         divided = self.windows is None or self.trust in ("local", "distributed")

@@ -86,7 +86,7 @@ process.stdout.write(JSON.stringify(said));
         assert live.engine.map(collection).values.sum() > 0
 
 
-def _operators_device(monkeypatch: pytest.MonkeyPatch) -> Any:
+def operators_device(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(HERE)
     spec = importlib.util.spec_from_file_location("operators_device", HERE / "operators_device.py")
     made = importlib.util.module_from_spec(spec)
@@ -99,7 +99,7 @@ REPORTS = VECTORS / "two_operators" / "reports.json"
 
 
 def test_the_device_for_two_operators_makes_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    device, made = _operators_device(monkeypatch), 0
+    device, made = operators_device(monkeypatch), 0
     for vector in json.loads(REPORTS.read_text()):
         if vector["scale"] != 1:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -26,6 +27,9 @@ def test_the_demo_ends_with_a_map_and_no_server_behind_it(tmp_path: Path) -> Non
     done = run(tmp_path, "--devices", "60", "--port", str(port))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Done: epsilon 1 spent; 60 of 60 devices in the sums." in done.stdout
+    seconds = re.search(r"From the last report to the map: (\d+\.\d) s\.", done.stdout)
+    assert seconds is not None
+    assert 0 < float(seconds[1]) < 30  # the figure that is promised of 2,000 devices
     assert f"http://127.0.0.1:{port}/#token=mvo_" in done.stdout.splitlines()[-1]
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0

@@ -19,10 +19,12 @@ from mapveil.mechanisms.methods import METHODS, find_method
 from mapveil.privacy.claim import Adversary, Assumes, Neighbouring, TrustModel
 from mapveil.secure_sum.protocol_sum import ProtocolSum
 from mapveil.trust import two_operators
-from mapveil.trust.queries import Execution
+from mapveil.trust.queries import Execution, Query
 from mapveil.trust.two_operators import TwoOperators
 from mapveil.two_operators import sum_schemes
+from mapveil_client.encodings import NodeEncoding
 from mapveil_client.errors import InputError, ParameterError, PromiseError
+from mapveil_client.morton import PrefixTree
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.two_operators import field_arithmetic, sharding, turbo_shake
 from mapveil_client.two_operators.sealed_report import TASK_BYTES
@@ -206,6 +208,17 @@ def test_each_collection_has_an_id_of_its_own_from_the_releases_randomness() -> 
     assert ids[0] != ids[1]
     assert again._scheme.collection == ids[0]
     assert {len(each) for each in ids} == {TASK_BYTES}
+
+
+def test_a_query_that_is_refused_draws_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two_operators, "MOST_SAMPLES", 16)
+    answerer = TwoOperators().answerer(some_counts(), SMALL, plain().raster(SMALL), Execution(Randomness(1)))
+    cells, whole = (NodeEncoding(PrefixTree.uniform(2, depth)) for depth in (2, 0))
+    answerer.answer(Query("whole", whole, Fraction(1)))
+    with pytest.raises(ParameterError, match="16 samples of noise, got 17"):
+        answerer.answer(Query("cells", cells, Fraction(1)))
+    answerer.answer(Query("whole again", whole, Fraction(1)))
+    assert [share.purpose for share in answerer.revealed] == ["whole", "whole again"]
 
 
 def test_what_two_operators_cannot_do_is_refused() -> None:

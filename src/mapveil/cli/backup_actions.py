@@ -99,8 +99,8 @@ def _accept_restored(store: Store, go_on: bool, console: Console) -> None:
     )
     if found.operators:
         console.note(
-            "It held sums by two operators. A collection that began after the backup is unknown here, and a leader "
-            "that breaks the protocol could have its reports answered again: give a helper a new --operator-key."
+            "It held sums by two operators. Those that had not ended are aborted, and a helper refuses the terms of "
+            "collections that were created before now: create them anew."
         )
     console.result(
         f"aborted: {' '.join(found.aborted) or 'none'}; continued: {' '.join(found.continued) or 'none'}",

@@ -182,16 +182,17 @@ class OperatorsAnswerer:
     def answer(self, query: Query) -> NoisySums:
         """Charge the query's share, then have both operators answer it; one that cannot be answered costs nothing."""
         length = query.encoding.length
-        self._drawn += length
-        if self._drawn > MOST_SAMPLES:
+        drawn = self._drawn + length
+        if drawn > MOST_SAMPLES:
             raise ParameterError(
-                f"an operator must draw at most {MOST_SAMPLES} samples of noise, got {self._drawn}"
+                f"an operator must draw at most {MOST_SAMPLES} samples of noise, got {drawn}"
             )
         moves = self.setting.sensitivity(query.encoding)
         check_noise(query.epsilon, moves)
         if self._in_full and self._operators is None:
             self._operators = self._collected()
         self._execution.before_reveal(query.share)
+        self._drawn = drawn
         self.revealed.append(query.share)
         return self._execution.keep(query.purpose, NoisySums, lambda: self._noisy(query, moves))
 

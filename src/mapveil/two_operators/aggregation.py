@@ -11,8 +11,10 @@ A report counts once in its collection, however often it is sent: operators know
 a report once, holds its own budget, counts its samples of noise, and refuses queries of batches that are too small.
 A report of another collection is refused: the id of the collection is in the context of its shares and of their check.
 
-Verifying one report twice under one id tells the location exactly. An :class:`Operator` keeps nonces in memory only:
-whoever runs an operator makes no second one for the same id, unless the nonces are durable before any share is sent.
+Verifying one report under one id with two verify keys tells the location exactly; the service derives one key per id.
+With one key a second time puts the report into a second sum, whose noise is another. An :class:`Operator` keeps nonces
+in memory only: whoever runs an operator makes no second one for the same id, unless the nonces are durable before any
+share is sent.
 
 Verification takes three messages: :class:`Opening` of the leader, :class:`Response` of the helper, :class:`Closing` of
 the leader. A message that is malformed as a whole is a :class:`~mapveil_client.secure_sum.states.PeerFault` and changes

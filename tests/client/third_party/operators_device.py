@@ -2,12 +2,13 @@
 
 It imports nothing of Mapveil. Run as ``python operators_device.py COLLECTOR TOKEN FOLDER HELPER SITE``: it answers
 collections of one unit a device (Poplar1), as a device at the site (-1: at none). Randomness that holds a number of the
-modulus or above, once in 2^24 reports, is not used.
+modulus or above, once in 2^24 reports, is not used. The hash in turbo_shake_128.py stands in for a library's.
 """
 
 import hashlib
 import hmac
 import json
+import re
 import secrets
 import sqlite3
 import sys
@@ -23,6 +24,8 @@ from turbo_shake_128 import turbo_shake
 
 P64, P255 = 2**64 - 2**32 + 1, 2**255 - 19
 BYTES = {P64: 8, P255: 32}
+KEYS = "active authority authority_apart devices epsilon identifier method minimum operators options own_epsilon query"
+CONFIG = re.compile("[0-9a-f]{2}00200001000[13]0020([0-9a-f]{64})")
 
 
 def tag(kind: int, algorithm: int, usage: int, context: bytes) -> bytes:
@@ -111,10 +114,8 @@ def sealed(config: bytes, info: bytes, aad: bytes, message: bytes, ephemeral: by
     agreed = extract(kem, b"", b"eae_prk", private.exchange(X25519PublicKey.from_public_bytes(public)))
     shared = expand(kem, agreed, b"shared_secret", enc + public, 32)
     context = b"\0" + extract(suite, b"", b"psk_id_hash", b"") + extract(suite, b"", b"info_hash", info)
-    secret, sizes = (
-        extract(suite, shared, b"secret", b""),
-        ((b"key", 32 if chacha else 16), (b"base_nonce", 12)),
-    )
+    secret = extract(suite, shared, b"secret", b"")
+    sizes = (b"key", 32 if chacha else 16), (b"base_nonce", 12)
     key, nonce = (expand(suite, secret, label, context, size) for label, size in sizes)
     payload = (ChaCha20Poly1305 if chacha else AESGCM)(key).encrypt(nonce, message, aad)
     return config[:1] + len(enc).to_bytes(2, "big") + enc + len(payload).to_bytes(4, "big") + payload
@@ -125,18 +126,31 @@ def report_of(site: int, depth: int, task: bytes, keys: list[bytes], hour: int, 
     public, inputs = shares_of(bits, b"dap-16" + task, random[:16], random[16:144])
     made = head = random[:16] + hour.to_bytes(8, "big") + b"\0\0" + len(public).to_bytes(4, "big") + public
     for j, (config, share) in enumerate(zip(keys, inputs, strict=True)):
-        info, message = (
-            b"dap-16 input share\1" + bytes([2 + j]),
-            b"\0\0" + len(share).to_bytes(4, "big") + share,
-        )
+        info = b"dap-16 input share\1" + bytes([2 + j])
+        message = b"\0\0" + len(share).to_bytes(4, "big") + share
         made += sealed(config, info, task + head, message, random[144 + 32 * j : 176 + 32 * j])
     return made
 
 
+def refused(text: bytes, listed: dict[str, str], helper: str) -> bool:
+    try:
+        terms = json.loads(text)
+        again = json.dumps(terms, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        named = (hashlib.sha256(text).hexdigest(), terms["identifier"]) == (listed["terms"], listed["id"])
+        form = {*terms} == {*KEYS.split(), "tiling", "title", "trust", "version"} and again == text
+        leader, other = (CONFIG.fullmatch(each)[1] for each in terms["operators"])
+        good = (terms["trust"], terms["active"], terms["authority"]) == ("operators", False, None)
+        numbers = [terms["tiling"]["depth"], *(terms[each] for each in ("version", "minimum", "devices"))]
+        whole = all(type(each) is int for each in numbers) and terms["version"] == 1 and 0 <= numbers[0] <= 10
+        mine = terms["options"].get("scale") in (1, None) and terms["method"] != "proportions"
+        few = not (20 <= terms["minimum"] <= terms["devices"] and 0 < Fraction(terms["epsilon"]) <= 2)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError):
+        return True
+    return few or other != helper or leader == other or not (named and form and good and whole and mine)
+
+
 def main(collector: str, token: str, folder: str, helper: str, site: str) -> None:
-    kept = sqlite3.connect(
-        f"{folder}/account.sqlite", isolation_level=None
-    )  # on the disk before anything leaves
+    kept = sqlite3.connect(f"{folder}/account.sqlite", isolation_level=None)  # on the disk at once
     kept.execute("CREATE TABLE IF NOT EXISTS kept (name PRIMARY KEY, value, epsilon)")
     kept.execute("INSERT OR IGNORE INTO kept VALUES ('key', ?, NULL)", (secrets.token_bytes(32),))
     value = "SELECT value FROM kept WHERE name = ?"
@@ -150,17 +164,13 @@ def main(collector: str, token: str, folder: str, helper: str, site: str) -> Non
     for listed in httpx.get(f"{collector}/v1/open").json():
         path = f"/v1/collections/{listed['id']}"
         text = httpx.get(f"{collector}{path}/terms").content
-        terms, task = json.loads(text), hashlib.sha256(text).digest()
-        named = (task.hex(), terms["identifier"]) == (listed["terms"], listed["id"])
-        operators = [bytes.fromhex(each) for each in terms.get("operators", [])]
-        depth, scale = terms["tiling"].get("depth", 99), terms["options"].get("scale") or 1
-        if not named or [each[9:].hex() for each in operators[1:]] != [helper] or scale != 1 or depth > 10:
+        if refused(text, listed, helper):
             continue
+        terms, task = json.loads(text), hashlib.sha256(text).digest()
+        operators, depth = [bytes.fromhex(each) for each in terms["operators"]], terms["tiling"]["depth"]
         if kept.execute(value, (path,)).fetchone() is None:
             costs = kept.execute("SELECT epsilon FROM kept WHERE epsilon NOT NULL").fetchall()
-            spent = sum((Fraction(each) for (each,) in costs), cost := Fraction(terms["epsilon"]))
-            few = min(terms["minimum"], terms["options"].get("minimum_batch", 10))
-            if few < 20 or cost > 2 or spent > 4 or terms["method"] == "proportions":
+            if sum((Fraction(each) for (each,) in costs), Fraction(terms["epsilon"])) > 4:
                 continue
             random, hour = secrets.token_bytes(208), int(time.time()) // 3600
             body = report_of(int(site), depth, task, operators, hour, random)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import runpy
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
@@ -34,6 +35,7 @@ EPSILONS = (
 )
 JITTERS = (0, 25, 100, 12.5)
 CONSOLE = DEVICE.parent / "console" / "assets"
+PACK = DEVICE.parents[3] / "packaging" / "npm" / "pack.py"
 OVERCLAIMS = re.compile(
     r"which it cannot be|cannot be (known|learnt|traced)|very little|nobody (can|learns|sees|knows)|need not know|"
     r"never learns?|hidden among|anonym|"
@@ -75,7 +77,15 @@ def test_shares_for_two_operators_are_described_by_their_guarantee(said: dict[st
         guarantee = TwoOperators().guarantee(Fraction(epsilon), (), seeded=False)
         _, changed, belief, adversary, assumptions, *_ = guarantee.promise.sentences
         assert text.startswith(f"{changed} {belief} {adversary} Assumptions: "), epsilon
-        assert text.partition(" Assumptions: ")[2].rstrip(".") in assumptions
+        protected, _, _ = assumptions.partition("; not protected: ")
+        assert text.partition(f"{adversary} ")[2] == f"{protected}."
+
+
+def test_the_page_says_that_it_assumes_its_own_code_and_the_package_does_not() -> None:
+    """A malicious leader that serves the page can change it; an app brings its own code."""
+    card, package = prose(DEVICE / "collection_card.mjs"), runpy.run_path(str(PACK))["contents"]()
+    assert "The first operator serves the code of this page unchanged." in card
+    assert not any(b"code of this page" in each for each in package.values())
 
 
 def test_a_projection_is_described_by_its_guarantee(said: dict[str, list[str]]) -> None:

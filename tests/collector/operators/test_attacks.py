@@ -60,12 +60,12 @@ def request_of(terms: CollectionTerms, bodies: list[bytes]) -> tuple[Any, bytes]
 
 def verified(pair: Pair, id: str, bodies: list[bytes], number: int = 1) -> list[bool]:
     """Lead one job; what the leader accepted."""
-    from mapveil.collector.operators.peer_messages import rows
+    from mapveil.collector.operators.peer_messages import byte_rows
     from mapveil.two_operators.aggregation import Response
 
     made, request = request_of(pair.terms, bodies)
     reply = JobReply.decode(pair.helper.job(id, number, request), len(bodies))
-    columns = [rows(each, len(bodies), "a reply") for each in (reply.message, reply.shares)]
+    columns = [byte_rows(each, len(bodies), "a reply") for each in (reply.message, reply.shares)]
     good = np.array([reason is Reason.NONE for reason in reply.reasons])
     closing = made.close(Response(columns[0], columns[1], good))
     told = JobClosing(closing.accepted.tolist(), closing.shares.tobytes()).encode()

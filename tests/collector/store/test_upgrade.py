@@ -87,7 +87,7 @@ def test_both_databases_take_the_statements(store: Store) -> None:
     row = {"c": "x", "operator": 0}
     with store.write() as connection:
         connection.execute(text("ALTER TABLE tasks DROP COLUMN at_helper"))
-        for table in ("home", "work", "ended_tasks"):
+        for table in ("generation", "home", "work", "ended_tasks"):
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("UPDATE schema_version SET version = 3"))
         connection.execute(

@@ -6,6 +6,10 @@ import { positionNow, typedPlace } from "./position.mjs";
 import { Refusal } from "./refusal.mjs";
 import { OPERATORS_WORDS, costWords, leavingWords, learningWords, mapWords, progressWords, windowWords } from "./words.mjs";
 
+// Of this page alone: an app brings its own code.
+const PAGE_WORDS = ["What this assumes of the page", "The first operator serves the code of this page unchanged. Other code could "
+  + "send it your location itself: what is said above of an operator that deviates is about what it does with shares and sums."];
+
 /** The card of an open collection, for a Device with `onAnswer`. */
 export async function collectionCard(listed, device) {
   const card = element("article", { className: "card collection", "data-collection": listed.id });
@@ -22,6 +26,7 @@ export async function collectionCard(listed, device) {
       ...(terms.windows === null ? [] : [["When", windowWords(terms.windows, await device.window(terms))]]),
       ...(plan.kind === "operators" ? OPERATORS_WORDS : []),
       ["What can be learnt from it", learningWords(terms, plan)],
+      ...(plan.kind === "operators" ? [PAGE_WORDS] : []),
       ["What it costs", costWords(terms)],
     ]);
     list.append(element("dt", {}, "How far it is"), progress);

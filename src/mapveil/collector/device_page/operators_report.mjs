@@ -1,5 +1,5 @@
 // A report to two operators: shares of one device's contribution, sealed for each of them
-// (mapveil_client/two_operators/report.py; draft-ietf-ppm-dap, version 16).
+// (mapveil_client/two_operators/sharding.py and sealed_report.py; draft-ietf-ppm-dap, version 16).
 
 import { concat, utf8 } from "./bytes.mjs";
 import { AES_128_GCM, KDF, KEM, KEY_BYTES, bigEndian, seal } from "./hpke.mjs";

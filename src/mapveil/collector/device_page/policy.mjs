@@ -40,7 +40,6 @@ export const decimal = (fraction) => String(Math.round(fraction.toNumber() * 100
 
 const UNUSABLE = "The collector's terms cannot be used; this page takes no part.";
 const DEFAULT_SCALE = 1;
-const DEFAULT_BATCH = 10;
 const MOST_SCALE = 2 ** 28;
 const LONGEST_VECTOR = 2 ** 14;
 const LEAST = new Fraction(1n, 1n << 20n);
@@ -107,11 +106,8 @@ function operatorsPlan(terms, answers, helper, rules) {
   const scale = terms.options.scale ?? DEFAULT_SCALE;
   insist(Number.isSafeInteger(scale) && scale >= 1 && scale <= MOST_SCALE, UNUSABLE);
   insist(terms.method !== "proportions", "It asks for a label of every place, and this phone has none.");
-  const batch = terms.options.minimum_batch ?? DEFAULT_BATCH;
-  insist(
-    Number.isSafeInteger(batch) && batch >= rules.leastDevices,
-    `It would add up as few as ${batch} reports; this phone answers where ${rules.leastDevices} or more are needed.`,
-  );
+  const batch = terms.options.minimum_batch ?? 1; // an operator answers for no fewer than `minimum`, which is in bounds
+  insist(Number.isSafeInteger(batch) && batch >= 1, UNUSABLE);
   const question = { depth: tiling.depth, scale, task: fromHex(terms.digest), operators: terms.operators };
   const short = isPath(question) || 4 ** question.depth <= LONGEST_VECTOR;
   insist(short, "The map of this collection has too many cells for a report of this page.");

@@ -101,8 +101,10 @@ function operatorsWords(epsilon) {
     + `${beliefWords(number)} sure of either; between two possible locations, ${beliefWords(2 * number)} (factor e^(2 epsilon) `
     + `= ${up(twice, twice < 1.1 ? 5 : 3)}). Adversary: either of two operators, the leader or the helper, even one that deviates `
     + "from the protocol, who sees its shares, noisy sums, who takes part and which reports pass, whatever else it knows. "
-    + "Assumptions: the two operators do not collude, and one of them follows the protocol, which includes that it verifies each "
-    + "report once.";
+    + "Assumptions: each user has one client; the two operators do not collude, and one of them follows the protocol, which "
+    + "includes that it verifies each report once: a malicious one can change the sums or leave its noise out, and the other's "
+    + "whole noise remains; shares and proofs reveal that a contribution is well-formed and nothing else (a computational "
+    + "assumption).";
 }
 
 /** What can be learnt of it: the sentences of the guarantee, as mapveil/privacy/promise.py words them. A test compares. */

@@ -22,7 +22,7 @@ from mapveil.collector.operators.peer_messages import (
     JobReply,
     JobRequest,
     Reason,
-    rows,
+    byte_rows,
 )
 from mapveil.collector.operators.plan_answers import check_answerable
 from mapveil.collector.operators.task import Answered, Job, Task
@@ -40,6 +40,7 @@ from mapveil.collector.refusals import Conflict, NotFound
 from mapveil.collector.rounds import collection as rows_of
 from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.store.database import Store, lock_collection
+from mapveil.collector.store.home import generation_of
 from mapveil.privacy.claim import check_large_epsilon
 from mapveil.privacy.sampling import sampling_delta
 from mapveil.two_operators.aggregation import HELPER, Closing, Opening
@@ -66,8 +67,9 @@ class Helper:
         self._held: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
 
     def config(self) -> bytes:
-        """Its HPKE configuration."""
-        return self._keys.own.config.encode()
+        """Its HPKE configuration, then its store's generation."""
+        with self._store.read() as connection:
+            return self._keys.own.config.encode() + bytes.fromhex(generation_of(connection))
 
     def begin(self, collection: str, terms: bytes) -> None:
         """Take part in a collection; once more changes nothing, and other terms of one identifier are refused.
@@ -75,7 +77,7 @@ class Helper:
         Raises
         ------
         InputError
-            The terms cannot be used, or are for another helper.
+            The terms cannot be used, or are for another helper, or for this one before its store was restored.
         Conflict
             The collection has other terms, or its end came before them.
         """
@@ -96,6 +98,13 @@ class Helper:
                 raise Conflict("the collection is over at this operator")
             if state is not None:
                 return
+            # Of answers between a backup and its restoration nothing is known: no terms of then are begun again.
+            generation = generation_of(connection)
+            if not collection.endswith(generation):
+                raise InputError(
+                    f"the terms are from before the helper's store was restored: their identifier must end in "
+                    f"{generation}; create the collection anew"
+                )
             rows_of.create_helped(connection, read)
             records.begin_task(connection, collection, HELPER)
 
@@ -309,5 +318,5 @@ def _settle(made: Prepared, reply: JobReply, closing: JobClosing) -> list[bool]:
     if not any(reason is Reason.NONE for reason in made.reasons):
         return [False] * count
     accepted = np.array(closing.accepted, dtype=np.bool_)
-    settled = made.operator.settle(Closing(rows(closing.shares, count, "a job's closing"), accepted))
+    settled = made.operator.settle(Closing(byte_rows(closing.shares, count, "a job's closing"), accepted))
     return [bool(each) for each in settled]

@@ -14,14 +14,14 @@ from typing import Final
 import numpy as np
 
 from mapveil.collector.operators import task_records as records
-from mapveil.collector.operators.operator_keys import OperatorKeys, PeerKey
+from mapveil.collector.operators.operator_keys import OperatorKeys, Operators, PeerKey
 from mapveil.collector.operators.peer import Peer
 from mapveil.collector.operators.peer_messages import (
     JobClosing,
     JobReply,
     JobRequest,
     Reason,
-    rows,
+    byte_rows,
 )
 from mapveil.collector.operators.plan_answers import TOTAL, asked, check_upload, replay, total_of
 from mapveil.collector.operators.task import Answered, Job
@@ -71,9 +71,11 @@ class Leader:
         self._store, self._keys, self._peer = store, Secrets(own, shared), peer
         self._held: dict[tuple[str, int], tuple[Prepared, JobRequest]] = {}
 
-    def configs(self) -> tuple[HpkeConfig, HpkeConfig]:
-        """Both operators' HPKE configurations; asks the helper for its own."""
-        return self._keys.own.config, HpkeConfig.decode(self._peer.config())
+    def operators(self) -> Operators:
+        """Both operators, as new terms name them; asks the helper for its part."""
+        own, told = self._keys.own.config, self._peer.config()
+        size = len(own.encode())  # as the helper's: both of X25519
+        return Operators(own, HpkeConfig.decode(told[:size]), told[size:].hex())
 
     def check(self, terms: CollectionTerms) -> None:
         """Refuse terms whose reports are larger than the service accepts; raises InputError."""
@@ -195,7 +197,7 @@ class Leader:
             reply = JobReply.decode(answered, count)
             readable = np.array([reason is Reason.NONE for reason in reply.reasons])
             if reply.message or reply.shares:
-                columns = [rows(each, count, "a job's reply") for each in (reply.message, reply.shares)]
+                columns = [byte_rows(each, count, "a job's reply") for each in (reply.message, reply.shares)]
                 closing = made.operator.close(Response(columns[0], columns[1], readable))
                 told = JobClosing(closing.accepted.tolist(), closing.shares.tobytes())
             else:

@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from mapveil_client.errors import InputError, Secret
 from mapveil_client.private_file import new_private_file
@@ -59,6 +59,23 @@ class OperatorKeys(Secret):
 
     def _derived(self, purpose: bytes) -> bytes:
         return hmac.digest(self._secret, b"mapveil operator 1 " + purpose, hashlib.sha256)
+
+
+class Operators(NamedTuple):
+    """Both operators, as the terms of a new collection name them."""
+
+    leader: HpkeConfig
+    helper: HpkeConfig
+    generation: str  # of the helper's store, hexadecimal: ends the identifiers of its collections
+
+    @property
+    def encoded(self) -> tuple[str, str]:
+        """Both configurations, hexadecimal."""
+        return self.leader.encode().hex(), self.helper.encode().hex()
+
+    def identifier(self, drawn: str) -> str:
+        """A random identifier, its end replaced by the helper's generation."""
+        return drawn[: len(drawn) - len(self.generation)] + self.generation
 
 
 class PeerKey(Secret):

@@ -32,7 +32,7 @@ class Peer(Protocol):
     """The helper, as the leader asks it. Every request may be repeated and is answered alike."""
 
     def config(self) -> bytes:
-        """Its HPKE configuration."""
+        """Its HPKE configuration, then its store's generation."""
 
     def begin(self, collection: str, terms: bytes) -> None:
         """Tell it the terms of a collection."""

@@ -48,7 +48,7 @@ class Reason(IntEnum):
         return self.name.lower().replace("_", " ")
 
 
-def read(data: bytes, what: str, *kinds: type) -> list[Any]:
+def read_array(data: bytes, what: str, *kinds: type) -> list[Any]:
     """Read an array of values of these kinds.
 
     Raises
@@ -65,7 +65,7 @@ def read(data: bytes, what: str, *kinds: type) -> list[Any]:
     return values
 
 
-def rows(data: bytes, count: int, what: str) -> Octets:
+def byte_rows(data: bytes, count: int, what: str) -> Octets:
     """Bytes as rows of one size.
 
     Raises
@@ -95,7 +95,7 @@ class JobRequest(NamedTuple):
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read what :meth:`encode` wrote; raises InputError where it is none."""
-        count, packed, openings = read(data, "a job's request", int, bytes, bytes)
+        count, packed, openings = read_array(data, "a job's request", int, bytes, bytes)
         if not 1 <= count <= MOST_REPORTS:
             raise InputError(f"a job must have 1 to {MOST_REPORTS} reports, got {count}")
         shares, at = [], 0
@@ -107,7 +107,7 @@ class JobRequest(NamedTuple):
             raise InputError("a job's request has bytes after its reports")
         if len({share.metadata.report_id for share in shares}) != count:
             raise InputError("a job's request has one report twice")
-        return cls(tuple(shares), rows(openings, count, "a job's request"))
+        return cls(tuple(shares), byte_rows(openings, count, "a job's request"))
 
 
 class JobReply(NamedTuple):
@@ -124,7 +124,7 @@ class JobReply(NamedTuple):
     @classmethod
     def decode(cls, data: bytes, count: int) -> Self:
         """Read what :meth:`encode` wrote of so many reports; raises InputError where it is none."""
-        reasons, message, shares = read(data, "a job's reply", bytes, bytes, bytes)
+        reasons, message, shares = read_array(data, "a job's reply", bytes, bytes, bytes)
         if len(reasons) != count:
             raise InputError(f"a job's reply is of {len(reasons)} reports; expected {count}")
         try:
@@ -146,7 +146,7 @@ class JobClosing(NamedTuple):
     @classmethod
     def decode(cls, data: bytes, count: int) -> Self:
         """Read what :meth:`encode` wrote of so many reports; raises InputError where it is none."""
-        accepted, shares = read(data, "a job's closing", bytes, bytes)
+        accepted, shares = read_array(data, "a job's closing", bytes, bytes)
         if len(accepted) != count or not set(accepted) <= {0, 1}:
             raise InputError(f"a job's closing decides on {len(accepted)} reports; expected {count}")
         return cls([bool(each) for each in accepted], shares)

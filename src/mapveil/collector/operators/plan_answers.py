@@ -21,11 +21,9 @@ from mapveil_client.terms import CollectionTerms
 from mapveil_client.two_operators.hpke import KEY_BYTES
 from mapveil_client.two_operators.sealed_report import ID_BYTES, SEAL_BYTES
 
-MOST_PATHS: Final = 1 << 14
-"""Most sites of reports of one location. Chosen so that an operator verifies a report in tens of milliseconds."""
-
-MOST_VECTOR: Final = 1 << 14
-"""Most sites of vectors: 2.9 MB from every device at 1,024 units."""
+MOST_SITES: Final = 1 << 14
+"""Most sites of a raster. Chosen so that an operator verifies a path in tens of milliseconds, and a device sends at
+most 2.9 MB of a vector of 1,024 units."""
 
 _REPORT_HEAD: Final = ID_BYTES + 8 + 2 + 4  # id, time, number of extensions, length of the public share
 _SEAL_HEAD: Final = 1 + 2 + KEY_BYTES + 4  # configuration, and both fields with their lengths
@@ -119,11 +117,10 @@ def check_answerable(terms: CollectionTerms) -> None:
         Every report would take too long to verify, or be too long to send, or no query can be put.
     """
     scheme = scheme_for(terms)
-    most = MOST_PATHS if scheme.most == 1 else MOST_VECTOR
-    if scheme.sites > most:
+    if scheme.sites > MOST_SITES:
         raise InputError(
-            f"tiling has {scheme.sites} sites: expected at most {most} for reports of {scheme.most} units, since two "
-            "operators verify every site of every report"
+            f"tiling has {scheme.sites} sites: expected at most {MOST_SITES}, since two operators verify every site of "
+            "every report"
         )
     try:
         replay(terms, terms.devices, ())

@@ -135,8 +135,8 @@ class Engine:
         return others if self._leader is None else ("operators", *others)
 
     def _terms_of(self, spec: CollectionSpec | Mapping[str, Any]) -> PendingCollection:
-        configs = None if self._leader is None else self._leader.configs
-        made = read_specification(spec, secrets.token_hex(16), self.authority, configs)
+        operators = None if self._leader is None else self._leader.operators
+        made = read_specification(spec, secrets.token_hex(16), self.authority, operators)
         if self._leader is not None and made.terms.trust == "operators":
             self._leader.check(made.terms)
         return made

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 from sqlalchemy import func, select
 
 from mapveil.collector.rounds import collection as records
-from mapveil.collector.rounds.life_cycle import ACTIVE
+from mapveil.collector.rounds.life_cycle import ACTIVE, State
 from mapveil.collector.store import audit_log
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.home import elsewhere, settle
+from mapveil.collector.store.home import elsewhere, renew_generation, settle
 from mapveil.collector.store.schema import audit, check_version, create_missing, tasks
 from mapveil_client.errors import InputError
 
@@ -19,7 +19,7 @@ _ACTOR: Final = "command line"
 
 
 class Restored(NamedTuple):
-    """End or continuation of the collections that were in progress in a backup."""
+    """End or continuation of the collections that had not ended in a backup."""
 
     until: str  # the time of the newest line of its audit log; empty where there is none
     aborted: tuple[str, ...]
@@ -30,9 +30,11 @@ class Restored(NamedTuple):
 def accept_restored(store: Store, *, go_on: bool) -> Restored:
     """Let a restored store serve where it is.
 
-    A collection by two operators is always aborted: this operator may have answered a query since the backup, and
-    would draw new noise for the same answer. Every other collection may go on: devices keep their own accounts and
-    answer nothing twice.
+    A collection by two operators is always aborted, also a pending one, whose terms are fixed: this operator may have
+    answered a query since the backup, and would draw new noise for the same answer. Of terms that came after the
+    backup a helper knows nothing, so it begins a generation that they do not name; a leader draws the identifiers of
+    its terms itself, each once. Every other collection may go on: devices keep their own accounts and answer nothing
+    twice.
 
     Parameters
     ----------
@@ -55,13 +57,15 @@ def accept_restored(store: Store, *, go_on: bool) -> Restored:
         until = connection.execute(select(func.max(audit.c.at))).scalar()
         shared = set(connection.execute(select(tasks.c.collection)).scalars())
         aborted, continued = [], []
-        for each in records.listed(connection, ACTIVE):
-            if go_on and each.id not in shared:
-                continued.append(each.id)
-            else:
+        for each in records.listed(connection, (State.PENDING, *ACTIVE)):
+            pending = each.state is State.PENDING
+            if each.id in shared or not (go_on or pending):
                 records.abort(connection, each.id, _ACTOR, _REASON)
                 aborted.append(each.id)
+            elif not pending:
+                continued.append(each.id)
         settle(connection)
+        renew_generation(connection)
         audit_log.record(
             connection, _ACTOR, "store.restored", until=until, aborted=aborted, continued=continued
         )

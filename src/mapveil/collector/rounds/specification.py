@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mapveil.collector.operators.operator_keys import Operators
 from mapveil.collector.operators.plan_answers import check_answerable
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.plan_replay import check_feasible
@@ -34,7 +35,6 @@ from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features.report import write_query
 from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.terms import CollectionTerms
-from mapveil_client.two_operators.sealed_report import HpkeConfig
 
 MAX_CELLS: Final = 1 << 22
 """Maximum number of cells of a collection's map: chosen so that a phone and a page can hold it."""
@@ -182,7 +182,7 @@ def read_specification(
     spec: CollectionSpec | Mapping[str, Any],
     identifier: str,
     authority: Authority | EnrolmentAuthority | None = None,
-    configs: Callable[[], tuple[HpkeConfig, HpkeConfig]] | None = None,
+    operators: Callable[[], Operators] | None = None,
 ) -> PendingCollection:
     """Make the terms of a specified collection.
 
@@ -191,11 +191,11 @@ def read_specification(
     spec : CollectionSpec or mapping
         The specification; a mapping is validated first.
     identifier : str
-        32 hexadecimal digits.
+        32 random hexadecimal digits.
     authority : Authority or EnrolmentAuthority, optional
         The enrolment authority of active sums: apart from the collector, or its own.
-    configs : callable, optional
-        Gives the HPKE configurations of the leader and of the helper; none where this service leads nobody.
+    operators : callable, optional
+        Gives the leader and the helper; none where this service leads nobody.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def read_specification(
     tiling = _tiling(spec.tiling, _region(spec.region))
     by_operators = spec.trust == "operators"
     if by_operators:
-        if configs is None:
+        if operators is None:
             raise InputError(
                 "trust: sums by two operators need a helper; start the collector with --operator leader, --peer URL "
                 "and --peer-key FILE"
@@ -241,8 +241,9 @@ def read_specification(
             "active: protection against a malicious server needs an enrolment authority; start the collector with "
             "--authority POPULATION:KEY or --authority-key FILE"
         )
+    pair = operators() if by_operators and operators else None
     terms = CollectionTerms(
-        identifier=identifier,
+        identifier=identifier if pair is None else pair.identifier(identifier),
         title=spec.title,
         trust=spec.trust,
         method=method.name,
@@ -255,7 +256,7 @@ def read_specification(
         query=_query(mechanism, tiling, spec.devices),
         authority=named if certified else None,
         authority_apart=certified and not own,
-        operators=tuple(each.encode().hex() for each in configs()) if by_operators and configs else (),
+        operators=() if pair is None else pair.encoded,
         windows=None if windows is None else windows.to_dict(),
     )
     # Both halves of the mechanism are made, as every device and the service will make them.

@@ -8,13 +8,17 @@ snapshot of the whole disk or machine are not recognised: there the published he
 from __future__ import annotations
 
 import os
+import secrets
 from typing import Final
 
 from sqlalchemy import delete, insert, inspect, select, text
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.store.schema import home
+from mapveil.collector.store.schema import generation, home
 from mapveil_client.errors import InputError
+
+GENERATION_BYTES: Final = 8
+"""Random bytes of a generation: with a counter, two restorations of one backup would begin the same one."""
 
 RESTORED: Final = (
     "the store was restored from a backup, copied or moved, and may lack what was charged and answered since; say what "
@@ -50,6 +54,17 @@ def elsewhere(connection: Connection) -> bool:
         return False
     known = connection.execute(select(home.c.place)).scalar()
     return known is not None and known != _place(connection)
+
+
+def renew_generation(connection: Connection) -> None:
+    """Begin a generation that no store was in before. Run by: whoever accepts a restored store."""
+    connection.execute(delete(generation))
+    connection.execute(insert(generation).values(drawn=secrets.token_hex(GENERATION_BYTES)))
+
+
+def generation_of(connection: Connection) -> str:
+    """Hexadecimal digits drawn when the store was last restored; none where it never was."""
+    return connection.execute(select(generation.c.drawn)).scalar() or ""
 
 
 def check_home(connection: Connection) -> None:

@@ -265,6 +265,10 @@ home: Final = Table(  # one row: the database that the store serves from, see st
     "home", METADATA, Column("place", String(100), primary_key=True)
 )
 
+generation: Final = Table(  # one row once the store was restored, see store.home
+    "generation", METADATA, Column("drawn", String(16), primary_key=True)
+)
+
 _APPEND_ONLY: Final = ("audit", "charges")
 _TRIGGERS: Final = {
     "sqlite": (
@@ -341,7 +345,7 @@ def check_version(connection: Connection) -> int | None:
 
 def create_missing(connection: Connection) -> None:
     """Create the tables that a store of an earlier Mapveil of the same version lacks."""
-    for table in (ended_tasks, work, home):
+    for table in (ended_tasks, work, home, generation):
         table.create(connection, checkfirst=True)
 
 
