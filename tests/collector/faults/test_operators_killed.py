@@ -29,6 +29,7 @@ from .wire import Request, Send, Wire
 KILLS = 20 if "MAPVEIL_FAULT_SEEDS" in os.environ else 2
 """Of each operator; half of the leader's while devices report."""
 
+KEY = re.compile("its key: ([0-9a-f]{64})")
 DEVICES = 24
 EPSILON = 9
 MOMENTS = ("jobs/1", "jobs/1/closing", "answers/1", "end")
@@ -89,7 +90,9 @@ def test_operators_that_are_killed_at_random_moments_make_the_same_sums(
     helper = helping.service("--operator", "helper", "--peer-key", str(key))
     with Wire([helper.port]) as peer:
         leader = leading.service("--operator", "leader", "--peer", peer.url, "--peer-key", str(key))
-        found = re.search("its key: ([0-9a-f]{64})", helper.log)
+        # A service that can be connected to may not have told its key yet.
+        until(lambda: KEY.search(helper.log), "the helper tells its key")
+        found = KEY.search(helper.log)
         assert found
         collection = leading.open(
             leader, trust="operators", epsilon=str(EPSILON), devices=DEVICES, minimum=DEVICES, options={}
