@@ -25,10 +25,9 @@ from mapveil.geo.region import Region
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.maps.frame import raster_frame
 from mapveil.maps.signal_map import SignalMap
-from mapveil.obfuscation.privatizers.average_case import average_case
 from mapveil.pictures.colours import layer_scale
 from mapveil.pictures.page import page_html
-from mapveil.privacy.claim import Adversary, Reveals, TrustModel, Unit
+from mapveil.privacy.claim import Adversary, TrustModel, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.errors import InputError, ParameterError
 
@@ -388,15 +387,3 @@ def test_no_hole_is_told_by_extrapolation_or_against_the_measurements_of_a_cell(
     found = SignalMap.from_prediction(far_off, sure, data, tiling, PROMISE, "path-loss")
     assert found.holes.all()
     assert found.holes_told().tolist() == [True, False, False]
-
-
-def test_the_label_of_the_colour_bar_is_as_high_as_a_low_map_at_most() -> None:
-    pytest.importorskip("matplotlib")
-    tiling = Grid(Region.from_bbox(24.0, 35.5, 24.4, 35.55), rows=2, columns=8)
-    unknown = average_case(Reveals.UNDOCUMENTED())
-    full = np.ones(16)
-    axes = SignalMap(-90 * full, full, full.astype(np.int64), tiling, unknown, "by hand").plot()
-    axes.figure.canvas.draw()
-    label = axes.child_axes[0].yaxis.label
-    assert "PRIVATE" in label.get_text()
-    assert label.get_window_extent().height <= 1.1 * axes.get_window_extent().height

@@ -143,7 +143,7 @@ def _reported(task: CollectionTask, rng: Randomness) -> SignalTrial:
     known, judged = _evidence(task, {"held_out": made.rest, "later": later}, made.normalisation)
     start = time.perf_counter()
     attack = attack_signal(
-        known, judged, adversaries=(*task.adversaries, BlindGuess()), rng=rng.child("attack"), strangers=True
+        known, judged, adversaries=task.adversaries, rng=rng.child("attack"), strangers=True
     )
     took = time.perf_counter() - start
     answered = made.rest.take(~made.normalisation.empty(made.rest.rows))

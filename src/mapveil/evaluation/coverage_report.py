@@ -119,7 +119,7 @@ def curve_figure(curve: Sequence[CurvePoint], unit: str, judged: str = f"gain {L
     low, high = axes.get_ylim()
     room = 0.05 * (max(high, 0.0) - min(low, 0.0))
     axes.set_ylim(low if low < 0 else -room, high if high > 0 else room)
-    axes.set_ylabel("gain over the pilot's map, dB (dashed: none)")
+    axes.set_ylabel("gain over not collecting, dB (dashed: none)")
     return figure
 
 

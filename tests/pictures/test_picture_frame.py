@@ -1,0 +1,24 @@
+"""The frame of a picture: what stands beside the map."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mapveil.geo.grid import Grid
+from mapveil.geo.region import Region
+from mapveil.maps.signal_map import SignalMap
+from mapveil.obfuscation.privatizers.average_case import average_case
+from mapveil.privacy.claim import Reveals
+
+
+def test_the_label_of_the_colour_bar_is_as_high_as_a_low_map_at_most() -> None:
+    pytest.importorskip("matplotlib")
+    tiling = Grid(Region.from_bbox(24.0, 35.5, 24.4, 35.55), rows=2, columns=8)
+    unknown = average_case(Reveals.UNDOCUMENTED())
+    full = np.ones(16)
+    axes = SignalMap(-90 * full, full, full.astype(np.int64), tiling, unknown, "by hand").plot()
+    axes.figure.canvas.draw()
+    label = axes.child_axes[0].yaxis.label
+    assert "PRIVATE" in label.get_text()
+    assert label.get_window_extent().height <= 1.1 * axes.get_window_extent().height
