@@ -37,6 +37,7 @@ class Outcome(NamedTuple):
 
 def outcome_of(scene: Scene, service: Service, collection: str) -> Outcome:
     """Check everything about a collection that has ended; restart the service, and see the same."""
+    until(lambda: _ended(scene, service, collection), "the collection has ended")  # devices may leave before it
     until(lambda: _erased(scene, collection), "its reports are erased")
     told = _told(scene, service, collection)
     found = _checked(scene, collection)
@@ -46,6 +47,10 @@ def outcome_of(scene: Scene, service: Service, collection: str) -> Outcome:
     assert _checked(scene, collection) == found
     assert "Traceback" not in service.log
     return found
+
+
+def _ended(scene: Scene, service: Service, collection: str) -> bool:
+    return scene.ask(service, f"/collections/{collection}")["state"] in ("done", "aborted")
 
 
 def _erased(scene: Scene, collection: str) -> bool:
@@ -60,7 +65,6 @@ def _erased(scene: Scene, collection: str) -> bool:
 
 def _told(scene: Scene, service: Service, collection: str) -> list[Any]:
     record = scene.ask(service, f"/collections/{collection}")
-    assert record["state"] in ("done", "aborted")
     views = VIEWS if record["state"] == "done" else VIEWS[:1]
     return [
         *(scene.ask(service, f"/collections/{collection}{view}") for view in views),
