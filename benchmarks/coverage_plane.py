@@ -30,10 +30,11 @@ coverage by sums gains on later days over what is known if nothing is collected:
 its mean everywhere. Rows have roles by days, users and
 places ([signal maps](../how-to/signal-maps.md)). Made by
 `python -m benchmarks.coverage_plane run SET --rows 3000 --trials 3 --shared FOLDER`
-for each set, `python -m benchmarks.coverage_plane curve SET --shared FOLDER` where there are later days, then
+and `python -m benchmarks.coverage_plane curve SET --shared FOLDER` for each set, then
 `python -m benchmarks.coverage_plane page`; adversaries are trained in full, GAP by 500 steps only. Numbers are means
 over the trials, in brackets their 95 % interval (Student's, of three trials).
 `mapveil signal tradeoff FILE --json` measures the same of any file.
+Cork's table names no users: each of its traces stands for one, and a unit of its sums is a day of a trace.
 No constant of sums was chosen on these data. [Maps alone, on sets by role](coverage-roles.md).
 
 Epsilon of sums is about one user's day; that of `local-gaussian` and `truncated-laplacian` about one row of the
@@ -153,18 +154,23 @@ def _section(name: str, picture: str, record: dict[str, Any]) -> str:
     ]
     counts = sorted({each["units"] for each in record["curve"]})
     gains = {(each["units"], each["epsilon"]): each for each in record["curve"]}
-    curve = [
-        f"| {count} | "
-        + " | ".join(
-            _spread(gains[count, epsilon], "") if (count, epsilon) in gains else "" for epsilon in (1, 2, 4)
-        )
-        + " |"
-        for count in counts
-    ]
-    needed, surely = (
-        " | ".join(str(each[key] or "none tried") for each in record["units_needed"].values())
-        for key in ("on_average", "surely")
-    )
+    needed = {
+        key: " | ".join(str(each[key] or "none tried") for each in record["units_needed"].values())
+        for key in ("on_average", "surely", "over_pilot_on_average", "over_pilot_surely")
+    }
+
+    def curve(*keys: str) -> list[str]:
+        return [
+            f"| {count} | "
+            + " | ".join(
+                _spread(gains[count, epsilon], *keys) if (count, epsilon) in gains else ""
+                for epsilon in (1, 2, 4)
+            )
+            + " |"
+            for count in counts
+        ]
+
+    head = [f"| {record['unit']}s | ε = 1 | ε = 2 | ε = 4 |", "|---|---|---|---|"]
     return "\n".join(
         [
             f"\n## {name.capitalize()}\n",
@@ -181,11 +187,15 @@ def _section(name: str, picture: str, record: dict[str, Any]) -> str:
             "\nGain of coverage by sums over not collecting, on later days (at held-out places where there are none), "
             "dB, means of eight draws of units and noise of each of "
             f"{record['trials']} trials of {record['rows']:,} rows, with 95 % intervals over the trials:\n",
-            f"| {record['unit']}s | ε = 1 | ε = 2 | ε = 4 |",
-            "|---|---|---|---|",
-            *curve,
-            f"| above 0 on average from | {needed} |",
-            f"| its interval above 0 from | {surely} |\n",
+            *head,
+            *curve("gain_db", ""),
+            f"| above 0 on average from | {needed['on_average']} |",
+            f"| its interval above 0 from | {needed['surely']} |\n",
+            "The same over the pilot's map alone, dB:\n",
+            *head,
+            *curve("pilot_gain_db", "pilot_"),
+            f"| above 0 on average from | {needed['over_pilot_on_average']} |",
+            f"| its interval above 0 from | {needed['over_pilot_surely']} |\n",
         ]
     )
 
@@ -194,10 +204,10 @@ def _setting(point: dict[str, Any]) -> str:
     return f"{point['knob']} {point['value']:g}" if point["knob"] else ""
 
 
-def _spread(record: dict[str, Any], prefix: str = "gain_db_") -> str:
+def _spread(record: dict[str, Any], gain: str = "gain_db", ends: str = "gain_db_") -> str:
     """The mean gain, and its interval where there is one."""
-    low, high = record[f"{prefix}low"], record[f"{prefix}high"]
-    mean = _number(record["gain_db"])
+    low, high = record[f"{ends}low"], record[f"{ends}high"]
+    mean = _number(record[gain])
     return f"{mean} ({_number(low)} to {_number(high)})" if low is not None and high is not None else mean
 
 

@@ -73,6 +73,7 @@ def test_nothing_is_charged_or_written(
         after = "2" if "user-week" in flags else "1"
         assert record["charge"] == {"account": None, "spent": "0", "spent_after": after, "budget": "3"}
     assert ("300" in record.get("predicted", {})) == ("users=300" in flags)
+    assert ("design" in record) == (flags[0] == "signal sums")
     assert sorted(tmp_path.iterdir()) == before
 
 

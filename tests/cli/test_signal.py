@@ -204,7 +204,8 @@ def test_tradeoff_measures_draws_and_can_be_chosen_from(
         *("curve.csv", "curve.png", "index.html", "parameters.png", "plane.png"),
         *("points.csv", "tradeoff.png", "trials.csv"),
     ]
-    assert record["curve"][0].keys() == {"epsilon", "units", "gain_db", "low", "high"}
+    over_pilot = {"pilot_gain_db", "pilot_low", "pilot_high"}
+    assert record["curve"][0].keys() == {"epsilon", "units", "gain_db", "low", "high"} | over_pilot
     assert set(record["units_needed"]) == {"1", "2", "4"}
     trials = pd.read_csv(out / "trials.csv")
     assert (trials["u1"][trials["privatizer"] == "gaussian-noise"].diff()[1:] < 0).all()

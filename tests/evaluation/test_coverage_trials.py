@@ -69,17 +69,22 @@ def test_the_curve_rises_with_the_units(roles: CollectionRoles, prior: FittedKri
     assert {each.units for each in curve} == set(unit_counts(60))
     best = {each.units: each.gain_db for each in curve if each.epsilon == 4}
     assert best[60] > max(0.5, best[min(best)])
-    assert units_needed(curve)[4.0].on_average <= 60
+    needed = units_needed(curve)[4.0]
+    assert needed.over_pilot_on_average <= needed.on_average <= 60
+    assert all(each.pilot_gain_db >= each.gain_db for each in curve)
     header, rows = curve_rows(curve, "user")
     assert header[0] == "users"
-    assert [row[0] for row in rows[:-2]] == [str(count) for count in unit_counts(60)]
+    assert [row[0] for row in rows[:-4]] == [str(count) for count in unit_counts(60)]
 
 
 def test_units_needed_are_those_from_which_on_it_is_better() -> None:
     gains = {10: 0.5, 20: -0.1, 40: 0.2, 80: 0.4}
-    curve = [CurvePoint(1.0, units, gain, gain - 0.3, gain + 0.3) for units, gain in gains.items()]
-    assert units_needed(curve)[1.0] == (40, 80)
-    assert units_needed(curve)[2.0] == (None, None)
+    curve = [
+        CurvePoint(1.0, units, gain, gain - 0.3, gain + 0.3, gain + 0.2, gain - 0.1, gain + 0.5)
+        for units, gain in gains.items()
+    ]
+    assert units_needed(curve)[1.0] == (40, 80, 10, 40)
+    assert units_needed(curve)[2.0] == (None, None, None, None)
 
 
 def evidence(places: np.ndarray, users: np.ndarray) -> SignalEvidence:

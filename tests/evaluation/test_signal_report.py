@@ -113,7 +113,7 @@ def test_a_map_error_above_the_frame_is_marked_with_its_value() -> None:
 
 
 def test_a_curve_shows_the_line_that_its_words_speak_of() -> None:
-    curve = [CurvePoint(epsilon=1.0, units=n, gain_db=0.5 + n / 10, low=0.2, high=2.0) for n in (7, 15)]
+    curve = [CurvePoint(1.0, n, 0.5 + n / 10, 0.2, 2.0, 0.6 + n / 10, 0.3, 2.1) for n in (7, 15)]
     (axes,) = curve_figure(curve, "unit").axes
     low, high = axes.get_ylim()
     assert low < 0 < high

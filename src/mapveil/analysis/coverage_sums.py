@@ -82,7 +82,8 @@ def coverage_by_sums(
     Returns
     -------
     SignalMap
-        The field's mean in each cell, with its standard deviation: field, pilot and noise of privacy together.
+        The field's mean in each cell, with its standard deviation: field, pilot and noise of privacy together, widened
+        by the factor that the pilot's own traces ask for.
 
     Raises
     ------
@@ -103,7 +104,7 @@ def coverage_by_sums(
     released = made.released
     return SignalMap(
         np.where(known, mean, np.nan),
-        np.where(known, np.sqrt(made.variance), np.nan),
+        np.where(known, prior.interval_factor() * np.sqrt(made.variance), np.nan),
         np.rint(np.maximum(released.values, 0.0)).astype(np.int64),
         tiling,
         released.guarantee,

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,8 +17,14 @@ from mapveil.privacy.rehearsal import RehearsalAccount, Rehearsed
 from mapveil_client.epsilon import readable
 from mapveil_client.errors import BudgetExceeded
 
+if TYPE_CHECKING:
+    from mapveil.evaluation.coverage_design import CoverageDesign
+
 _USERS: Final = (1_000, 10_000, 100_000)
 """Numbers of users that an error is predicted for, where none is declared: the table's own is not public."""
+
+_UNITS: Final = (100, 1_000, 10_000)
+"""Numbers of units that coverage by sums is described for."""
 
 _TRIALS: Final = 2  # synthetic cities
 _MOST_CELLS: Final = 1 << 16  # that an error is predicted on
@@ -105,6 +111,11 @@ def _report(console: Console, found: Rehearsed, account: RehearsalAccount) -> No
             predicted = _predicted(about, found.epsilon, context.params, progress)
         rows |= {f"at {users:,} users": text for users, text in predicted.items()}
         record["predicted"] = predicted
+    if context.info_name == "sums" and found.epsilon is not None:
+        with console.progress() as progress:
+            designs = _designs(about, found.epsilon, context.params, progress)
+        rows |= {f"at {each.users:,} {context.params['unit']}s": each.in_words() for each in designs}
+        record["design"] = [each._asdict() for each in designs]
     width = max(map(len, rows))
     lines = ["dry run: everything was checked; no release was charged, drawn or written"]
     lines += [f"  {name:<{width}}  {text}" for name, text in rows.items()]
@@ -113,6 +124,25 @@ def _report(console: Console, found: Rehearsed, account: RehearsalAccount) -> No
             "whether anybody is in the region cannot be told without epsilon; 'mapveil describe' tells you alone"
         )
     console.result("\n".join(lines), record)
+
+
+def _designs(
+    about: Mapping[str, Any], epsilon: Fraction, given: dict[str, Any], progress: Any
+) -> list[CoverageDesign]:
+    """What coverage by sums would ask for, by number of units."""
+    from mapveil.evaluation.coverage_design import coverage_design
+    from mapveil.geo.parse_tiling import parse_tiling
+    from mapveil.mechanisms.methods import signal_sums
+
+    cells = parse_tiling(about["tiling"], given["region"])
+    asked = {**given["options"], "unit": given["unit"]}
+    sums = signal_sums(epsilon, given["trust"], asked, accept_large_epsilon=True)
+    made = []
+    for at, users in enumerate(_UNITS):
+        progress("predict", at / len(_UNITS))
+        made.append(coverage_design(sums, cells, users))
+    progress("predict", 1.0)
+    return made
 
 
 def _predicted(

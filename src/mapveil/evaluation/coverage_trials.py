@@ -63,13 +63,23 @@ Change = Callable[[FloatArray], FloatArray]
 
 
 class CurvePoint(NamedTuple):
-    """The gain on later days by sums of so many units, over nothing collected: mean and 95 % interval of trials."""
+    """The gain on later days by sums of so many units: means and 95 % intervals of trials."""
 
     epsilon: float
     units: int
-    gain_db: float
+    gain_db: float  # over nothing collected: the better of the pilot's map and of its mean everywhere
     low: float
     high: float
+    pilot_gain_db: float  # over the pilot's map
+    pilot_low: float
+    pilot_high: float
+
+
+class Gains(NamedTuple):
+    """Gains of sums in one trial, dB."""
+
+    over_nothing: float  # over the better of the pilot's map and of its mean everywhere
+    over_pilot: float  # over the pilot's map
 
 
 def sums_unit(reports: Measurements) -> Unit:
@@ -220,20 +230,17 @@ def _reference(roles: CollectionRoles, prior: FittedKriging) -> tuple[Quadtree, 
 
 def curve_gains(
     roles: CollectionRoles, prior: FittedKriging, rng: Randomness, *, draws: int = _DRAWS
-) -> dict[tuple[float, int], float]:
-    """Mean gain on later days (at held-out places, where there are none), by epsilon and number of units, dB.
-
-    Over what is known if nothing is collected: the better of the pilot's map and of its mean everywhere.
-    """
+) -> dict[tuple[float, int], Gains]:
+    """Mean gains on later days (at held-out places, where there are none), by epsilon and number of units."""
     judged = roles.later if len(roles.later) else roles.places
     tiling, codes = sums_tiling(roles.pilot), unit_codes(roles.held_out)
     every = int(codes.max(initial=0)) + 1
     predicted, true = prior.mean_dbm(judged.rows), judged.rows[:, RSS]
-    alone = min(
+    pilot, mean = (
         float(np.sqrt(np.square(known - true).mean()))
         for known in (predicted, roles.pilot.rows[:, RSS].mean())
     )
-    gains: dict[tuple[float, int], float] = {}
+    gains: dict[tuple[float, int], Gains] = {}
     for count in unit_counts(every):
         found: dict[float, list[float]] = {epsilon: [] for epsilon in CURVE_EPSILONS}
         for draw in range(draws):
@@ -245,8 +252,10 @@ def curve_gains(
                     reports, prior, tiling, epsilon, "central", own.child(f"epsilon {epsilon:g}")
                 )
                 error = predicted + change_of(made, tiling)(judged.rows) - true
-                found[epsilon].append(alone - float(np.sqrt(np.square(error).mean())))
-        gains |= {(epsilon, count): float(np.mean(found[epsilon])) for epsilon in CURVE_EPSILONS}
+                found[epsilon].append(float(np.sqrt(np.square(error).mean())))
+        for epsilon in CURVE_EPSILONS:
+            with_sums = float(np.mean(found[epsilon]))
+            gains[epsilon, count] = Gains(min(pilot, mean) - with_sums, pilot - with_sums)
     return gains
 
 
@@ -258,7 +267,7 @@ def unit_counts(every: int) -> tuple[int, ...]:
     return tuple(counts[::-1])
 
 
-def curve_of(trials: Sequence[dict[tuple[float, int], float]]) -> tuple[CurvePoint, ...]:
+def curve_of(trials: Sequence[dict[tuple[float, int], Gains]]) -> tuple[CurvePoint, ...]:
     """The curve over trials: means and 95 % intervals of each number of units, which all trials share by rank."""
     made = []
     for epsilon in CURVE_EPSILONS:
@@ -266,24 +275,27 @@ def curve_of(trials: Sequence[dict[tuple[float, int], float]]) -> tuple[CurvePoi
         for rank in range(min(map(len, ranked), default=0)):
             gains = [each[epsilon, counts[rank]] for each, counts in zip(trials, ranked, strict=True)]
             units = round(float(np.mean([counts[rank] for counts in ranked])))
-            made.append(CurvePoint(epsilon, units, *interval_of_mean(gains)))
+            over_nothing, over_pilot = (interval_of_mean(each) for each in zip(*gains, strict=True))
+            made.append(CurvePoint(epsilon, units, *over_nothing, *over_pilot))
     return tuple(sorted(made))
 
 
 class UnitsNeeded(NamedTuple):
-    """The numbers of units from which on sums gain on later days over nothing collected; None for none tried."""
+    """The numbers of units from which on sums gain on later days; None for none tried."""
 
-    on_average: int | None  # the mean gain is above 0, there and at all larger numbers
+    on_average: int | None  # the mean gain over nothing collected is above 0, there and at all larger numbers
     surely: int | None  # so is the lower end of its 95 % interval
+    over_pilot_on_average: int | None  # the same over the pilot's map
+    over_pilot_surely: int | None
 
 
 def units_needed(curve: Sequence[CurvePoint]) -> dict[float, UnitsNeeded]:
     """The numbers of units that it takes, by epsilon."""
 
-    def first(own: Sequence[CurvePoint], lowest: Callable[[CurvePoint], float]) -> int | None:
+    def first(own: Sequence[CurvePoint], gain: str) -> int | None:
         found = None
         for each in sorted(own, key=lambda each: -each.units):
-            if not lowest(each) > 0:
+            if not getattr(each, gain) > 0:
                 break
             found = each.units
         return found
@@ -292,6 +304,6 @@ def units_needed(curve: Sequence[CurvePoint]) -> dict[float, UnitsNeeded]:
     for epsilon in CURVE_EPSILONS:
         own = [each for each in curve if each.epsilon == epsilon]
         needed[epsilon] = UnitsNeeded(
-            first(own, lambda each: each.gain_db), first(own, lambda each: each.low)
+            *(first(own, gain) for gain in ("gain_db", "low", "pilot_gain_db", "pilot_low"))
         )
     return needed

@@ -27,6 +27,7 @@ from mapveil.evaluation.coverage_trials import (
     SUMS,
     SUMS_EPSILONS,
     CurvePoint,
+    Gains,
     curve_gains,
     curve_of,
     sums_unit,
@@ -236,7 +237,7 @@ def tradeoff(
         ]
     chosen = signal_adversaries(quick=quick) if adversaries is None else tuple(adversaries)
     source, tasks = measurements.source, []
-    curves: list[dict[tuple[float, int], float]] = []
+    curves: list[dict[tuple[float, int], Gains]] = []
     notes: tuple[str, ...] = ()
     for trial in range(trials):
         rng = Randomness(seed).child(f"{source} trial {trial}")
