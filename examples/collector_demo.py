@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, help=f"{USUAL_PORT}, or a free one, by default")
     parser.add_argument("--exit", action="store_true", help="check the page and end, as without a terminal")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # ends the servers on its way
     stays = not (given.exit or os.environ.get("DEMO_EXIT") == "1") and sys.stdout.isatty()
 
     given.folder.mkdir(parents=True, exist_ok=True)

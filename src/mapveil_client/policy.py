@@ -5,6 +5,7 @@ one that the terms announced. A device that finds otherwise sends nothing.
 """
 
 import math
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -65,6 +66,8 @@ class DevicePolicy(Checked):
         Smallest side of a cell (the root of the cells' mean area), metres.
     most_cells, most_length : int
         Largest number of cells of a map and of coordinates of a vector.
+    most_report : int
+        Largest report to two operators, bytes: both shares.
     random_features : Policy, optional
         Bounds on random Fourier features; none are answered without.
 
@@ -91,6 +94,7 @@ class DevicePolicy(Checked):
     smallest_cell_m: float = 0.0
     most_cells: int = 1 << 22  # 2,048 x 2,048
     most_length: int = 1 << 22  # 32 MiB of 64-bit coordinates
+    most_report: int = 1 << 22  # 16,384 sites, the most that operators answer for, at scale 16 take 1.3 MB
     random_features: Policy | None = None
 
     def __post_init__(self) -> None:
@@ -98,8 +102,10 @@ class DevicePolicy(Checked):
         self._check(self.most_per_collection > 0, "most_per_collection", "above 0")
         for name in ("least_corrupt", "most_dropout"):
             self._check(0 <= getattr(self, name) < 1, name, "a fraction from 0 to below 1")
-        for name, least in (("least_shard", 3), ("most_cells", 1), ("most_length", 1)):
+        for name, least in (("least_shard", 3), ("most_cells", 1), ("most_length", 1), ("most_report", 1)):
             self._check(getattr(self, name) >= least, name, f"{least} or more")
+        named = self.helper is None or re.fullmatch("[0-9a-f]{64}", self.helper) is not None
+        self._check(named, "helper", "the 64 hexadecimal digits that the helper's operator tells")
         self._check(self.most_own_epsilon > 0, "most_own_epsilon", "above 0")
         self._check(0 <= self.smallest_cell_m < math.inf, "smallest_cell_m", "a number of metres from 0")
         self._check(set(self.trusts) <= set(TRUSTS), "trusts", f"a choice of {', '.join(TRUSTS)}")
@@ -133,7 +139,7 @@ class DevicePolicy(Checked):
         if isinstance(parameters, SumParameters):
             return self._refusal_of_sums(terms, parameters)
         if isinstance(parameters, OperatorParameters):
-            return self._refusal_of_operators(terms)
+            return self._refusal_of_operators(terms, parameters)
         if terms.trust != "local":
             return self._refusal_of_features(terms)
         if terms.epsilon is None or not keeps(terms.randomizer.worst_ratio(), terms.epsilon):
@@ -180,14 +186,19 @@ class DevicePolicy(Checked):
             return _exposed(float(least), self.most_own_epsilon)
         return None
 
-    def _refusal_of_operators(self, terms: CollectionTerms) -> str | None:
+    def _refusal_of_operators(self, terms: CollectionTerms, parameters: OperatorParameters) -> str | None:
         if self.helper is None:
             return "this device's policy names no helper (a fleet's: --helper): the leader could be both operators"
         named = terms.configs[1].public_key.hex()
         if named != self.helper:
-            return f"the helper's key must be {self.helper}, got {named}"
+            return f"the helper's key must be {self.helper}, and the terms name another"
+        sharding = terms.sharding
         # An operator answers for the larger of minimum, which is in bounds, and minimum_batch.
-        return _outside(("number of sites", terms.sharding.sites, 1, self.most_length))
+        return _outside(
+            ("minimum_batch", parameters.minimum_batch, 1, terms.devices),
+            ("number of sites", sharding.sites, 1, self.most_length),
+            ("bytes of a report", sum(sharding.sizes(each)[1] for each in (0, 1)), 1, self.most_report),
+        )
 
     def _refusal_of_features(self, terms: CollectionTerms) -> str | None:
         if self.random_features is None:

@@ -104,18 +104,18 @@ def _status(arguments: list[str] | None, command: click.Command, name: str) -> i
                 warnings.showwarning = _show_warning
                 result: Any = command.main(args=arguments, prog_name=name, standalone_mode=False)
             sys.stdout.flush()
-        except (KeyboardInterrupt, click.exceptions.Abort):
-            return _interrupted(came[0] if came else signal.SIGINT)
+        except (KeyboardInterrupt, click.exceptions.Abort) as error:
+            return _interrupted(came[0] if came else signal.SIGINT, error)
         except Exception as error:
-            return _interrupted(came[0]) if came else _failed(error)
+            return _interrupted(came[0], error) if came else _failed(error)
     return result if isinstance(result, int) else 0
 
 
-def _interrupted(number: signal.Signals) -> int:
-    """The line about a command that a signal ended."""
-    return _fail(
-        f"interrupted; nothing more was written; {_charged() or 'nothing was charged'}", 128 + number
-    )
+def _interrupted(number: signal.Signals, ending: BaseException) -> int:
+    """The line about a command that a signal ended; notes of the command say what was charged, where it knows more."""
+    cause = ending.__cause__ or ending  # click's own exception hides it
+    told = "; ".join(getattr(cause, "__notes__", ())) or _charged() or "nothing was charged"
+    return _fail(f"interrupted; nothing more was written; {told}", 128 + number)
 
 
 def _charged() -> str:

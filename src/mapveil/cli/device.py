@@ -18,6 +18,10 @@ from mapveil_client.errors import InputError
 if TYPE_CHECKING:
     from mapveil_client.secure_sum.certificate import Authority
 
+_KEPT: Final = "what devices have charged stays charged; run again with the same --state"
+_FORGOTTEN: Final = (
+    "what devices have sent cannot be taken back, and without --state they forget what they charged"
+)
 _SLOW: Final = re.compile(r"(?P<part>[0-9]*\.?[0-9]+):(?P<time>[0-9]*\.?[0-9]+)(?P<unit>ms|s|m)")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
@@ -185,6 +189,10 @@ def command(
             note=console.note,
             **connected,
         )
-        summary = asyncio.run(fleet.run(token, collections, wait_s=wait))
+        try:
+            summary = asyncio.run(fleet.run(token, collections, wait_s=wait))
+        except KeyboardInterrupt as error:
+            error.add_note(_KEPT if folder is not None else _FORGOTTEN)
+            raise
     console.result("\n".join(summary.lines()), summary.to_record())
     return 0 if summary.good else 1

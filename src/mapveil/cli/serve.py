@@ -123,7 +123,7 @@ def _same(settings: Settings) -> str:
 
 
 def _head(settings: Settings, console: Console) -> int:
-    from mapveil.collector.http.serving import sign_head
+    from mapveil.collector.http.examination import sign_head
 
     made = sign_head(settings)
     console.result(made.encode().decode(), made.to_record())
@@ -131,7 +131,7 @@ def _head(settings: Settings, console: Console) -> int:
 
 
 def _check(settings: Settings, console: Console, head: str | None) -> int:
-    from mapveil.collector.http.serving import examine
+    from mapveil.collector.http.examination import examine
     from mapveil.privacy.chain_head import ChainHead
 
     findings = examine(settings, None if head is None else ChainHead.read(Path(head)))

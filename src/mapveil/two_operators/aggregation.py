@@ -381,6 +381,8 @@ def noisy_sums_of(scheme: Scheme, shares: tuple[Octets, Octets]) -> IntArray:
         A share is malformed, or the sums are beyond 64 bits: one of the operators did not follow the protocol.
     """
     field = scheme.field
+    if any(each.shape[1] % field.size for each in shares):
+        raise PeerFault("an operator's share of the sums is malformed")
     decoded = [field.decode(each) for each in shares]
     if not all(good.all() for _, good in decoded) or decoded[0][0].shape != decoded[1][0].shape:
         raise PeerFault("an operator's share of the sums is malformed")

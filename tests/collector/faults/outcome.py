@@ -37,7 +37,9 @@ class Outcome(NamedTuple):
 
 def outcome_of(scene: Scene, service: Service, collection: str) -> Outcome:
     """Check everything about a collection that has ended; restart the service, and see the same."""
-    until(lambda: _ended(scene, service, collection), "the collection has ended")  # devices may leave before it
+    until(
+        lambda: _ended(scene, service, collection), "the collection has ended"
+    )  # devices may leave before it
     until(lambda: _erased(scene, collection), "its reports are erased")
     told = _told(scene, service, collection)
     found = _checked(scene, collection)

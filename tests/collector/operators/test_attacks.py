@@ -266,7 +266,12 @@ def test_a_malicious_helper_cannot_accept_a_report_that_the_proof_refuses(pair_o
 
 @pytest.mark.parametrize(
     ("change", "why"),
-    [(lambda made: b"\xff" * len(made), "malformed"), (lambda made: made[:-8], "malformed|sums; expected")],
+    [
+        (lambda made: b"\xff" * len(made), "malformed"),
+        (lambda made: made[:-8], "malformed|sums; expected"),
+        (lambda made: made[:-1], "malformed"),
+        (lambda made: b"\0", "malformed"),
+    ],
 )
 def test_a_malicious_helper_whose_answer_is_none_ends_the_collection(
     pair_of: Any, change: Any, why: str

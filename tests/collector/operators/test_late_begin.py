@@ -143,10 +143,10 @@ def test_an_end_that_meets_its_begin_in_another_process_ends_it(
     """Neither sees the other's rows before both have committed, unless one waits."""
     from mapveil.collector.operators import task_records as records
 
-    pair = pair_of()
-    id, terms = pending(pair)
     stores = [new_store(postgresql_url) for _ in range(2)]
     stores[0].create_tables()
+    pair = pair_of(meddle=lambda _: Helper(stores[0], OWN[HELPER], SHARED))
+    id, terms = pending(pair)
     first, second = (Helper(store, OWN[HELPER], SHARED) for store in stores)
     ending = threading.Thread(target=second.end, args=(id, WHY))
     waits = text("SELECT count(*) FROM pg_locks WHERE NOT granted")

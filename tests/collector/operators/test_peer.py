@@ -104,6 +104,12 @@ def test_runs_beyond_the_raster_are_refused_where_differences_would_wrap(runs: l
         AskedQuery.decode(json.dumps({"purpose": "x", "encoding": levels, "epsilon": "1"}).encode())
 
 
+def test_levels_that_no_tiling_has_are_refused() -> None:
+    levels = {"kind": "levels", "depth": 31, "levels": [31, 31, 31], "runs": [[0, 1 << 62]]}
+    with pytest.raises(InputError, match="those of a tiling"):
+        AskedQuery.decode(json.dumps({"purpose": "x", "encoding": levels, "epsilon": "1"}).encode())
+
+
 @pytest.mark.parametrize(
     ("encoding", "why"),
     [

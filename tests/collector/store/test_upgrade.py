@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect, select, text
 
-from mapveil.collector.http.serving import examine
+from mapveil.collector.http.examination import examine
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.rounds.collection import listed
 from mapveil.collector.rounds.engine import Engine

@@ -77,7 +77,7 @@ class Helper:
         Raises
         ------
         InputError
-            The terms cannot be used, or are for another helper, or for this one before its store was restored.
+            The terms cannot be used, or are for another helper, or for another store of this one.
         Conflict
             The collection has other terms, or its end came before them.
         """
@@ -98,12 +98,13 @@ class Helper:
                 raise Conflict("the collection is over at this operator")
             if state is not None:
                 return
-            # Of answers between a backup and its restoration nothing is known: no terms of then are begun again.
+            # What another store answered, one that was lost or restored since, is not known here: no terms of then
+            # are begun again.
             generation = generation_of(connection)
             if not collection.endswith(generation):
                 raise InputError(
-                    f"the terms are from before the helper's store was restored: their identifier must end in "
-                    f"{generation}; create the collection anew"
+                    f"the terms are of another store of the helper, lost or restored since: their identifier must end "
+                    f"in {generation}; create the collection anew"
                 )
             rows_of.create_helped(connection, read)
             records.begin_task(connection, collection, HELPER)

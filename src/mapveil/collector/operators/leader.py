@@ -40,6 +40,7 @@ from mapveil.collector.refusals import Conflict
 from mapveil.collector.rounds import collection as rows_of
 from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.home import GENERATION_BYTES
 from mapveil.trust.queries import Query
 from mapveil.two_operators.aggregation import LEADER, Response
 from mapveil_client.errors import MapveilError, PromiseError
@@ -72,9 +73,20 @@ class Leader:
         self._held: dict[tuple[str, int], tuple[Prepared, JobRequest]] = {}
 
     def operators(self) -> Operators:
-        """Both operators, as new terms name them; asks the helper for its part."""
+        """Both operators, as new terms name them; asks the helper for its part.
+
+        Raises
+        ------
+        PromiseError
+            The helper names no generation of its store: it could choose the whole identifier of a collection.
+        """
         own, told = self._keys.own.config, self._peer.config()
         size = len(own.encode())  # as the helper's: both of X25519
+        if len(told) != size + GENERATION_BYTES:
+            raise PromiseError(
+                f"the helper must name its key and its store's generation in {size + GENERATION_BYTES} bytes, got "
+                f"{len(told)}"
+            )
         return Operators(own, HpkeConfig.decode(told[:size]), told[size:].hex())
 
     def check(self, terms: CollectionTerms) -> None:
@@ -225,5 +237,7 @@ class Leader:
             bodies = records.reports_of(connection, terms.identifier, job.number)
         made, request = self._opened(terms, [Report.decode(body) for body in bodies])
         if request is None or request.encode() != job.request:
-            raise AssertionError("a job's request follows from its reports")
+            raise PromiseError(
+                f"job {job.number} was begun with other keys of the operators than those of today"
+            )
         return made, request

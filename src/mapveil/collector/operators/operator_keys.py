@@ -84,6 +84,11 @@ class PeerKey(Secret):
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
+    @property
+    def fingerprint(self) -> str:
+        """64 hexadecimal digits that tell the key from others, and nothing about it."""
+        return hmac.digest(self._secret, b"mapveil fingerprint 1", hashlib.sha256).hex()
+
     def verify_key(self, task: bytes) -> bytes:
         """The VDAF's verify key of a task, 32 bytes: no client knows it."""
         return hmac.digest(self._secret, b"mapveil verify key 1 " + task, hashlib.sha256)

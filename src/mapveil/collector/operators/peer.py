@@ -67,7 +67,7 @@ class HttpPeer:
             raise InputError(f"peer must be an address such as https://helper.example, got {url!r:.100}")
         if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
             raise InputError("peer must be an https address: what the operators tell each other is secret")
-        self._key, self._prefix = key, parts.path.rstrip("/")
+        self._key, self._prefix, self._url = key, parts.path.rstrip("/"), url
         timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
         self._client = httpx.Client(base_url=f"{parts.scheme}://{parts.netloc}", timeout=timeout)
 
@@ -104,12 +104,15 @@ class HttpPeer:
             with self._client.stream(method, self._prefix + target, content=body, headers=headers) as answer:
                 content = _read(answer)
         except httpx.HTTPError as error:
-            raise PeerUnavailable(f"the helper does not answer ({type(error).__name__})") from None
+            raise PeerUnavailable(
+                f"the helper at {self._url} (--peer) does not answer ({type(error).__name__})"
+            ) from None
         status = answer.status_code
         expected = self._key.answered(told, status, content)
         if not same(answer.headers.get(ANSWERED, ""), expected):  # such as a proxy's: it ends no collection
             raise PeerUnavailable(
-                f"an answer of status {status} is not authenticated by the key that the operators share"
+                f"{self._url} (--peer) answers with status {status}, not authenticated by the key of --peer-key: it is "
+                "no helper, or was started with another key"
             )
         if status in _REFUSALS:
             raise PromiseError(f"the helper refuses: {_reason(content)}")

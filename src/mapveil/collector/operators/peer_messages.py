@@ -181,6 +181,10 @@ class AskedQuery(NamedTuple):
         groups = read_encoding(encoding)
         if groups.copies > _MOST_COPIES:
             raise InputError(f"a query must count a site at most {_MOST_COPIES} times, got {groups.copies}")
-        if not 1 <= groups.length <= _MOST_SUMS:
-            raise InputError(f"a query must have 1 to {_MOST_SUMS} groups of sites, got {groups.length}")
+        try:
+            length = groups.length
+        except OverflowError:
+            raise InputError("a query's levels must be those of a tiling") from None
+        if not 1 <= length <= _MOST_SUMS:
+            raise InputError(f"a query must have 1 to {_MOST_SUMS} groups of sites, got {length}")
         return cls(purpose, groups, read_fraction(epsilon, "a query's epsilon"))

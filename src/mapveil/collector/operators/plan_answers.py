@@ -116,11 +116,12 @@ def check_answerable(terms: CollectionTerms) -> None:
     InputError
         Every report would take too long to verify, or be too long to send, or no query can be put.
     """
-    scheme = scheme_for(terms)
-    if scheme.sites > MOST_SITES:
+    cells = terms.cells.size  # counted first: their lattice is an array of them
+    sites = cells if cells > MOST_SITES else scheme_for(terms).sites
+    if sites > MOST_SITES:
         raise InputError(
-            f"tiling has {scheme.sites} sites: expected at most {MOST_SITES}, since two operators verify every site of "
-            "every report"
+            f"tiling has {sites} sites: expected at most {MOST_SITES}, since two operators verify every site of every "
+            "report"
         )
     try:
         replay(terms, terms.devices, ())

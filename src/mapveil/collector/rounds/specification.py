@@ -226,6 +226,11 @@ def read_specification(
                 "and --peer-key FILE"
             )
         options = {"scale": 1, "minimum_batch": minimum} | options
+        if isinstance(batch := options["minimum_batch"], int) and batch > spec.devices:
+            raise InputError(
+                f"options: minimum_batch must be at most {spec.devices}, the devices wanted, got {batch}: nothing "
+                "would be answered, and every device would have paid"
+            )
     windows = None if spec.windows is None else spec.windows.for_method(method)
     mechanism = (SERIES[method.trust].make if windows else method.make)(
         epsilon, options | ({"windows": windows} if windows else {})

@@ -57,13 +57,13 @@ def elsewhere(connection: Connection) -> bool:
 
 
 def renew_generation(connection: Connection) -> None:
-    """Begin a generation that no store was in before. Run by: whoever accepts a restored store."""
+    """Begin a generation that no store was in before. Run by: a new store, and whoever accepts a restored one."""
     connection.execute(delete(generation))
     connection.execute(insert(generation).values(drawn=secrets.token_hex(GENERATION_BYTES)))
 
 
 def generation_of(connection: Connection) -> str:
-    """Hexadecimal digits drawn when the store was last restored; none where it never was."""
+    """Hexadecimal digits drawn when the store first served, and again when it was restored."""
     return connection.execute(select(generation.c.drawn)).scalar() or ""
 
 
@@ -73,6 +73,9 @@ def check_home(connection: Connection) -> None:
         raise InputError(RESTORED)
     if connection.execute(select(home.c.place)).scalar() is None:
         settle(connection)
+    # Also of a new store: it may follow a lost one whose keys were kept, and knows nothing of what that one answered.
+    if not generation_of(connection):
+        renew_generation(connection)
 
 
 def _place(connection: Connection) -> str:

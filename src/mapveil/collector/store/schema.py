@@ -265,8 +265,17 @@ home: Final = Table(  # one row: the database that the store serves from, see st
     "home", METADATA, Column("place", String(100), primary_key=True)
 )
 
-generation: Final = Table(  # one row once the store was restored, see store.home
+generation: Final = Table(  # one row, see store.home
     "generation", METADATA, Column("drawn", String(16), primary_key=True)
+)
+
+operator_keys: Final = (
+    Table(  # one row: the keys that an operator's store serves with, see operators.served_keys
+        "operator_keys",
+        METADATA,
+        Column("own", String(64), primary_key=True),
+        Column("shared", String(64), nullable=False),
+    )
 )
 
 _APPEND_ONLY: Final = ("audit", "charges")
@@ -345,7 +354,7 @@ def check_version(connection: Connection) -> int | None:
 
 def create_missing(connection: Connection) -> None:
     """Create the tables that a store of an earlier Mapveil of the same version lacks."""
-    for table in (ended_tasks, work, home, generation):
+    for table in (ended_tasks, work, home, generation, operator_keys):
         table.create(connection, checkfirst=True)
 
 
