@@ -71,3 +71,23 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
         assert not came
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_fleet_says_that_its_devices_keep_what_they_charged(
+    mapveil: Callable, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("mapveil.collector.fleet.fleet.Fleet.run", run)
+    fleet = ("device", "--fleet", table, "--server", "http://127.0.0.1:1")
+    done = mapveil(*fleet)
+    assert done.errors == [
+        "mapveil: interrupted; nothing more was written; what devices have sent cannot be taken back, and without "
+        "--state they forget what they charged"
+    ]
+    key = tmp_path / "fleet.key"
+    key.touch(mode=0o600)
+    key.write_text("00" * 32)
+    done = mapveil(*fleet, "--state", tmp_path / "fleet", "--key-file", key)
+    assert done.errors[-1].endswith("stays charged; run again with the same --state")
