@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class RoundCost(NamedTuple):
-    """One round over secure sums, as a device sees it."""
+    """One round of sums, as a device sees it."""
 
     purpose: str
     length: int  # coordinates of the vector a device sends
@@ -25,10 +25,10 @@ class RoundCost(NamedTuple):
     def in_words(self) -> str:
         """The cost in one line."""
         up, down = (sum(each.values()) / 1024 for each in (self.bytes_up, self.bytes_down))
-        return (
-            f"{self.length} numbers of {self.bits} bits; {up:.1f} KiB up, {down:.1f} KiB down at most; "
-            f"{self.included} of {self.devices} devices in the sum{'s' if self.shards > 1 else ''}"
-        )
+        counted = f"{self.included} of {self.devices} devices in the sum{'s' if self.shards > 1 else ''}"
+        if not self.bytes_down:  # one report to two operators: shares, which may be shorter than the numbers
+            return f"one report about {self.length} sites; {up:.1f} KiB up; {counted}"
+        return f"{self.length} numbers of {self.bits} bits; {up:.1f} KiB up, {down:.1f} KiB down at most; {counted}"
 
     @staticmethod
     def total_length(rounds: Iterable[RoundCost]) -> int:
