@@ -92,6 +92,26 @@ def test_two_operators_are_the_default_where_a_helper_is(leader: Any, watch: Any
     assert pages.faults == []
 
 
+def test_a_prediction_goes_with_the_form_that_it_was_of(collector: Any, pages: Any) -> None:
+    page = pages.open(f"/#token={collector.token}&/new")
+    card = page.get_by_role("region", name="Forecast")
+    card.get_by_text("Each phone sends").wait_for()
+    for label, wrong, right in (("Devices wanted", "2", "1000"), ("Parameters as JSON", "[", "")):
+        if label.startswith("Parameters"):
+            page.get_by_text("Method and its parameters").click()
+        page.get_by_label(label).fill(wrong)
+        assert card.get_by_text("Each phone sends").count() == 0
+        assert f"{label}: " in card.inner_text()
+        page.get_by_label(label).fill(right)
+        card.get_by_text("Each phone sends").wait_for()
+    page.get_by_label("Parameters as JSON").fill("[")
+    page.get_by_text("Method and its parameters").click()
+    page.get_by_label("Title").fill("Not yet")
+    page.get_by_role("button", name="Create the collection").click()
+    assert page.get_by_label("Parameters as JSON").is_visible()
+    assert page.url.endswith("/new")
+
+
 def test_both_operators_show_their_account_and_the_leader_the_map(
     operators: Any, watch: Any, people: Any
 ) -> None:
