@@ -20,7 +20,7 @@ export class Fraction {
   toString(): string;
 }
 
-/** Why this device does not answer: a sentence for the person who holds it. */
+/** Why this device does not answer, or does not trust an operator: a sentence for the person who holds it. */
 export class Refusal extends Error {}
 
 /** A request that was not answered as hoped: a sentence, and the HTTP status, 0 where there was no answer. */
@@ -152,7 +152,8 @@ export class Device {
   /** The number that the collector gave; null before the device is enrolled. */
   number(): Promise<number | null>;
   enrol(token: string): Promise<number>;
-  /** Names the second operator that the owner trusts, once: its public key, 64 hexadecimal digits. Returns the one kept. */
+  /** Names the second operator that the owner trusts, once: its public key, 64 hexadecimal digits. Returns the key that is kept.
+   * Rejects with a Refusal where it is no such key, or where another one is kept. */
   trustHelper(key: string): Promise<string>;
   collections(): Promise<Listed[]>;
   /** Throws a Refusal where the terms are none, or others than announced. */

@@ -74,6 +74,28 @@ def test_every_export_is_declared_and_nothing_else(app: Path) -> None:
     assert sorted(found) == sorted(values)
 
 
+def test_a_helper_is_trusted_once_and_only_by_its_key(app: Path) -> None:
+    script = """
+      const { Device, RecordStorage, Refusal } = await import('mapveil-client');
+      let kept = null;
+      const storage = new RecordStorage({ load: async () => kept, save: async (text) => { kept = text; } });
+      const device = await Device.open({ storage });
+      const said = [];
+      for (const key of given) {
+        said.push(await device.trustHelper(key).catch((error) => (error instanceof Refusal ? error.message : null)));
+      }
+      console.log(JSON.stringify(said));
+    """
+    first, other = "0a" * 32, "0b" * 32
+    malformed, none, kept, again, refused = run_in_node(
+        script, ["abc", None, first, first.upper(), other], folder=app
+    )
+    assert "64 hexadecimal digits" in malformed
+    assert none == malformed
+    assert kept == again == first
+    assert "trusts another second operator already" in refused
+
+
 def test_an_app_takes_part_in_a_local_collection(app: Path, tmp_path: Path) -> None:
     with live_collector(tmp_path) as live:
         given = {"devices": DEVICES, "minimum": DEVICES}

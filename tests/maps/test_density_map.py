@@ -197,13 +197,18 @@ def test_the_repr_shows_the_promise_and_no_data(make_map: MakeMap) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trust", "said"),
+    ("trust", "scale", "said"),
     [
-        ("local", "in the one cell that their device reported about"),
-        ("central", "divided over the cells they were in"),
+        ("local", None, "in the one cell that their device reported about"),
+        ("central", None, "divided over the cells they were in"),
+        ("operators", 1, "in the one cell they were in most often"),
+        ("operators", 16, "divided over the cells they were in"),
     ],
 )
-def test_the_note_states_what_a_user_counts_for(trust: str, said: str) -> None:
+def test_note_and_caption_state_what_a_user_counts_for(trust: str, scale: int | None, said: str) -> None:
     city = mv.synthetic.city(users=60, seed=1)
-    heat = mv.release(city, "grid:4x4", region=city.region, epsilon=1, trust=trust, rng=1)
-    assert heat.scene().notes[0] == f"Each user counts 1 in total, {said}; an estimate may be a fraction."
+    options = {} if scale is None else {"scale": scale}
+    heat = mv.release(city, "grid:2x2", region=city.region, epsilon=4, trust=trust, rng=1, options=options)
+    scene = heat.scene()
+    assert scene.notes[0] == f"Each user counts 1 in total, {said}; an estimate may be a fraction."
+    assert scene.reading.endswith(f"Each user counts 1, {said}.")

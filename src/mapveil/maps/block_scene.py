@@ -20,7 +20,7 @@ NOT_KNOWN: Final = "How certain each part of this map is is not known: no part o
 """Words of a map that is drawn although nothing of it can be tested."""
 
 
-def with_blocks(scene: Scene, values: FloatArray, tiling: Tiling, blocks: Blocks) -> Scene:
+def with_blocks(scene: Scene, values: FloatArray, tiling: Tiling, blocks: Blocks, counted_in: str) -> Scene:
     """A scene of cells whose first layers show supported blocks: estimate, interval and significance.
 
     The estimate of a block is that of its cells, brought into the block's interval where it lies outside.
@@ -35,6 +35,8 @@ def with_blocks(scene: Scene, values: FloatArray, tiling: Tiling, blocks: Blocks
         The cells.
     blocks : Blocks
         The supported blocks.
+    counted_in : str
+        The cells that a user counts in, in words.
     """
     density = scene.layers[0]
     inside = blocks.of_cell >= 0
@@ -72,7 +74,7 @@ def with_blocks(scene: Scene, values: FloatArray, tiling: Tiling, blocks: Blocks
             blocks.of_cell, users, blocks.noisy, blocks.lower, blocks.upper, blocks.deviation, coverage, size
         ),
         doubt=doubt,
-        reading=_caption(size, users.sum() / max(values.sum(), 1e-9), tiling.region.georeferenced)
+        reading=_caption(size, users.sum() / max(values.sum(), 1e-9), tiling.region.georeferenced, counted_in)
         if blocks.size
         else NOTHING_TOLD,
     )
@@ -92,7 +94,7 @@ def above_the_floor(scene: Scene, floor: float) -> Scene:
     )
 
 
-def _caption(area: FloatArray, share: float, on_earth: bool) -> str:
+def _caption(area: FloatArray, share: float, on_earth: bool, counted_in: str) -> str:
     """The picture in plain words: the areas of its blocks, and their share of the users."""
     width = np.sqrt(area[area > 0])
     sizes = f", {_length(width.min())} to {_length(width.max())} wide" if on_earth and width.size else ""
@@ -104,7 +106,7 @@ def _caption(area: FloatArray, share: float, on_earth: bool) -> str:
     return (
         f"{some} about {100 * min(max(share, 0.0), 1.0):.0f} % of the users; at most {100 * FALSE_RATE:g} % of such "
         "blocks are expected to be empty. Hatched ground, also between dark blocks, holds nobody or too few users to "
-        "tell from nobody. Each user counts 1, shared out over the cells they were in."
+        f"tell from nobody. Each user counts 1, {counted_in}."
     )
 
 

@@ -30,7 +30,7 @@ Detail = Literal["supported", "cells"]
 class DensityMap(ReleasedMap):
     """A released map: estimated users per cell, with its guarantee.
 
-    Each user counts 1 in total, divided over the cells they were in.
+    Each user counts 1 in total, divided over the cells they were in unless trust model or scale have it in one.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ class DensityMap(ReleasedMap):
             blocks = self.supported()
             # Reports of devices bear no estimate at all where the noise is larger than everybody.
             if blocks.testable or isinstance(self.measurements[-1], EstimatedUsers):
-                return with_blocks(scene, self.values, self.tiling, blocks)
+                return with_blocks(scene, self.values, self.tiling, blocks, self._counted_in())
             return scene._replace(reading=NOT_KNOWN)
         return above_the_floor(scene, self.noise_floor) if self.noise_floor else scene
 
@@ -233,18 +233,20 @@ class DensityMap(ReleasedMap):
             made=tuple(made if self.outside else ()),
             tables=(("What a device sent", [(each.purpose, each.in_words()) for each in self.rounds]),),
             notes=(
-                "Each user counts 1 in total, "
-                + (
-                    "in the one cell that their device reported about"
-                    if self.guarantee.model is TrustModel.LOCAL
-                    else "divided over the cells they were in"
-                )
-                + "; an estimate may be a fraction.",
+                f"Each user counts 1 in total, {self._counted_in()}; an estimate may be a fraction.",
                 *((noise,) if self.measurements else ()),
                 *self.notes,
             ),
             left_out="cells estimated at zero",
         )
+
+    def _counted_in(self) -> str:
+        """The cells that a user counts in, in words."""
+        if self.guarantee.model is TrustModel.LOCAL:
+            return "in the one cell that their device reported about"
+        if self.parameters.get("scale") == 1:  # a single unit is not divided
+            return "in the one cell they were in most often"
+        return "divided over the cells they were in"
 
     def merge_below(self, minimum: float) -> DensityMap:
         """Move every cell whose estimate is below ``minimum`` users into ``outside``.

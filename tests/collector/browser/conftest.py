@@ -125,8 +125,8 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCollecto
 
 
 @pytest.fixture(scope="module")
-def leader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCollector]:
-    """The leader of two operators; the helper is a process of its own too."""
+def operators(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveCollector, LiveCollector]]:
+    """The leader of two operators, and the helper, each a process of its own."""
     folder = tmp_path_factory.mktemp("operators")
     key = folder / "peer.key"
     key.touch(0o600)
@@ -135,7 +135,12 @@ def leader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCollector]:
     with ExitStack() as stack:
         (folder / "helper").mkdir()
         helper = _served(stack, folder / "helper", *both, "helper")
-        yield _served(stack, folder, *both, "leader", "--peer", helper.address)
+        yield _served(stack, folder, *both, "leader", "--peer", helper.address), helper
+
+
+@pytest.fixture(scope="module")
+def leader(operators: tuple[LiveCollector, LiveCollector]) -> LiveCollector:
+    return operators[0]
 
 
 def _served(stack: ExitStack, folder: Path, *options: str) -> LiveCollector:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from mapveil_client.terms import CollectionTerms
+
 pytestmark = pytest.mark.xdist_group("browser")
 
 DEVICES = 60
@@ -87,6 +89,59 @@ def test_two_operators_are_the_default_where_a_helper_is(leader: Any, watch: Any
         page.get_by_role("heading", name="Two operators", level=1).wait_for()
         (record,) = leader.ask("GET", "/collections")
         assert (record["trust"], record["method"]) == ("operators", "multiscale")
+    assert pages.faults == []
+
+
+def test_a_prediction_goes_with_the_form_that_it_was_of(collector: Any, pages: Any) -> None:
+    page = pages.open(f"/#token={collector.token}&/new")
+    card = page.get_by_role("region", name="Forecast")
+    card.get_by_text("Each phone sends").wait_for()
+    for label, wrong, right in (("Devices wanted", "2", "1000"), ("Parameters as JSON", "[", "")):
+        if label.startswith("Parameters"):
+            page.get_by_text("Method and its parameters").click()
+        page.get_by_label(label).fill(wrong)
+        assert card.get_by_text("Each phone sends").count() == 0
+        assert f"{label}: " in card.inner_text()
+        page.get_by_label(label).fill(right)
+        card.get_by_text("Each phone sends").wait_for()
+    page.get_by_label("Parameters as JSON").fill("[")
+    page.get_by_text("Method and its parameters").click()
+    page.get_by_label("Title").fill("Not yet")
+    page.get_by_role("button", name="Create the collection").click()
+    assert page.get_by_label("Parameters as JSON").is_visible()
+    assert page.url.endswith("/new")
+
+
+def test_both_operators_show_their_account_and_the_leader_the_map(
+    operators: Any, watch: Any, people: Any
+) -> None:
+    leader, helper = operators
+    identifier = leader.open(
+        title="Counted by two", trust="operators", devices=20, minimum=20, tiling="quadtree:3"
+    )
+    with watch(leader.address, "leader") as pages:
+        page = pages.open(f"/#token={leader.token}&/collections/{identifier}")
+        page.get_by_role("button", name="Make an enrolment token").click()
+        address = page.locator("code", has_text="/device/#enrol=mve_").inner_text()
+        token = re.search(r"#enrol=(mve_[\w-]+)&helper=KEY$", address)
+        assert token is not None
+        terms = CollectionTerms.decode(leader.client.get(f"/v1/collections/{identifier}/terms").content)
+        key = terms.configs[1].public_key.hex()
+        fleet = leader.fleet(people(20), identifier, token[1], "--helper", key)
+        _, said = fleet.communicate(timeout=240)
+        assert fleet.returncode == 0, said
+        page.locator("#map[data-ready=yes]").wait_for()
+        account = page.get_by_role("region", name="This operator's own account")
+        assert re.search(r"leader\s.*accepted\s+20\s", account.inner_text(), re.DOTALL)
+    assert pages.faults == []
+    with watch(helper.address, "helper") as pages:
+        page = pages.open(f"/#token={helper.token}&/collections/{identifier}")
+        page.get_by_text("the leader has the map").wait_for()
+        account = page.get_by_role("region", name="This operator's own account")
+        assert re.search(r"helper\s.*accepted\s+20\s+Reports refused\s+none", account.inner_text(), re.DOTALL)
+        assert page.get_by_role("region", name="What is promised").is_visible()
+        assert page.get_by_role("region", name="What was asked").is_visible()
+        pages.shoot(page, "done")
     assert pages.faults == []
 
 

@@ -161,6 +161,35 @@ def test_another_second_operator_than_the_one_named_first_is_refused(phone: Phon
     assert "not the one that this phone was told to trust" in (page.locator(".refusal").text_content() or "")
 
 
+def test_an_enrolled_phone_takes_the_key_of_a_later_invitation(phone: Phones, collector: Any) -> None:
+    collector.offer_operators()
+    page = enrolled(with_position(phone), collector)
+    page.get_by_text("was not told whom to trust as the second").wait_for()
+    key = CONFIGS[1].public_key.hex()
+    invitation = f"{collector.address}/device/#enrol={collector.token}&helper="
+    page.goto(invitation + "abc")  # the page is open already: its fragment alone changes
+    page.get_by_text("must be 64 hexadecimal digits").wait_for()
+    page.goto(invitation + key.upper())
+    page.get_by_text(key).wait_for()
+    assert page.get_by_text("was not told whom to trust").is_visible()  # until its owner says so
+    fits(page)
+    page.get_by_role("button", name="Trust it").click()
+    page.get_by_role("button", name="Make it from my position").wait_for()
+    page.goto(invitation + "0a" * 32)
+    page.get_by_text("trusts another second operator already").wait_for()
+    assert not page.get_by_role("button", name="Trust it").is_visible()
+
+
+def test_a_malformed_key_is_said_and_the_token_is_taken(phone: Phones, collector: Any) -> None:
+    page = open_page(phone(), collector, fragment=f"#enrol={collector.token}&helper=abc")
+    page.get_by_text("must be 64 hexadecimal digits").wait_for()
+    page.get_by_role("button", name="I agree, go on").click()
+    assert page.get_by_label("Enrolment token").input_value() == collector.token
+    assert page.get_by_label("Key of the second operator").input_value() == ""
+    page.get_by_role("button", name="Enrol").click()
+    page.wait_for_selector("#open:not([hidden])")
+
+
 def test_a_report_is_made_once_and_resent_as_it_is(phone: Phones, collector: Any) -> None:
     collector.offer()
     context = with_position(phone)

@@ -13,8 +13,10 @@ const { shardVector, shortestChunk, sizesOf } = await load("l1_bound_sum");
 const { shardPath } = await load("poplar1");
 const { correctionWords } = await load("point_function");
 const { KEY_BYTES, seal } = await load("hpke");
-const { operatorsReport, readConfig } = await load("operators_report");
+const { operatorsReport, readConfig, vectorBytes } = await load("operators_report");
 const { Randomness } = await load("randomness");
+const { Fraction } = await load("fraction");
+const { planOf } = await load("policy");
 
 const names = readdirSync(new URL("vdaf/", VECTORS)).map((name) => name.replace(".json", ""));
 const of = (kind) => names.filter((name) => name.startsWith(kind));
@@ -131,4 +133,17 @@ test("a vector of 1,024 sites and 16 units is below 100 kB, and its proof is the
   const sizes = sizesOf({ count: 1024, most: 16, chunk });
   assert(sizes.public + sizes.leader + sizes.helper < 100_000);
   for (let other = 1; other < 400; other += 1) assert(sizesOf({ count: 1024, most: 16, chunk: other }).leader >= sizes.leader);
+});
+
+test("reports larger than 4 MiB are refused before any is made", async () => {
+  const helper = hex(question.operators[1].publicKey);
+  const { tiling } = JSON.parse(read("device/local")[0].terms);
+  const plan = (depth, scale) => planOf({
+    trust: "operators", method: "multiscale", epsilon: new Fraction(1n), minimum: 50, options: { scale }, digest: "01".repeat(32),
+    operators: question.operators, tiling: { ...tiling, depth },
+  }, { answers: [], pin: null, helper });
+  for (const [depth, scale] of [[10, 1], [7, 1024], [6, 2 ** 28]]) await plan(depth, scale);
+  assert(vectorBytes({ depth: 7, scale: 1024 }) < 2_950_000);
+  for (const scale of [2 ** 16, 2 ** 28]) await assert.rejects(plan(7, scale), /larger than 4 MiB/);
+  await assert.rejects(plan(8, 2), /too many cells/);
 });

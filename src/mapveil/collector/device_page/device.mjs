@@ -7,7 +7,7 @@ import { Memory } from "./memory.mjs";
 import { RULES, planOf } from "./policy.mjs";
 import { drawFrequency } from "./random_features.mjs";
 import { Randomness } from "./randomness.mjs";
-import { CHANGED, insist } from "./refusal.mjs";
+import { CHANGED, NO_KEY, OTHER_KEY, insist } from "./refusal.mjs";
 
 // What the collector says for good, and the state that an answer is left in.
 const FINAL = { 404: "late", 409: "refused", 410: "late", 413: "refused", 422: "refused" };
@@ -45,9 +45,16 @@ export class Device {
     return this.memory.keepFirst("number", await this.collector.enrol(token, this.identity));
   }
 
-  /** Name the second operator that this device trusts, once: its public key, 64 hexadecimal digits. */
+  /** Name the second operator that this device trusts, once: its public key, 64 hexadecimal digits.
+   *
+   * A Refusal where it is no such key, or where another one is kept.
+   */
   async trustHelper(key) {
-    return this.memory.keepFirst("helper", key);
+    insist(/^[0-9a-f]{64}$/i.test(key), NO_KEY);
+    const named = key.toLowerCase();
+    const kept = await this.memory.keepFirst("helper", named);
+    insist(kept === named, OTHER_KEY);
+    return kept;
   }
 
   /** The open collections, each with whether this device has `answered` it. */

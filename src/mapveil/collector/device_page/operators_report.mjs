@@ -3,7 +3,7 @@
 
 import { concat, utf8 } from "./bytes.mjs";
 import { AES_128_GCM, KDF, KEM, KEY_BYTES, bigEndian, seal } from "./hpke.mjs";
-import { shardVector, shortestChunk } from "./l1_bound_sum.mjs";
+import { shardVector, shortestChunk, sizesOf } from "./l1_bound_sum.mjs";
 import { shardPath } from "./poplar1.mjs";
 
 const VERSION = utf8("dap-16"); // begins the context of the shares, and the purpose of the seals
@@ -33,6 +33,15 @@ export function readConfig(bytes) {
 /** Whether each device reports one site at most, as a path; else its report is a vector. */
 export const isPath = ({ depth, scale }) => scale === 1 && depth <= DEEPEST_PATH;
 
+/** The public sizes of a vector's report. */
+const instanceOf = ({ depth, scale }) => ({ count: 4 ** depth, most: scale, chunk: shortestChunk(4 ** depth, scale) });
+
+/** The bytes of both operators' shares of a vector. */
+export function vectorBytes(question) {
+  const { leader, helper } = sizesOf(instanceOf(question));
+  return leader + helper;
+}
+
 /** The path of a site: a first 1 where there is one, the bits of its Morton code, a last 0; zeros for no site. */
 function pathOf(site, depth) {
   const bits = Array.from({ length: 2 * depth }, (_, at) => Math.floor(site / 2 ** (2 * depth - 1 - at)) % 2);
@@ -52,7 +61,7 @@ function shardOf({ depth, scale, task }, contribution, nonce, randomness) {
   }
   const vector = new Array(sites).fill(0);
   for (const [site, units] of contribution) vector[site] = units;
-  return shardVector({ count: sites, most: scale, chunk: shortestChunk(sites, scale), context }, vector, nonce, randomness);
+  return shardVector({ ...instanceOf({ depth, scale }), context }, vector, nonce, randomness);
 }
 
 /** The bytes of a report. Run by: the client.

@@ -7,9 +7,13 @@ import { Trouble } from "./connection.mjs";
 import { Device } from "./device.mjs";
 import { byId, element, say } from "./elements.mjs";
 import { RULES, decimal, spentBy } from "./policy.mjs";
+import { NO_KEY, OTHER_KEY, Refusal } from "./refusal.mjs";
 import { limitWords } from "./words.mjs";
 
+const INVITATION = /^#enrol=(mve_[\w-]+)(?:&helper=(.*))?$/;
+
 let device;
+let invited; // the second operator's key, as the address named it
 
 function unable(words) {
   const notice = byId("unable");
@@ -25,7 +29,7 @@ function focusMain() {
 
 /** A token, and the second operator's key, of the address's fragment, which never leaves the browser; it is taken off. */
 function invitation() {
-  const found = /^#enrol=(mve_[A-Za-z0-9_-]+)(?:&helper=([0-9a-f]{64}))?$/.exec(window.location.hash);
+  const found = INVITATION.exec(window.location.hash);
   if (found) window.history.replaceState(null, "", window.location.pathname);
   return { token: found?.[1] ?? "", helper: found?.[2] ?? "" };
 }
@@ -38,6 +42,7 @@ async function show() {
   byId("consent").hidden = agreed;
   byId("enrolment").hidden = !agreed || enrolled;
   byId("budget").hidden = !agreed;
+  byId("second").hidden = !agreed || !enrolled || !invited || Boolean(await device.memory.get("helper"));
   byId("open").hidden = !agreed || !enrolled;
   await showBudget();
   await showAnswers();
@@ -139,7 +144,7 @@ async function enrolWith(token, helper) {
     await show();
     focusMain();
   } catch (error) {
-    if (!(error instanceof Trouble)) throw error;
+    if (!(error instanceof Trouble || error instanceof Refusal)) throw error;
     say(error.message);
   } finally {
     byId("enrol").disabled = false;
@@ -148,8 +153,10 @@ async function enrolWith(token, helper) {
 
 async function start() {
   const { token, helper } = invitation();
+  const isKey = /^[0-9a-f]{64}$/i.test(helper);
+  invited = isKey ? helper.toLowerCase() : "";
   byId("token").value = token;
-  byId("helper").value = helper;
+  byId("helper").value = byId("second-key").textContent = invited;
   if (!window.isSecureContext || !window.crypto?.subtle) {
     unable("This page needs a secure connection (https), to sign what it sends. Ask whoever runs the collector for one.");
     return;
@@ -168,6 +175,23 @@ async function start() {
     return;
   }
   navigator.storage?.persist?.(); // asks the browser not to forget the budget when space runs out
+  const kept = await device.memory.get("helper");
+  if (helper && !isKey) unable(NO_KEY);
+  else if (invited && kept && kept !== invited) unable(OTHER_KEY);
+  byId("trust").addEventListener("click", async () => {
+    try {
+      await device.trustHelper(invited);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      unable(error.message); // another window was first
+    }
+    await show();
+    focusMain();
+  });
+  // An invitation that is opened where the page is already changes the fragment alone.
+  window.addEventListener("hashchange", () => {
+    if (INVITATION.test(window.location.hash)) window.location.reload();
+  });
   byId("agree").addEventListener("click", async () => {
     await device.memory.keepFirst("consent", { at: Date.now() });
     await show();

@@ -4,7 +4,7 @@ import { fromHex, hex } from "./bytes.mjs";
 import { Domain, domainFingerprint } from "./domain.mjs";
 import { Fraction } from "./fraction.mjs";
 import { methodOf } from "./local_report.mjs";
-import { isPath } from "./operators_report.mjs";
+import { isPath, vectorBytes } from "./operators_report.mjs";
 import { Refusal, insist } from "./refusal.mjs";
 import { tilingOf } from "./tilings.mjs";
 import { asksAboutMap, checkedJitter, pinOf, queryRefusal, readQuery } from "./random_features.mjs";
@@ -42,6 +42,7 @@ const UNUSABLE = "The collector's terms cannot be used; this page takes no part.
 const DEFAULT_SCALE = 1;
 const MOST_SCALE = 2 ** 28;
 const LONGEST_VECTOR = 2 ** 14;
+const MOST_REPORT_BYTES = 2 ** 22; // the longest vector has 2.9 MB at 1,024 units
 const LEAST = new Fraction(1n, 1n << 20n);
 
 /** Run `work`; a Refusal for whatever the terms make it fail with. */
@@ -111,6 +112,10 @@ function operatorsPlan(terms, answers, helper, rules) {
   const question = { depth: tiling.depth, scale, task: fromHex(terms.digest), operators: terms.operators };
   const short = isPath(question) || 4 ** question.depth <= LONGEST_VECTOR;
   insist(short, "The map of this collection has too many cells for a report of this page.");
+  insist(
+    isPath(question) || vectorBytes(question) <= MOST_REPORT_BYTES,
+    "A report to this collection would be larger than 4 MiB; this phone makes none so large.",
+  );
   const words = isPath(question) ? "your cell, divided into two shares" : "numbers for all cells, divided into two shares";
   return { kind: "operators", tiling, question, words, outside: "keep", ready: async () => null };
 }

@@ -8,6 +8,7 @@ import { progressBar, roundsTable, stateBadge } from "./progress.js";
 import { regionView } from "./region_view.js";
 import { ACTIVE, duration, epsilonWords, percent, STATES, time, trustName, whole } from "./words.js";
 
+const HELPED = "The sums are answered. This operator is the helper: the leader has the map.";
 const ASKED = "Where the collection asks; arrow keys move the map";
 
 export async function showPage(main, context) {
@@ -35,15 +36,17 @@ export async function showPage(main, context) {
     drawn = false;
 
   async function step() {
-    let one;
+    let one, account;
     try {
       one = await get(`/collections/${id}`, signal);
+      account = one.trust === "operators" ? await get(`/collections/${id}/account`, signal) : null;
       trouble.replaceChildren();
     } catch (error) {
       if (error.name === "AbortError" || error.status === 401 || state === null) throw error;
       trouble.replaceChildren(alertBox(error.message));
       return 3000;
     }
+    const helped = account?.operator === "helper";
     if (one.state !== state) {
       const changed = state !== null;
       state = one.state;
@@ -54,14 +57,16 @@ export async function showPage(main, context) {
       now.textContent =
         one.state === "aborted" && one.reason
           ? `${STATES.aborted[2]} ${one.reason}`
-          : STATES[one.state]?.[2] || "";
+          : helped && one.state === "done"
+            ? HELPED
+            : STATES[one.state]?.[2] || "";
       actions.replaceChildren(...actionsOf(one, who, step, refusal));
       if (changed) announce(`${one.title}: ${STATES[one.state]?.[1]}. ${now.textContent}`);
-      below.replaceChildren(...about(one, who, signal));
+      below.replaceChildren(...about(one, who, signal, helped));
     }
-    live.replaceChildren(...liveParts(one));
+    live.replaceChildren(...liveParts(one, account));
     if (ACTIVE.includes(one.state)) tenth = tell(one, tenth);
-    if (one.state === "done" && !drawn) {
+    if (one.state === "done" && !helped && !drawn) {
       drawn = true;
       const { showResult } = await import("./result.js");
       if (!signal.aborted) await showResult(result, one, context);
@@ -80,15 +85,32 @@ function tell(one, before) {
   return mark;
 }
 
-function liveParts(one) {
+function liveParts(one, account) {
   const rounds = roundsTable(one);
   const parts = [];
   if (ACTIVE.includes(one.state)) parts.push(card("Now", progressBar(one)));
   if (rounds) parts.push(card("Rounds", rounds));
+  if (account) parts.push(accountCard(account));
   return parts;
 }
 
-function about(one, who, signal) {
+/** What this operator of two answered, and of how many reports; the other one publishes its own. */
+function accountCard({ operator, accepted, refused, answers, epsilon }) {
+  const why = Object.entries(refused).map(([reason, count]) => `${whole(count)} ${reason}`);
+  return card(
+    "This operator's own account",
+    facts([
+      ["Operator", operator],
+      ["Reports accepted", whole(accepted)],
+      ["Reports refused", why.join(", ") || "none"],
+      ["Noisy sums answered", answers.map(({ purpose, sums }) => `${whole(sums)} (${purpose})`).join(", ") || "none"],
+      ["Cost of all answers", epsilonWords(epsilon)],
+    ]),
+    el("p", { class: "hint" }, "The other operator publishes an account of its own, to compare with this one."),
+  );
+}
+
+function about(one, who, signal, helped) {
   const [west, south, east, north] = one.region;
   const asked = card(
     one.state === "done" ? "What was asked" : "What it asks",
@@ -101,7 +123,7 @@ function about(one, who, signal) {
         ["Region", `${west}, ${south} to ${east}, ${north}`],
         ["Devices wanted", whole(one.devices)],
         ["At least", `${whole(one.minimum)} (${percent(one.minimum / one.devices)})`],
-        ["Waits for devices", `at most ${duration(one.join_seconds)}`],
+        helped ? null : ["Waits for devices", `at most ${duration(one.join_seconds)}`],
         one.trust === "distributed"
           ? ["Each step of a round", `at most ${duration(one.phase_seconds)}`]
           : null,
@@ -134,7 +156,7 @@ function about(one, who, signal) {
       el("a", { href: "#/ledger" }, "Ledger"),
     ),
   );
-  if (one.state === "done") return [asked];
+  if (one.state === "done" && !helped) return [asked];
   const waiting = ["pending", "open"].includes(one.state);
   return [
     el(

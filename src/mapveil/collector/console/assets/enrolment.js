@@ -53,13 +53,19 @@ function commandOf(one, token) {
     el("p", { class: "hint" }, "For other devices, the token alone:"),
     copied(token, "Copy the token"),
   ];
-  if (one.trust === "operators") {
-    parts.push(el("p", { class: "hint" }, "KEY is the helper's, as its own operator tells it: never this service."));
-  }
   if (one.trust !== "distributed") {
     parts.push(
       el("p", { class: "hint" }, "Or from a phone's own browser, at an address that holds the token:"),
-      copied(`${location.origin}/device/#enrol=${token}`, "Copy the address"),
+      copied(`${location.origin}/device/#enrol=${token}${one.trust === "operators" ? "&helper=KEY" : ""}`, "Copy the address"),
+    );
+  }
+  if (one.trust === "operators") {
+    parts.push(
+      el(
+        "p",
+        { class: "hint" },
+        "In the command and in the address, put the helper's key in the place of KEY: 64 hexadecimal digits, as the helper's own operator tells them, never this service.",
+      ),
     );
   }
   return parts;

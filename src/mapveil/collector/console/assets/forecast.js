@@ -26,9 +26,12 @@ function rows(found) {
   ];
 }
 
-/** A card; `renew(specification)` predicts what that function gives, once it rests, one request at a time. */
+/** A card; `renew(specification)` predicts what that function gives, once it rests, one request at a time; `clear(reason)`
+ * takes the prediction off and says why there is none.
+ */
 export function forecastCard(signal) {
-  const said = el("div", { "aria-live": "polite" }, el("p", { class: "hint" }, "…"));
+  const hint = (text) => el("p", { class: "hint" }, text);
+  const said = el("div", { "aria-live": "polite" }, hint("…"));
   let timer = null,
     asking = false,
     again = false,
@@ -37,18 +40,22 @@ export function forecastCard(signal) {
   async function ask() {
     if (asking || signal.aborted) return;
     asking = true;
-    let text = "";
+    let text = "",
+      parts = [];
     try {
       const specification = wanted();
       text = JSON.stringify(specification);
       if (text !== shown) {
         const found = await post("/forecasts", specification);
         const note = el("p", { class: found.refused ? "warn" : "hint" }, found.note);
-        said.replaceChildren(...(found.refused ? [] : [facts(rows(found))]), note);
-        shown = text;
+        parts = [...(found.refused ? [] : [facts(rows(found))]), note];
       }
     } catch (error) {
-      said.replaceChildren(el("p", { class: "hint" }, error.message));
+      parts = [hint(error.message)];
+    }
+    // Cleared meanwhile: it is of what the form no longer says.
+    if (wanted && parts.length) {
+      said.replaceChildren(...parts);
       shown = text;
     }
     asking = false;
@@ -63,9 +70,17 @@ export function forecastCard(signal) {
       ask();
     }, PAUSE_MS);
   }
+  function clear(reason) {
+    wanted = null;
+    again = false;
+    shown = "";
+    clearTimeout(timer);
+    said.replaceChildren(hint(reason));
+  }
   signal.addEventListener("abort", () => clearTimeout(timer));
   return {
     element: el("section", { class: "card", "aria-label": "Forecast" }, el("h2", {}, "What to expect"), said),
     renew,
+    clear,
   };
 }

@@ -3,7 +3,7 @@ import { el } from "./dom.js";
 import { field } from "./fields.js";
 import { METHODS } from "./methods.js";
 
-/** A folded card; `value()` is {method, options}, and throws where the parameters are no JSON object. */
+/** A folded card; `value()` is {method, options}, and throws where the parameters are no JSON object: an invalid field. */
 export function methodPicker() {
   const method = el("select", { id: "method" });
   const options = el("textarea", { id: "options", rows: 3, spellcheck: "false", placeholder: "{}" });
@@ -18,9 +18,27 @@ export function methodPicker() {
       field("Parameters as JSON", options, 'Such as {"shard_size": 200}. Empty: the usual ones.'),
     ),
   );
+  const read = () => {
+    const found = options.value.trim() ? JSON.parse(options.value) : {};
+    if (found === null || typeof found !== "object" || Array.isArray(found)) throw new Error("expected an object");
+    return found;
+  };
+  options.addEventListener("input", () => {
+    options.setCustomValidity("");
+    try {
+      read();
+    } catch (error) {
+      options.setCustomValidity(error.message);
+    }
+  });
+  // A browser cannot show what is wrong in a folded card.
+  options.addEventListener("invalid", () => {
+    element.open = true;
+  });
   let shown = null;
   return {
     element,
+    name: () => method.value,
     renew(trust) {
       if (shown === trust) return;
       shown = trust;
@@ -30,17 +48,6 @@ export function methodPicker() {
         ),
       );
     },
-    value() {
-      try {
-        const read = options.value.trim() ? JSON.parse(options.value) : {};
-        if (read === null || typeof read !== "object" || Array.isArray(read))
-          throw new Error("expected an object");
-        return { method: method.value, options: read };
-      } catch (error) {
-        element.open = true;
-        options.focus();
-        throw new Error(`The parameters are no JSON: ${error.message}`);
-      }
-    },
+    value: () => ({ method: method.value, options: read() }),
   };
 }

@@ -38,8 +38,10 @@ export async function showPage(main, { signal, who, heading }) {
   function renew() {
     for (const each of [cost, people, method]) each.renew(trust.value());
     tiling.renew(region.value(), trust.value());
-    windows.renew(trust.value(), method.value().method);
-    if ([...form.elements].every((each) => each === title || each.validity.valid)) predicted.renew(specification);
+    windows.renew(trust.value(), method.name());
+    const wrong = [...form.elements].find((each) => each !== title && !each.validity.valid);
+    if (wrong) predicted.clear(`${wrong.labels[0].textContent}: ${wrong.validationMessage}`);
+    else predicted.renew(specification);
   }
   const specification = () => {
     const { method: name, options } = method.value(),
