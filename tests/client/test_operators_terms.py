@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import mapveil as mv
-from mapveil_client.errors import MapveilError
+from mapveil_client.errors import MapveilError, ParameterError
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.terms import CollectionTerms
 from tests.node import run_in_node
@@ -103,6 +103,7 @@ ALTERED: dict[str, str] = {
     "a minimum above the devices": written(minimum=25),
     "a small minimum": written(minimum=19),
     "a small minimum, a larger batch": written(minimum=19, options={"scale": 1, "minimum_batch": 18}),
+    "a batch above the devices": written(options={"scale": 1, "minimum_batch": 25}),
 }
 
 
@@ -125,7 +126,21 @@ def test_every_device_refuses_altered_terms(device: Any) -> None:
 
 def test_terms_need_no_minimum_batch(device: Any) -> None:
     """Operators answer for no fewer reports than ``minimum``, whatever else the terms say."""
-    options: list[dict[str, Any]] = [{}, {"minimum_batch": 1}, {"minimum_batch": 30}]
+    options: list[dict[str, Any]] = [{}, {"minimum_batch": 1}, {"minimum_batch": 24}]
     texts = [written(options=each) for each in options]
     for name, found in refused_by(device, texts).items():
         assert found == [False] * len(texts), name
+
+
+@pytest.mark.parametrize("scale", [1 << 16, 1 << 28])
+def test_a_device_builds_no_report_of_gigabytes(scale: int) -> None:
+    """The attack: terms whose one report would fill a phone's memory."""
+    tiling = json.loads(TERMS.encode())["tiling"] | {"depth": 7}
+    made = CollectionTerms.decode(written(tiling=tiling, options={"scale": scale}).encode())
+    assert "bytes of a report" in str(DevicePolicy(helper=HELPER).refusal(made))
+
+
+@pytest.mark.parametrize("helper", ["abc", "KEY", "5" * 63, "G" * 64, "5" * 64 + "\n"])
+def test_a_helper_is_named_by_its_whole_key(helper: str) -> None:
+    with pytest.raises(ParameterError, match="64 hexadecimal digits"):
+        DevicePolicy(helper=helper)

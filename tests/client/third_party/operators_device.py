@@ -140,10 +140,11 @@ def refused(text: bytes, listed: dict[str, str], helper: str) -> bool:
         form = {*terms} == {*KEYS.split(), "tiling", "title", "trust", "version"} and again == text
         leader, other = (CONFIG.fullmatch(each)[1] for each in terms["operators"])
         good = (terms["trust"], terms["active"], terms["authority"]) == ("operators", False, None)
-        numbers = [terms["tiling"]["depth"], *(terms[each] for each in ("version", "minimum", "devices"))]
+        batch, size = terms["options"].get("minimum_batch") or 1, terms["devices"]
+        numbers = [terms["tiling"]["depth"], batch, size, terms["version"], terms["minimum"]]
         whole = all(type(each) is int for each in numbers) and terms["version"] == 1 and 0 <= numbers[0] <= 10
         mine = terms["options"].get("scale") in (1, None) and terms["method"] != "proportions"
-        few = not (20 <= terms["minimum"] <= terms["devices"] and 0 < Fraction(terms["epsilon"]) <= 2)
+        few = not (20 <= terms["minimum"] <= size >= batch and 0 < Fraction(terms["epsilon"]) <= 2)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError):
         return True
     return few or other != helper or leader == other or not (named and form and good and whole and mine)

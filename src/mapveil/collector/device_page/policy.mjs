@@ -108,7 +108,7 @@ function operatorsPlan(terms, answers, helper, rules) {
   insist(Number.isSafeInteger(scale) && scale >= 1 && scale <= MOST_SCALE, UNUSABLE);
   insist(terms.method !== "proportions", "It asks for a label of every place, and this phone has none.");
   const batch = terms.options.minimum_batch ?? 1; // an operator answers for no fewer than `minimum`, which is in bounds
-  insist(Number.isSafeInteger(batch) && batch >= 1, UNUSABLE);
+  insist(Number.isSafeInteger(batch) && batch >= 1 && batch <= terms.devices, UNUSABLE);
   const question = { depth: tiling.depth, scale, task: fromHex(terms.digest), operators: terms.operators };
   const short = isPath(question) || 4 ** question.depth <= LONGEST_VECTOR;
   insist(short, "The map of this collection has too many cells for a report of this page.");
