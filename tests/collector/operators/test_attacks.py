@@ -6,6 +6,7 @@ The view of either, beside what it holds itself, is which reports pass, and the 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -102,6 +103,23 @@ def test_a_malicious_leader_cannot_subtract_two_batches_that_differ_in_one_perso
     reply = JobReply.decode(pair.helper.job(other, 1, request), 21)
     assert set(reply.reasons) == {Reason.SEALED_FOR_ANOTHER}
     assert (reply.message, reply.shares) == (b"", b"")
+
+
+@pytest.mark.parametrize("sides", [(500_000_000, 1), (1 << 31, 1 << 31)])
+def test_a_malicious_leader_cannot_fill_the_helpers_memory(pair_of: Any, sides: tuple[int, int]) -> None:
+    """Terms of a few hundred bytes, whose cells as an array would take gigabytes."""
+    pair = pair_of()
+    id = task_of(pair)
+    grid = {
+        **json.loads(pair.terms.encode())["tiling"],
+        "kind": "grid",
+        "rows": sides[0],
+        "columns": sides[1],
+    }
+    del grid["depth"]
+    terms = dataclasses.replace(pair.terms, tiling=grid, identifier="0" * 16 + id[16:])
+    with pytest.raises(InputError, match=f"{sides[0] * sides[1]} sites: expected at most"):
+        pair.helper.begin(terms.identifier, terms.encode())
 
 
 def test_a_malicious_leader_has_no_report_verified_twice(pair_of: Any) -> None:
