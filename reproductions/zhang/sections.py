@@ -54,7 +54,7 @@ class Plan(NamedTuple):
 
     def adversaries(self) -> tuple[SignalAdversary, ...]:
         """Who attacks."""
-        return signal_adversaries(quick=self.quick)
+        return signal_adversaries(quick=self.quick, as_reported=False)
 
 
 @functools.cache

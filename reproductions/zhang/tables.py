@@ -105,7 +105,11 @@ def run_common(task: CommonTask) -> tuple[CommonAnswer, ...]:
         own = attack_signal(
             made[label].known,
             made[label].held_out,
-            adversaries=[network, *weighted, *signal_adversaries(quick=task.quick, network=False)],
+            adversaries=[
+                network,
+                *weighted,
+                *signal_adversaries(quick=task.quick, network=False, as_reported=False),
+            ],
             rng=rng.child(f"own {label}"),
         )
         found = {_kind(score): score.p for score in (*own.scores, *others[label].scores)}

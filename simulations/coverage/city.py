@@ -65,6 +65,13 @@ class City:
             best = np.maximum(best, loss + self._shadowing(count, draw))
         return np.asarray(np.maximum(best, _FLOOR_DBM))
 
+    def squares(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Latitude, longitude and strength of the field's squares, shape (squares,)."""
+        field = self.field()
+        middles = (np.arange(len(field)) + 0.5) * _GRID_M
+        east, north = np.meshgrid(middles, middles)
+        return *self.degrees(np.stack([east.ravel(), north.ravel()], axis=1)), field.ravel()
+
     def _shadowing(self, count: int, draw: np.random.Generator) -> FloatArray:
         """A field of exponential correlation on a torus of twice the side, of which a quarter is used."""
         size = 2 * count

@@ -209,5 +209,5 @@ def test_every_score_says_what_reports_tell(worlds: SimpleNamespace) -> None:
 def test_codes_are_counted_whatever_else_attacks() -> None:
     for quick in (False, True):
         labels = [each.label for each in signal_adversaries(quick=quick, network=False)]
-        assert labels == ["blind", "codes", "trees", "neighbours"]
+        assert labels == ["blind", "as reported", "codes", "trees", "neighbours"]
         assert [each.label for each in signal_adversaries(quick=quick)] == [*labels, "network"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mapveil.attacks.signal_adversary import SignalCodes, geometric_median
+from mapveil.attacks.signal_adversary import SignalAsReported, SignalCodes, geometric_median
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_score import score_guess
 from mapveil_client.randomness.random import Randomness
@@ -70,3 +70,26 @@ def test_rounding_does_not_split_a_code() -> None:
     trained = SignalCodes().train(known, Randomness(2), quiet)
     near = trained(known.observed + 1e-9)
     np.testing.assert_array_equal(near.users, trained(known.observed).users)
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_a_place_that_is_reported_raw_is_believed_and_an_empty_report_is_not(length: int) -> None:
+    draw = np.random.default_rng(4)
+    count = 400
+    places = draw.standard_normal((count, length, 2))
+    observed = np.concatenate(
+        [places + draw.normal(0, 0.01, places.shape), np.ones((count, length, 1))], axis=2
+    )
+    empty = draw.random(count) < 0.3
+    observed[empty] = -3.0
+    evidence = SignalEvidence(observed, draw.integers(3, size=count), places, 3, np.zeros(2), np.ones(2))
+    known, held_out = evidence.take(np.arange(200)), evidence.take(np.arange(200, count))
+    guess = SignalAsReported().train(known, Randomness(1), quiet)(held_out.observed)
+    off = np.hypot(*np.moveaxis(guess.places - held_out.places, -1, 0)).mean(axis=1)
+    assert off[~empty[200:]].max() < 0.06
+    blind = geometric_median(known.places[empty[:200], 0])
+    np.testing.assert_allclose(
+        guess.places[empty[200:]][:, 0], np.tile(blind, (empty[200:].sum(), 1)), atol=1e-2
+    )
+    code = SignalAsReported().train(known.take(np.flatnonzero(empty[:200])), Randomness(1), quiet)
+    assert np.isfinite(code(held_out.observed).places).all()

@@ -70,11 +70,11 @@ def test_the_curve_rises_with_the_units(roles: CollectionRoles, prior: FittedKri
     best = {each.units: each.gain_db for each in curve if each.epsilon == 4}
     assert best[60] > max(0.5, best[min(best)])
     needed = units_needed(curve)[4.0]
-    assert needed.over_pilot_on_average <= needed.on_average <= 60
+    assert needed.over_pilot <= needed.over_nothing <= 60
     assert all(each.pilot_gain_db >= each.gain_db for each in curve)
     header, rows = curve_rows(curve, "user")
     assert header[0] == "users"
-    assert [row[0] for row in rows[:-4]] == [str(count) for count in unit_counts(60)]
+    assert [row[0] for row in rows[:-2]] == [str(count) for count in unit_counts(60)]
 
 
 def test_units_needed_are_those_from_which_on_it_is_better() -> None:
@@ -83,8 +83,8 @@ def test_units_needed_are_those_from_which_on_it_is_better() -> None:
         CurvePoint(1.0, units, gain, gain - 0.3, gain + 0.3, gain + 0.2, gain - 0.1, gain + 0.5)
         for units, gain in gains.items()
     ]
-    assert units_needed(curve)[1.0] == (40, 80, 10, 40)
-    assert units_needed(curve)[2.0] == (None, None, None, None)
+    assert units_needed(curve)[1.0] == (80, 40)
+    assert units_needed(curve)[2.0] == (None, None)
 
 
 def evidence(places: np.ndarray, users: np.ndarray) -> SignalEvidence:

@@ -7,7 +7,7 @@ import pytest
 
 from mapveil.geo.region import Region
 from simulations.coverage.city import City
-from simulations.coverage.command import gains
+from simulations.coverage.command import judge
 
 
 def test_shadowing_has_the_stated_deviation_and_length() -> None:
@@ -33,5 +33,15 @@ def test_the_same_people_go_elsewhere_on_other_days() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [8.0])
-def test_many_phones_gain(epsilon: float) -> None:
-    assert gains(7, 1500, [epsilon], "central")[0] > 0.3
+def test_many_phones_gain_and_intervals_cover_the_field(epsilon: float) -> None:
+    (found,) = judge(7, 1500, [epsilon], "central")
+    assert found.gain_db > 0.3
+    assert 0.9 < found.covered < 0.995
+
+
+def test_the_fields_squares_are_where_phones_measure_them() -> None:
+    city = City(side_m=2000, seed=3, phone_db=0, fading_db=0)
+    (lat, lon, strength), rows = city.squares(), city.measure(20, 1).rows
+    nearest = np.argmin(np.hypot(lat - rows[:, :1], 0.77 * (lon - rows[:, 1:2])), axis=1)
+    off = np.abs(strength[nearest] - rows[:, 2])
+    assert (off < 0.51).mean() > 0.97  # rounded; a row at an edge may have another square

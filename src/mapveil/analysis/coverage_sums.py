@@ -10,6 +10,7 @@ import numpy.typing as npt
 from mapveil.analysis.coverage_contributions import coverage_contributions
 from mapveil.analysis.coverage_nodes import NodeSums, node_sums
 from mapveil.analysis.signal_models.kriging import FittedKriging, Kriging
+from mapveil.geo.collection_roles import user_days
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.tiling import Tiling
 from mapveil.local.signal_reports import SignalReports
@@ -34,6 +35,7 @@ _CLIPS_DB: Final = (2.0, 30.0)  # the range of a clip that is chosen so
 _CELLS: Final = 4096  # whose covariances are held at once
 _ODD: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
 _TOLD_USERS: Final = 2.0  # deviations of the noise, from which on a node's users are told from zero
+_LEAST_TRACES: Final = 2  # of a pilot
 _TOLD: Final = 0.5  # fraction of the field's variance that must be explained where a cell counts as known
 
 
@@ -88,7 +90,7 @@ def coverage_by_sums(
     Raises
     ------
     InputError
-        The pilot is too small for a map, lies outside the cells, or holds most of the reports themselves.
+        The pilot is too small for a map, of one user's day, outside the cells, or holds most of the reports themselves.
     BudgetExceeded
         The account does not allow the epsilon.
     """
@@ -126,6 +128,11 @@ def _check_pilot(pilot: Measurements, reports: Measurements, tiling: Tiling) -> 
         raise InputError(
             f"{pilot.source}: no row of the pilot lies in the region (are latitude and longitude swapped?)"
         )
+    if np.unique(user_days(pilot)).size < _LEAST_TRACES:
+        raise InputError(
+            f"{pilot.source}: the pilot is of one user's day, which tells nothing of how phones and days differ; "
+            f"expected at least {_LEAST_TRACES}"
+        )
     shared = int(np.isin(_marks(reports), _marks(pilot)).sum())
     if 2 * shared > len(reports):
         raise InputError(
@@ -142,8 +149,8 @@ def _marks(measurements: Measurements) -> npt.NDArray[np.uint64]:
 
 
 def _piloted(prior: FittedKriging, tiling: Tiling) -> BoolArray:
-    """Cells in which the pilot measured: those of its blocks' centres."""
-    lat, lon = prior.plane.degrees(prior.averages.centres)
+    """Cells in which the pilot measured, to some metres."""
+    lat, lon = prior.plane.degrees(prior.measured)
     cell = tiling.locate(lon, lat)
     found = np.zeros(tiling.size, dtype=np.bool_)
     found[cell[cell >= 0]] = True
@@ -151,14 +158,16 @@ def _piloted(prior: FittedKriging, tiling: Tiling) -> BoolArray:
 
 
 def _visited(released: DensityMap) -> BoolArray:
-    """Cells of finest nodes whose noisy number of units is told from zero, and is one for each of their cells."""
-    finest = max(
-        (each for each in released.measurements if isinstance(each, LabelMeasurement)),
-        key=lambda each: each.noisy.size,
-    )
-    cells = np.bincount(finest.groups[finest.groups >= 0], minlength=finest.noisy.size)
-    told = finest.noisy > np.maximum(_TOLD_USERS * finest.deviation(), cells)
-    return np.asarray(np.append(told, False)[finest.groups])
+    """Cells of nodes whose noisy number of units is told from zero, and is one for each of their cells."""
+    levels = [each for each in released.measurements if isinstance(each, LabelMeasurement)]
+    visited = np.zeros(released.tiling.size, dtype=np.bool_)
+    for level in levels:
+        if level.noisy.size == 1 < len(levels):  # nobody is spread evenly over the whole region
+            continue
+        cells = np.bincount(level.groups[level.groups >= 0], minlength=level.noisy.size)
+        told = level.noisy > np.maximum(_TOLD_USERS * level.deviation(), cells)
+        visited |= np.append(told, False)[level.groups]
+    return visited
 
 
 def release_correction(
@@ -294,7 +303,8 @@ def _clipped(clip_db: float, deviation_db: FloatArray) -> tuple[FloatArray, Floa
               = s^2 \big(b - 2 \beta\, \varphi(\beta) + \beta^2 (1 - b) - b^2\big), \qquad \beta = B / s
 
     where: B is ``clip_db``, s is ``deviation_db`` of a normal residual r around the map, C the field's covariance,
-    :math:`\varphi` the normal density. All terms are counted at k = 3, which is at least their variance.
+    :math:`\varphi` the normal density. All terms are counted at k = 3: their variances add up, their covariances are
+    approximated, which matters where B is below s.
     Source: J. J. Bussgang, MIT Research Laboratory of Electronics, technical report 216 (1952).
     """
     from scipy.special import erf

@@ -1,4 +1,4 @@
-"""The contract of adversaries of privatized measurements, the blind guess, and the best guess for every code."""
+"""The contract of adversaries of privatized measurements, and those that learn no model: blind, as reported, codes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -9,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.geo.measurements import LAT, LON
 from mapveil.obfuscation.privatizers.privatizer import Progress
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import check
 from mapveil_client.randomness.random import Randomness
 
 _STEPS: Final = 40  # of Weiszfeld's iteration for each code
+_SHARED: Final = 4  # runs of one value, from which on their places are learnt
 _NEAR: Final = 1e-6  # reports nearer than this are one code: normalising back and forth rounds
 
 
@@ -150,6 +152,51 @@ class SignalCodes(SignalAdversary):
                 np.where(known[:, None], users[at], unseen.users),
                 np.where(known[:, None, None], places[at], unseen.places),
             )
+
+        return guess
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalAsReported(SignalAdversary):
+    """Believe the place that a report names; of a value that several runs share, whatever was nearer to theirs.
+
+    With little noise nothing learnt from a few thousand rows comes as near. An empty report names no place: it is a
+    value that runs share, and its place is the geometric median of theirs, as for :class:`SignalCodes`. Users are those
+    of the blind guess.
+    """
+
+    name: ClassVar[str] = "as reported"
+
+    def train(self, evidence: SignalEvidence, rng: Randomness, progress: Progress) -> Guesser:
+        """Find the values that runs share, and the places that come nearer to theirs than those they name."""
+        from scipy.spatial import cKDTree
+
+        kept = evidence.sample(self.most_runs, rng)
+        blind = BlindGuess().train(kept, rng, progress)
+        codes, inverse, counts = np.unique(
+            kept.inputs.round(9), axis=0, return_inverse=True, return_counts=True
+        )
+        inverse = inverse.ravel()
+        medians = np.stack(
+            [_medians(kept.places[:, at], inverse, len(codes)) for at in range(kept.length)], axis=1
+        )
+        named = kept.observed[:, :, [LAT, LON]]
+
+        def distance(places: FloatArray) -> FloatArray:
+            off = np.hypot(*np.moveaxis(places - kept.places, -1, 0)).sum(axis=1)
+            return np.bincount(inverse, off) / counts
+
+        nearer = (counts >= _SHARED) & (distance(medians[inverse]) < distance(named))
+        tree: Any = cKDTree(codes[nearer]) if nearer.any() else None
+        progress("compare", 1.0)
+
+        def guess(observed: FloatArray) -> SignalGuess:
+            places = np.array(observed[:, :, [LAT, LON]])
+            if tree is not None:
+                _, found = tree.query(observed.reshape(len(observed), -1), distance_upper_bound=_NEAR)
+                known = found < tree.n
+                places[known] = medians[nearer][found[known]]
+            return SignalGuess(blind(observed).users, places)
 
         return guess
 

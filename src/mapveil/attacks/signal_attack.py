@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mapveil.attacks.signal_adversary import BlindGuess, SignalAdversary, SignalCodes
+from mapveil.attacks.signal_adversary import BlindGuess, SignalAdversary, SignalAsReported, SignalCodes
 from mapveil.attacks.signal_evidence import SignalEvidence
 from mapveil.attacks.signal_neighbours import SignalNeighbours
 from mapveil.attacks.signal_network import SignalNetwork
@@ -27,7 +27,9 @@ _QUICK_RUNS: Final = 20_000
 _MOST_JUDGED: Final = 50_000  # runs: the standard error of P1 is then 0.002
 
 
-def signal_adversaries(*, quick: bool = False, network: bool = True) -> tuple[SignalAdversary, ...]:
+def signal_adversaries(
+    *, quick: bool = False, network: bool = True, as_reported: bool = True
+) -> tuple[SignalAdversary, ...]:
     """The adversaries that judge every privatizer.
 
     Parameters
@@ -36,13 +38,16 @@ def signal_adversaries(*, quick: bool = False, network: bool = True) -> tuple[Si
         A tenth of the work: weaker, so privacy looks higher than it is.
     network : bool
         Whether to include the network, which needs PyTorch.
+    as_reported : bool
+        Whether to include the one that believes the reported place; the reproduction of the paper does without.
     """
     trees, neighbours, net = SignalTrees(), SignalNeighbours(), SignalNetwork()
     if quick:
         trees = SignalTrees(most_runs=_QUICK_RUNS, trees=200, rounds=40, leaves=31)
         neighbours = SignalNeighbours(most_runs=_QUICK_RUNS // 2, judged=500)
         net = SignalNetwork(most_runs=_QUICK_RUNS, epochs=15, patience=2)
-    made = (BlindGuess(), SignalCodes(), trees, neighbours)
+    believing = (SignalAsReported(),) if as_reported else ()
+    made = (BlindGuess(), *believing, SignalCodes(), trees, neighbours)
     return (*made, net) if network else made
 
 

@@ -257,7 +257,11 @@ _BOUND = click.FloatRange(min=0)
     help="Minimum distance of the adversary's location from the true one, metres.",
 )
 @click.option("--gain-at-least", type=_BOUND, help="Minimum gain over not collecting, dB.")
-@click.option("--epsilon-at-most", type=_BOUND, help="Maximum epsilon of the worst case.")
+@click.option(
+    "--epsilon-at-most",
+    type=_BOUND,
+    help="Maximum epsilon of the worst case of a report; of sums, of a whole unit.",
+)
 @tradeoff_options
 @signal_columns
 @console_options

@@ -134,10 +134,8 @@ def curve_rows(curve: Sequence[CurvePoint], unit: str) -> tuple[list[str], list[
     last = [
         [words, *("none tried" if count is None else f"{count:,}" for count in counts)]
         for words, counts in (
-            ("above 0 on average from", [each.on_average for each in needed]),
-            ("its interval above 0 from", [each.surely for each in needed]),
-            ("better than the pilot's map on average from", [each.over_pilot_on_average for each in needed]),
-            ("its interval above 0 from", [each.over_pilot_surely for each in needed]),
+            ("its interval above 0 from", [each.over_nothing for each in needed]),
+            ("that over the pilot's map from", [each.over_pilot for each in needed]),
         )
     ]
     header = [f"{unit}s", *(f"gain at ε = {epsilon:g}, dB" for epsilon in CURVE_EPSILONS)]

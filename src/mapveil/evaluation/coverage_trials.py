@@ -283,10 +283,8 @@ def curve_of(trials: Sequence[dict[tuple[float, int], Gains]]) -> tuple[CurvePoi
 class UnitsNeeded(NamedTuple):
     """The numbers of units from which on sums gain on later days; None for none tried."""
 
-    on_average: int | None  # the mean gain over nothing collected is above 0, there and at all larger numbers
-    surely: int | None  # so is the lower end of its 95 % interval
-    over_pilot_on_average: int | None  # the same over the pilot's map
-    over_pilot_surely: int | None
+    over_nothing: int | None  # the 95 % interval of the gain is above 0, there and at all larger numbers
+    over_pilot: int | None  # the same of the gain over the pilot's map
 
 
 def units_needed(curve: Sequence[CurvePoint]) -> dict[float, UnitsNeeded]:
@@ -303,7 +301,5 @@ def units_needed(curve: Sequence[CurvePoint]) -> dict[float, UnitsNeeded]:
     needed = {}
     for epsilon in CURVE_EPSILONS:
         own = [each for each in curve if each.epsilon == epsilon]
-        needed[epsilon] = UnitsNeeded(
-            *(first(own, gain) for gain in ("gain_db", "low", "pilot_gain_db", "pilot_low"))
-        )
+        needed[epsilon] = UnitsNeeded(*(first(own, gain) for gain in ("low", "pilot_low")))
     return needed

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mapveil.obfuscation.privatizers.privatizer import FittedPrivatizer, Progress
     from mapveil.privacy.guarantee import Guarantee
 
-FORMAT: Final = "mapveil signal certificate 2"
+FORMAT: Final = "mapveil signal certificate 3"
 """Format name in the record."""
 
 

@@ -87,12 +87,18 @@ class Kriging(SignalModel):
         several = len(np.unique(trace)) > 1
         law = _likeliest(averages.take(chosen), traces=several)
         fitted = FittedKriging(
-            measurements.names, rows.mean(axis=0), plane, averages, law, _solved(averages, law)
+            measurements.names,
+            rows.mean(axis=0),
+            plane,
+            averages,
+            law,
+            _solved(averages, law),
+            np.unique(np.floor(places / _FINEST_M), axis=0) * _FINEST_M + _FINEST_M / 2,
         )
         if not several:
             return fitted
         scores = _scores_by_trace(fitted, rows, trace, block, stream.child("folds").generator())
-        return replace(fitted, widened=few_groups_factor(trace) * max(1.0, scores / NORMAL_95))
+        return replace(fitted, widened=max(few_groups_factor(trace), scores / NORMAL_95))
 
 
 class BlockAverages(NamedTuple):
@@ -141,6 +147,7 @@ class FittedKriging(FittedSignalModel):
     averages: BlockAverages
     law: FieldLaw
     solved: Solved
+    measured: FloatArray  # middles of the squares of 5 m that hold rows, metres, shape (squares, 2)
     widened: float = 1.0  # of an interval, as traces that the map was not made of ask for
 
     @property
