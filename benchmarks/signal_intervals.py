@@ -3,31 +3,26 @@
 ``python -m benchmarks.signal_intervals ROLE --shared FOLDER``: for each set of the role, rows are divided by days and
 users, a privatizer is fitted on the pilot, the days between are reported, and the map is judged on true rows of later
 days, without and with what the fit learnt of the map's error. ``--traces`` judges kriging of raw
-rows instead, on users' days that it was not fitted on; ``--sums`` coverage by sums, at visits of later days and of
-held-out places. Reads true data.
+rows instead, on users' days that it was not fitted on. Reads true data.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import numpy as np
 
-from mapveil.analysis.coverage_sums import coverage_by_sums
 from mapveil.analysis.signal_mapping import signal_map
 from mapveil.analysis.signal_models.kriging import Kriging
-from mapveil.evaluation.coverage_trials import sums_tiling, sums_unit
 from mapveil.evaluation.html_report import text_table
-from mapveil.geo.collection_roles import CollectionRoles, collection_roles, user_days
+from mapveil.geo.collection_roles import collection_roles, user_days
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.read_measurements import read_measurements
 from mapveil.geo.region import Region
 from mapveil.maps.signal_map import SignalMap
-from mapveil.mechanisms.methods import signal_sums
 from mapveil.obfuscation.privatize import fit_privatizer
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
@@ -35,7 +30,6 @@ from reproductions.data import shared_file
 
 TABLE: Final = Path(__file__).with_name("signal_sets.csv")
 _TRACE_BLOCKS: Final = 600  # of kriging by trace: a fit takes seconds
-_SUMS_EPSILONS: Final = (1.0, 4.0)
 _DAY_US: Final = 86_400_000_000
 _PRIVATIZERS: Final[dict[str, dict[str, Any]]] = {
     "codebook": {"mu": 1},
@@ -91,44 +85,13 @@ def covered_by_trace(measurements: Measurements, rng: Randomness) -> tuple[float
     return of_days, float(within.mean()), 2 * float(np.median(half)), len(out)
 
 
-def covered_by_sums(
-    roles: CollectionRoles, rng: Randomness, epsilon: float
-) -> Iterator[tuple[str, int, int, float, float]]:
-    """Rows that judge, their visits and users' days, and fractions of visits and of rows in the map's intervals.
-
-    A visit is the mean of a user's day in a cell: its own error, of its trace and rows, is in the interval beside the
-    map's, for no cell's true mean is known.
-    """
-    prior = Kriging(blocks=_TRACE_BLOCKS).fit(roles.pilot, rng=rng.child("map"))
-    tiling, unit = sums_tiling(roles.pilot), sums_unit(roles.held_out)
-    sums = signal_sums(epsilon, "central", {"unit": unit}, accept_large_epsilon=False)
-    made = coverage_by_sums(roles.held_out, prior, tiling, sums, account=None, rng=rng.child("sums"))
-    factor = prior.interval_factor()
-    for name, judged in (("later days", roles.later), ("held-out places", roles.places)):
-        cell = tiling.locate(judged.rows[:, LON], judged.rows[:, LAT])
-        kept = (cell >= 0) & made.known[cell]
-        judged, cell = judged.take(kept), cell[kept]
-        if not cell.size:
-            continue
-        off, deviation = judged.rows[:, RSS] - made.mean_dbm[cell], made.deviation_db[cell]
-        day = user_days(judged)
-        _, first, visit = np.unique(day * tiling.size + cell, return_index=True, return_inverse=True)
-        count = np.bincount(visit)
-        own = prior.law.trace_variance + prior.averages.spread / count
-        visits = np.hypot(deviation[first], factor * np.sqrt(own))
-        rows = np.hypot(deviation, factor * np.sqrt(prior.row_variance))
-        within = (np.abs(np.bincount(visit, off) / count) <= 1.96 * visits), np.abs(off) <= 1.96 * rows
-        yield name, first.size, np.unique(day).size, *(float(each.mean()) for each in within)
-
-
 @click.command()
 @click.argument("role", type=click.Choice(["tune", "test"]))
 @click.option("--rows", default=20_000, show_default=True, help="Rows of a trial.")
 @click.option("--trials", default=2, show_default=True, help="Splits by days and users of each set.")
 @click.option("--traces", is_flag=True, help="Judge kriging of raw rows on users' days it was not fitted on.")
-@click.option("--sums", is_flag=True, help="Judge coverage by sums, at epsilon 1 and 4.")
 @click.option("--shared", type=click.Path(path_type=Path), default=Path("../shared"), show_default=True)
-def command(role: str, rows: int, trials: int, traces: bool, sums: bool, shared: Path) -> None:
+def command(role: str, rows: int, trials: int, traces: bool, shared: Path) -> None:
     """Measure how often intervals of maps of privatized rows cover later days."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         sets = [row for row in csv.DictReader(file) if row["role"] == role]
@@ -147,14 +110,6 @@ def command(role: str, rows: int, trials: int, traces: bool, sums: bool, shared:
                 roles = collection_roles(sample.take(np.argsort(sample.positions)), rng.child("roles"))
             except InputError as error:
                 click.echo(f"{row['name']}, trial {trial}: {error}", err=True)
-                continue
-            if sums:
-                for epsilon in _SUMS_EPSILONS:
-                    table += [
-                        [row["name"], str(trial), f"{epsilon:g}", name, f"{visits:,}", str(days)]
-                        + [f"{each:.3f}" for each in within]
-                        for name, visits, days, *within in covered_by_sums(roles, rng.child("sums"), epsilon)
-                    ]
                 continue
             (south, west), (north, east) = (np.quantile(sample.rows[:, :2], end, axis=0) for end in (0, 1))
             region = Region.from_bbox(float(west), float(south), float(east) + 1e-4, float(north) + 1e-4)
@@ -176,8 +131,6 @@ def command(role: str, rows: int, trials: int, traces: bool, sums: bool, shared:
     header = ["set", "trial", "privatizer", "model", "of the reports", "with the map's error", "deviation dB"]
     if traces:
         header = ["set", "trial", "mean of users' days", "of their rows", "width dB", "users' days"]
-    if sums:
-        header = ["set", "trial", "epsilon", "judged at", "visits", "users' days", "of visits", "of rows"]
     click.echo(text_table(header, table))
 
 

@@ -100,7 +100,10 @@ def test_a_promise_to_user_weeks_charges_every_week() -> None:
     assert MultiscaleSeries(windows=WEEKS, **given).charged == 2
     series = release(**given)
     assert series.guarantee.unit == "user-week"
-    assert "epsilons and deltas of a user's user-weeks add up" in series.guarantee.in_words()
+    assert (
+        "the guarantee is for one user-week: the epsilons and deltas of several of one user add up"
+        in series.guarantee.in_words()
+    )
     days = mv.Windows(every="1d", start="2026-01-05", until="2026-02-02")
     assert MultiscaleSeries(windows=days, **given).charged == 2
 

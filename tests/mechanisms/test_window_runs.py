@@ -90,7 +90,9 @@ def test_a_quiet_stream_is_published_once_and_a_change_is_seen(tmp_path: Path) -
         assert mv.read_map(_saved(heat, tmp_path)).guarantee == promise
     words = maps[0].guarantee.in_words()
     assert "a window-run is all rows of one user in any 3 consecutive windows" in words
-    assert "the epsilons and deltas of a user's window-runs add up" in words
+    assert (
+        "the guarantee is for one window-run: the epsilons and deltas of several of one user add up" in words
+    )
 
 
 def _saved(heat: mv.DensityMap, folder: Path) -> Path:

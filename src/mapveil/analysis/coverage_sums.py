@@ -84,8 +84,8 @@ def coverage_by_sums(
     Returns
     -------
     SignalMap
-        The field's mean in each cell, with its standard deviation: field, pilot and noise of privacy together, widened
-        by the factor that the pilot's own traces ask for.
+        The field at the centre of each cell, with its standard deviation: field, pilot and noise of privacy together,
+        widened by the factor that the pilot's own traces ask for.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def coverage_by_sums(
     centres = tiling.centres()
     mean = prior.at(centres.lat, centres.lon).mean_dbm + made.change_db
     known = made.variance < _TOLD * prior.law.variance
-    released = made.released
+    released, moved = made.released, np.abs(made.change_db[known]).max(initial=0.0)
     return SignalMap(
         np.where(known, mean, np.nan),
         np.where(known, prior.interval_factor() * np.sqrt(made.variance), np.nan),
@@ -117,7 +117,8 @@ def coverage_by_sums(
         parameters={**released.parameters, "clip_db": round(made.clip_db, 3)},
         notes=(
             *released.notes,
-            f"residuals from the pilot's map were clipped to {made.clip_db:.1f} dB; their sums corrected it",
+            f"residuals from the pilot's map were clipped to {made.clip_db:.1f} dB; their sums moved it by at most "
+            f"{moved:.1f} dB",
         ),
     )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _USERS: Final = (1_000, 10_000, 100_000)
 """Numbers of users that an error is predicted for, where none is declared: the table's own is not public."""
 
-_UNITS: Final = (100, 1_000, 10_000)
+_UNITS: Final = (30, 100, 1_000, 10_000)
 """Numbers of units that coverage by sums is described for."""
 
 _TRIALS: Final = 2  # synthetic cities

@@ -121,6 +121,8 @@ def fit(
             progress,
         )
     guarantee = fitted.guarantee(seeded=False)
+    for warning in guarantee.promise.warnings:
+        console.warn(warning)
     categories = [fitted.names[each.column] for each in fitted.categories]
     record = {
         "privatizer": chosen.name,

@@ -32,7 +32,7 @@ def cells_in_words(coverage: SignalMap) -> str:
     found, told = coverage.coverage(), int(coverage.holes_told().sum())
     seen = int((coverage.known & ~coverage.holes & ~coverage.unmeasured).sum())
     return (
-        f"{counted(found.covered, 'cell')} covered ({seen:,} of them measured), "
+        f"{counted(found.covered, 'cell')} covered ({seen:,} of them {coverage.evidence}), "
         f"{counted(found.holes, 'hole')} below {coverage.hole_dbm:g} dBm "
         f"({told:,} told from covered ground), {found.unknown:,} unknown; "
         f"{int(coverage.unmeasured.sum()):,} extrapolated"

@@ -229,7 +229,8 @@ class SignalReports(Mechanism):
             parameters=self.parameters(),
             measurements=on.measurements,
             notes=(
-                f"{tally.reports} reports of {encoding.length} squares, each weak or strong, "
+                f"{tally.reports} reports of {'one square' if encoding.length == 1 else f'{encoding.length} squares'}, "
+                f"each weak or strong, "
                 f"{self.reports} of each {self.unit}",
             ),
         )
@@ -246,9 +247,8 @@ class SignalReports(Mechanism):
             adversary=Adversary.REPORTS,
             bound=ContributionBound(Norm.REPORTS, Fraction(self.reports)),
             assumptions=(
-                *((Assumes.COMPOSES(),) if unit is not Unit.USER else ()),
                 Assumes.ONE_CLIENT(),
-                Assumes.ONE_CONTRIBUTION(),
+                Assumes.ONE_CONTRIBUTION() if unit is Unit.USER else Assumes.COMPOSES(),
                 Assumes.CLIENT_RANDOMNESS(),
                 Assumes.PARTICIPATION_PUBLIC(),
                 Assumes.PILOT_PUBLIC(),

@@ -270,6 +270,11 @@ class SignalMap(ReleasedMap):
         beyond = self.measurements == 0 if self.extrapolated is None else self.extrapolated
         return np.asarray(self.known & beyond)
 
+    @property
+    def evidence(self) -> str:
+        """What a cell that is not extrapolated has: a measurement, or a report whose place is privatized too."""
+        return "measured" if self.holes_known else "in reports (whose places are privatized too)"
+
     def coverage(self) -> Coverage:
         """Numbers of cells that are covered, are holes, are unknown."""
         holes, known = int(self.holes.sum()), int(self.known.sum())
@@ -328,19 +333,25 @@ class SignalMap(ReleasedMap):
         unsure = self.holes & ~told
         strength, *others = self.columns()
         drawn = strength._replace(shading=strength.shading._replace(holes=bool(told.any())))
+        # Reports whose places moved cover a part of the region that nobody chose.
+        share = f" ({100 * count.covered / size:.0f} %)" if self.holes_known else ""
         orange, grey = " (orange)" if told.any() else "", " (left blank)" if count.unknown else ""
         covered = f"{count.covered:,} {'cell' if count.covered == 1 else 'cells'}"
         holes = f"{count.holes:,} {'hole' if count.holes == 1 else 'holes'}"
         measured = ""
         if unmeasured.any():
             seen = int((self.known & ~self.holes & ~unmeasured).sum())
-            measured = f", {seen:,} of them measured and {count.covered - seen:,} extrapolated"
+            measured = f", {seen:,} of them {self.evidence} and {count.covered - seen:,} extrapolated"
+        elif not self.holes_known:
+            measured = f", all {self.evidence}"
         sure = self.deviation_db[self.known]
         error = (
             f" Median standard deviation of {self.deviation_of}: {np.median(sure):.1f} dB."
             if sure.size
             else ""
         )
+        doubt = "Hatched: extrapolated, "
+        doubt += "nobody is known to have measured" if self.holes_known else "no report names it"
         among = f"{int(told.sum())}" if self.holes_known else "as rows were privatized, none"
         of_these = f", {among} of them told from covered ground{orange}" if count.holes else ""
         return Scene(
@@ -348,7 +359,7 @@ class SignalMap(ReleasedMap):
             layers=(drawn, *others),
             reading=""
             if page
-            else f"{covered} covered ({100 * count.covered / size:.0f} %){measured}; "
+            else f"{covered} covered{share}{measured}; "
             f"{holes} (below {self.hole_dbm:g} dBm){of_these}; "
             f"{count.unknown:,} unknown{grey}.{error}",
             made=(
@@ -364,7 +375,7 @@ class SignalMap(ReleasedMap):
                 *self.notes,
             ),
             left_out="cells without a strength",
-            doubt="Hatched: extrapolated, nobody is known to have measured" if unmeasured.any() else "",
+            doubt=doubt if unmeasured.any() else "",
             hatched=unmeasured if unmeasured.any() else None,
             unsure=unsure if unsure.any() else None,
             dotted="Dotted: estimated to be a hole, not told from covered ground" if unsure.any() else "",

@@ -166,8 +166,9 @@ def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
             people = _read_people(opened, data, key)
         if not people:
             text = (
-                f"{data.source}: has no rows, so a map of it is about nobody; it is charged as any other, for a "
-                "refusal would tell that nobody is there; keep this private"
+                f"{data.source}: has no rows in the region (are latitude and longitude swapped?), so a map of it is "
+                "about nobody; it is charged as any other, for a refusal would tell that nobody is there; keep this "
+                "private"
             )
             warnings.warn(text, CuratorWarning, stacklevel=2)
         sketch = _smallest(opened, people)

@@ -46,7 +46,7 @@ ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     Assumes.ONE_CLIENT: "each user has one client",
     Assumes.ONE_CONTRIBUTION: "each user takes part once: the epsilons of several contributions add up",
     Assumes.ONE_TRIP: "each user makes one trip: the epsilons of several trips add up",
-    Assumes.COMPOSES: "the guarantee is for one {unit}: the epsilons and deltas of a user's {unit}s add up",
+    Assumes.COMPOSES: "the guarantee is for one {unit}: the epsilons and deltas of several of one user add up",
     Assumes.RUN_LENGTH: (
         "a window-run is all rows of one user in any {windows:g} consecutive windows (w-event privacy)"
     ),
