@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -256,7 +257,7 @@ class ReportAccount:
 
     def __init__(self, vault: Vault, budget: ReportBudget) -> None:
         self.budget = budget.checked()
-        self._vault = vault
+        self._vault, self._charging = vault, threading.Lock()
         content = vault.open()
         self._counts: dict[ReportCost, int] = {}
         self._first = self.budget  # of the first charge
@@ -290,14 +291,16 @@ class ReportAccount:
         """
         check(reports >= 1, "reports", "at least 1", reports)
         cost = cost.checked()
-        after = {**self._counts, cost: self._counts.get(cost, 0) + reports}
-        if (refusal := self.budget.refusal(after)) is not None:
-            before = self.total
-            raise BudgetExceeded(
-                f"{refusal} ({before.epsilon:.4g} is spent on {before.reports}): nothing is charged and nothing sent"
-            )
-        self._vault.write(_content(after, self._first))
-        self._counts = after
+        with self._charging:
+            after = {**self._counts, cost: self._counts.get(cost, 0) + reports}
+            if (refusal := self.budget.refusal(after)) is not None:
+                before = self.total
+                raise BudgetExceeded(
+                    f"{refusal} ({before.epsilon:.4g} is spent on {before.reports}): nothing is charged and nothing "
+                    "sent"
+                )
+            self._vault.write(_content(after, self._first))
+            self._counts = after
 
     def close(self) -> None:
         """Leave the file to the next handle."""

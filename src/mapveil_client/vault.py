@@ -89,6 +89,7 @@ class Vault(Secret):
         self.path = Path(path)
         self._key, self._counter, self._held = key, counter, held
         self._generation: int | None = None  # as this handle wrote it; None while it is closed
+        self._process = 0  # that opened it
         self._lock: weakref.finalize[[int], Vault] | None = None
 
     def open(self) -> bytes | None:
@@ -102,6 +103,7 @@ class Vault(Secret):
         """
         if self._generation is not None:
             raise InputError(f"{self.path}: is open already; expected one handle at a time")
+        self._process = os.getpid()
         if not self._held:
             descriptor = _take(self.path.with_name(f".{self.path.name}.lock"), self.path)
             self._lock = weakref.finalize(self, os.close, descriptor)
@@ -180,6 +182,8 @@ class Vault(Secret):
         """
         if self._generation is None:
             raise InputError(f"{self.path}: is not open in this handle; nothing is sent")
+        if os.getpid() != self._process:  # a fork inherits the handle and its lock
+            raise InputError(f"{self.path}: is open in another process; nothing is sent")
         found = self._read()
         if (0 if found is None else found[0]) != self._generation:
             raise InputError(

@@ -287,7 +287,7 @@ def test_a_pilot_elsewhere_is_refused_before_anything_is_charged(tmp_path: Path)
     assert account.spent == 0
 
 
-@pytest.mark.parametrize("clip", [0.0, math.inf, math.nan])
+@pytest.mark.parametrize("clip", [0.0, 1e-300, 1e160, math.inf, math.nan])
 def test_a_clip_that_is_no_number_of_decibels_is_refused(prior: FittedKriging, clip: float) -> None:
     with pytest.raises(ParameterError, match="clip_db"):
         release_correction(
@@ -297,7 +297,7 @@ def test_a_clip_that_is_no_number_of_decibels_is_refused(prior: FittedKriging, c
 
 def test_a_day_needs_times(prior: FittedKriging) -> None:
     sums = SignalSums(epsilon=1, unit="user's day")
-    with pytest.raises(InputError, match="has no times"):
+    with pytest.raises(InputError, match="needs times"):
         release_correction(measure(9, 9, 2), prior, TILING, sums, account=None, rng=1)
 
 
@@ -306,3 +306,18 @@ def test_few_people_in_large_squares_are_not_known_to_have_measured_in_every_cel
 ) -> None:
     made = coverage_by_sums(measure(30, 6, 2), prior, TILING, SignalSums(epsilon=4), rng=3)
     assert made.extrapolated.sum() > TILING.size / 2
+
+
+def test_an_empty_region_is_answered_by_randomized_reports_too(prior: FittedKriging, tmp_path: Path) -> None:
+    """It was charged, and the failure told that nobody is there."""
+    away = measure(6, 6, 2)
+    north = away.with_rows(away.rows + np.array([9.0, 0, 0]))
+    account = Account.open("coverage", budget=1, ledger=tmp_path / "ledger.sqlite")
+    made = coverage_by_sums(north, prior, TILING, SignalReports(epsilon=1), account=account, rng=1)
+    assert "moved it by at most 0.0 dB" in made.notes[-1]
+
+
+@pytest.mark.parametrize("sums", [SignalSums, SignalReports])
+def test_nodes_whose_correction_would_take_hours_are_refused(sums: type) -> None:
+    with pytest.raises(ParameterError, match="depth must be a level from 0 to 5"):
+        sums(epsilon=1, depth=6)

@@ -118,6 +118,9 @@ def test_attack_reads_what_privatize_wrote(
     pytest.importorskip("sklearn")
     private = tmp_path / "private.parquet"
     assert mapveil("signal", "privatize", noise, phones, "-o", private).code == 0
+    done = mapveil("signal", "attack", private, "--truth", phones)
+    assert "its reports are shuffled" in done.err
+    assert mapveil("signal", "privatize", noise, phones, "--seed", 1, "-o", private).code == 0
     outputs = [tmp_path / f"attack{suffix}" for suffix in (".json", ".html", ".png")]
     asked = [
         "signal",
@@ -138,7 +141,7 @@ def test_attack_reads_what_privatize_wrote(
     assert len(headings) == 2  # of the page, and the picture by itself
     record = json.loads(done.out)
     scores = {each["adversary"]: each for each in record["adversaries"]}
-    assert set(scores) == {"blind", "trees", "neighbours", "codes"}
+    assert set(scores) == {"blind", "as reported", "trees", "neighbours", "codes"}
     assert record["strongest"] == min(scores, key=lambda name: scores[name]["p"])
     assert scores["blind"]["runs"] == round(0.4 * ROWS)
     assert record["utility"]["u1"] < 0

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import multiprocessing
+import os
+import threading
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,6 +23,7 @@ from mapveil_client.vault import Vault
 DELTA = Fraction(1, 100_000)
 TEN = ReportCost(ratio=1 / gaussian_deviation(10, float(DELTA), 1.0))
 KEY = bytes(32)
+_REFUSED = 7
 
 
 def test_a_hundred_reports_of_epsilon_10_are_of_285_at_most_and_not_of_1000() -> None:
@@ -182,3 +187,41 @@ def test_epsilons_are_added_up_exactly_and_rounded_up(epsilon: Fraction, reports
     assert not ReportBudget(exact - Fraction(1, 10**30)).allows(counts)
     total = Fraction(compose(counts, DELTA).epsilon)
     assert exact <= total <= exact * (1 + Fraction(1, 1 << 52))
+
+
+def test_threads_of_one_phone_spend_its_budget_once(tmp_path: Path) -> None:
+    """The attack: whoever charges beside another sees the count before the other's."""
+    account = ReportAccount(Vault(tmp_path / "reports", KEY), ReportBudget(Fraction(12)))
+    start, charged = threading.Barrier(6), []
+
+    def spend() -> None:
+        start.wait()
+        for _ in range(8):
+            with contextlib.suppress(BudgetExceeded):
+                account.charge(ReportCost(epsilon=Fraction(1)))
+                charged.append(1)
+
+    threads = [threading.Thread(target=spend) for _ in range(6)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(charged) == account.total.reports == 12
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks on this system")
+def test_a_fork_of_the_phones_program_charges_nothing(tmp_path: Path) -> None:
+    account = ReportAccount(Vault(tmp_path / "reports", KEY), ReportBudget(Fraction(4)))
+    child = multiprocessing.get_context("fork").Process(target=_charged_by_fork, args=(account,))
+    child.start()
+    child.join()
+    assert child.exitcode == _REFUSED
+    account.charge(ReportCost(epsilon=Fraction(4)))
+
+
+def _charged_by_fork(account: ReportAccount) -> None:
+    try:
+        account.charge(ReportCost(epsilon=Fraction(4)))
+    except InputError:
+        os._exit(_REFUSED)
+    os._exit(0)

@@ -155,6 +155,8 @@ def test_it_is_stated_for_its_own_reports_only(
         (None, "do not say which privatizer"),
         (own._replace(fingerprint="0" * 64), "of another privatizer"),
         (own._replace(last=date(2024, 10, 10)), "the certificate of 2024-10-04 to 2024-10-09"),
+        (own._replace(kept=("user_id",)), "the reports keep 'user_id' as it was"),
+        (own._replace(empty=0.97), "97.0% of the reports are empty"),
     ):
         assert reason in str(certificate.about(given))
         nothing = certified(made, certificate, given)

@@ -280,3 +280,26 @@ def test_other_suffixes_are_refused(frame: pd.DataFrame, noise: FittedPrivatizer
     with pytest.raises(InputError, match=r"written as \.parquet or \.csv"):
         write_privatized(made, tmp_path / "private.xlsx")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("sequence", [1, 4])
+def test_reports_come_in_no_order_of_the_source_and_runs_stay_together(sequence: int) -> None:
+    """The attack: the row before is of the same phone, a moment earlier."""
+    count = 400
+    frame = pd.DataFrame(
+        {
+            "user_id": np.arange(count) // 100,
+            "lat": 35 + np.arange(count) / 1e4,
+            "lon": 24.0 + np.arange(count) % 7 / 1e4,
+            "rss_dbm": -60 - np.arange(count) % 40,
+        }
+    )
+    fitted = GaussianNoise(sigma=1e-6, sequence=sequence).fit(read_measurements(frame), rng=1)
+    came = np.rint((privatize(fitted, frame).table["lat"].to_numpy() - 35) * 1e4).astype(np.int64)
+    assert sorted(came) == list(range(count))
+    runs = came.reshape(-1, sequence)
+    assert (np.diff(runs, axis=1) == 1).all()
+    follows = np.mean(np.abs(np.diff(runs[:, 0] // 100)) == 0)
+    assert follows < 0.5  # four users: one in four, 0.22 to 0.28 of 400, more spread of 100 runs
+    kept = np.rint((privatize(fitted, frame, rng=1).table["lat"].to_numpy() - 35) * 1e4).astype(np.int64)
+    assert kept.tolist() == list(range(count))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,6 +15,9 @@ from mapveil.privacy.claim import Unit
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import WEIGHT_UNITS
 from mapveil_client.errors import InputError, check
+
+CLIPS_DB: Final = (0.01, 200.0)
+"""Least and most of a clip: strengths lie between -160 and 0 dBm, so more says nothing more."""
 
 
 class Visits(NamedTuple):
@@ -83,10 +85,11 @@ def coverage_contributions(
     InputError
         The unit is a user's day, and there are no times.
     """
-    check(0 < clip_db < math.inf, "clip_db (--clip-db)", "above 0 dB, and finite", clip_db)
+    least, most = CLIPS_DB
+    check(least <= clip_db <= most, "clip_db (--clip-db)", f"from {least:g} to {most:g} dB", clip_db)
     if unit is Unit.DAY and measurements.time is None:
         raise InputError(
-            f"{measurements.source} has no times, which a promise about a user's day needs (--time)"
+            f"{measurements.source}: a promise about a user's day needs times (--time), and there are none"
         )
     check(unit in (Unit.USER, Unit.DAY, Unit.TRACE), "unit (--unit)", "user, user's day or trace", unit)
     codes = user_days(measurements) if unit is Unit.DAY else measurements.users

@@ -15,7 +15,7 @@ from mapveil.attacks.signal_trees import SignalTrees
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_points import open_table
 from mapveil.geo.tables import column_types
-from mapveil.obfuscation.privatized_file import feature_rows
+from mapveil.obfuscation.privatized_file import feature_rows, is_shuffled
 from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil.obfuscation.privatizers.privatizer import Progress
 from mapveil.obfuscation.utility import Utility, utility
@@ -208,6 +208,11 @@ def attack_measurements(
 def _rows(private: Any, truth: Measurements) -> FloatArray:
     """The privatized features, NaN where they are empty; ids and times of the table are not looked at."""
     table = open_table(private)
+    if is_shuffled(table):
+        raise InputError(
+            f"{table.name}: its reports are shuffled, and must be row for row those of the truth; expected what "
+            "'signal privatize --seed N' wrote, which keeps the order"
+        )
     types = column_types(table)
     for name in truth.names:
         if name not in types:

@@ -169,7 +169,11 @@ def fit(
     help="Delta at which the epsilon of all reports of a phone is composed.",
 )
 @outputs((".parquet", ".csv"), ".parquet .csv")
-@click.option("--seed", type=int, help="Repeat a run exactly. The file is NOT FOR RELEASE.")
+@click.option(
+    "--seed",
+    type=int,
+    help="Repeat a run exactly, in the order of INPUT as 'signal attack' needs it. The file is NOT FOR RELEASE.",
+)
 @signal_columns
 @console_options
 def privatize(

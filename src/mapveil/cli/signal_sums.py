@@ -74,9 +74,7 @@ _COLUMNS = ("user", "lat", "lon", "rss", "time")
     "client randomizes its own report.",
 )
 @method_options(of="sums")
-@click.option(
-    "--clip-db", type=click.FloatRange(min=0, min_open=True), help="Largest residual that counts, dB."
-)
+@click.option("--clip-db", type=click.FloatRange(0.01, 200), help="Largest residual that counts, dB.")
 @hole_option
 @drawing_options
 @release_options(SUFFIXES, ".tif .parquet .geojson .gpkg .pmtiles .csv .png .html")

@@ -130,6 +130,11 @@ class SignalCertificate:
                 f"the reports are of {provenance.first} to {provenance.last}, the certificate of {self.first} to "
                 f"{self.last}"
             )
+        if provenance.kept:
+            kept = ", ".join(map(repr, provenance.kept))
+            return f"the reports keep {kept} as it was, which no adversary of the certificate was given"
+        if provenance.empty > MOST_EMPTY:
+            return f"{provenance.empty:.1%} of the reports are empty: they are of rows unlike the pilot"
         if any(each.endswith(f"({_WEAKER})") for each in self.adversaries):
             return (
                 "an adversary was not given its full work, so that privacy looks higher than it is; expected a "

@@ -122,7 +122,7 @@ class SignalReports(Mechanism):
             cells = int(raster.members.reshape(1 << (2 * level), -1).any(axis=1).sum())
             law = self._law(cells)
             variance = 2 * hashed_nodes(law, np.arange(1), np.zeros(law.symbols), 1.0).variance
-            wanted = math.sqrt(2 * max(units, 1) * self.reports / variance) / self.c
+            wanted = min(math.sqrt(2 * max(units, 1) * self.reports / variance) / self.c, 2.0**62)
             return abs(math.log(cells / max(wanted, 1.0)))
 
         return min(range(min(raster.depth, FINEST_LEVEL) + 1), key=off)

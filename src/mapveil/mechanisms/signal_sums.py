@@ -100,6 +100,8 @@ class SignalSums(GridMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        deep = self.depth is not None and self.depth > FINEST_LEVEL
+        self._check(not deep, "depth", f"a level from 0 to {FINEST_LEVEL}, or none")
         self._check(1 <= self.levels <= 16, "levels", "a whole number from 1 to 16")
         self._check_positive("c")
         self._check(self.unit in COVERAGE_UNITS, "unit", f"one of {', '.join(COVERAGE_UNITS)}")

@@ -32,6 +32,7 @@ from mapveil.obfuscation.privatizers.privatizer import (
 )
 from mapveil.privacy.claim import Assumes
 from mapveil.privacy.guarantee import Guarantee
+from mapveil_client.arrays import IntArray
 from mapveil_client.epsilon import EpsilonLike
 from mapveil_client.errors import BudgetExceeded, InputError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
@@ -148,7 +149,8 @@ def privatize(
     them): that is processing after the privatizer, which no promise depends on. Categories of text stay text. Where the
     source has no types (CSV), other categories become whole numbers where the pilot's are, and further features
     numbers. The record in the file states the
-    first and the last day of the reports, which certificates need and the guarantee names as not protected.
+    first and the last day of the reports, which certificates need and the guarantee names as not protected. Reports are
+    shuffled, the runs of a user apart; a seeded run, which is not for release, keeps the order of the source.
 
     Parameters
     ----------
@@ -196,6 +198,10 @@ def privatize(
         measurements = _within(budget, fitted, measurements, notes)
     tell("privatize", 0.0)
     rows = fitted.reports(measurements, rng=stream)
+    if not stream.seeded:
+        # Rows in the order of the source are of one user in one place: reports arrive in any order.
+        order = _shuffled(measurements, fitted.privatizer.sequence, stream.child("order").generator())
+        measurements, rows = measurements.take(order), rows[order]
     tell("privatize", 1.0)
     for at, (low, high) in _RANGES.items():
         outside = float(((rows[:, at] < low) | (rows[:, at] > high)).mean())
@@ -246,6 +252,8 @@ def privatize(
         "fingerprint": fingerprint(fitted),
         "period": period,
         REPORTS_KEY: len(rows),
+        "order": "kept" if stream.seeded else "shuffled",
+        "empty": float(np.isnan(rows).all(axis=1).mean()) if len(rows) else 0.0,
         "per_user": total_record(total),
         "parameters": fitted.privatizer.parameters(),
         "privatized": list(fitted.names),
@@ -277,6 +285,15 @@ def _period(measurements: Measurements) -> list[str] | None:
         return None
     ends = (measurements.time.min(), measurements.time.max())
     return [np.datetime64(int(each), "us").astype("datetime64[D]").item().isoformat() for each in ends]
+
+
+def _shuffled(measurements: Measurements, length: int, draw: np.random.Generator) -> IntArray:
+    """A random order of the users' runs of so many rows, each run's rows together; shape (rows,)."""
+    order = measurements.sequences(1)[:, 0]
+    users = measurements.users[order]
+    rank = np.arange(len(order)) - np.searchsorted(users, users)
+    run = np.cumsum(rank % length == 0) - 1
+    return np.asarray(order[np.argsort(draw.permutation(len(order))[run], kind="stable")])
 
 
 def _within(

@@ -53,6 +53,8 @@ class Provenance(NamedTuple):
     fingerprint: str  # SHA-256 of the privatizer's file
     first: date
     last: date
+    kept: tuple[str, ...] = ()  # columns left as they were
+    empty: float = 0.0  # fraction of empty reports
 
 
 def privatized_names(source: Any) -> tuple[str, ...] | None:
@@ -97,9 +99,20 @@ def privatized_provenance(source: Any) -> Provenance | None:
     record = _record(source)
     try:
         first, last = record["period"]
-        return Provenance(str(record["fingerprint"]), date.fromisoformat(first), date.fromisoformat(last))
+        return Provenance(
+            str(record["fingerprint"]),
+            date.fromisoformat(first),
+            date.fromisoformat(last),
+            tuple(map(str, record["kept"])),
+            float(record["empty"]),
+        )
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def is_shuffled(source: Any) -> bool:
+    """Whether a source's reports are in another order than the rows that they were made of."""
+    return bool(_record(source).get("order") == "shuffled")
 
 
 def privatized_map_error(source: Any) -> MapError | None:
@@ -131,6 +144,7 @@ def _record(source: Any) -> dict[str, Any]:
     if others:
         whole = len(known) == len(periods)
         record["period"] = [min(known)[0], max(end for _, end in known)] if whole else None
+        record["empty"] = max((each.get("empty", 1.0) for _, each in (first, *others)), default=1.0)
     return record
 
 
