@@ -26,6 +26,7 @@ from mapveil.evaluation.signal_tradeoff import (
     points_of,
     read_points_table,
     tradeoff,
+    unmeasured,
 )
 from mapveil.evaluation.signal_trials import privatize_split
 from mapveil.geo.measurements import Measurements, MeasurementSplit
@@ -364,3 +365,22 @@ def test_a_privatizer_with_a_proof_answers_every_row() -> None:
     split = MeasurementSplit(table.take(table.users < 2), table.take(table.users >= 2))
     made = privatize_split(split, LocalGaussian(epsilon=1), Randomness(1), null_code=True)
     assert not made.normalisation.empty(made.rest.rows).any()
+
+
+def test_no_user_error_is_told_of_users_whom_no_adversary_knows() -> None:
+    # One day: all judged users are others than those whose reports adversaries are given.
+    made = tradeoff(made_up(), {"gaussian-noise": (0.2,)}, trials=1, rows=200, adversaries=ADVERSARIES)
+    for each in made.points:
+        assert math.isnan(each.means["p1"])
+        assert each.means["p"] == each.means["p2"]
+    assert {each["p1"] for each in made.to_dict()["points"]} == {None}
+    assert "P1 is not measured in 1 of 1 trials" in str(made.settings["notes"])
+    bounds = [Constraint.named(name, 0.1) for name in ("user_error_at_least", "location_error_at_least")]
+    assert unmeasured(made.points, bounds) == (bounds[0],)
+
+
+def test_a_user_error_is_told_of_users_who_report_on_later_days() -> None:
+    table = replace(made_up(), time=86_400_000_000 * (np.arange(240) // 40))
+    made = tradeoff(table, {"gaussian-noise": (0.2,)}, trials=1, rows=200, adversaries=ADVERSARIES)
+    assert all(0 <= each.means["p1"] <= 1 for each in made.points)
+    assert "notes" not in made.settings

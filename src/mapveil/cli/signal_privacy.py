@@ -289,6 +289,7 @@ def choose(
         plain_numbers,
         read_points_table,
         tradeoff,
+        unmeasured,
     )
 
     constraints = [Constraint.named(name, bound) for name, bound in bounds.items() if bound is not None]
@@ -306,6 +307,9 @@ def choose(
         measurements = read_signal(console, source, columns)
         with console.progress() as progress:
             points = tradeoff(measurements, **parameters, progress=progress).points
+    for each in unmeasured(points, constraints):
+        why = ": no judged user is among those that adversaries know" if each.measure == "p1" else ""
+        raise InputError(f"{each.words} cannot be judged on this data{why}")
     choices = choose_parameters(points, constraints)
     words = ", ".join(each.words for each in constraints)
     found = any(choice.value is not None for choice in choices)

@@ -5,6 +5,7 @@ Not private: maps are judged on true rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,7 +15,7 @@ from mapveil.analysis.coverage_contributions import visits
 from mapveil.attacks.report_posterior import ReportedRows, attack_reports
 from mapveil.attacks.signal_adversary import BlindGuess
 from mapveil.attacks.signal_evidence import SignalEvidence
-from mapveil.attacks.signal_score import AdversaryScore, score_guess
+from mapveil.attacks.signal_score import AdversaryScore, privacy, score_guess
 from mapveil.attacks.sums_posterior import SummedRows, attack_sums
 from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.geo.collection_roles import CollectionRoles, user_days
@@ -208,14 +209,11 @@ def attack_local(
     outside = others.take(np.flatnonzero(~inside))
     guess = BlindGuess().train(every, rng, lambda step, done: None)(outside.observed)
     blind = score_guess(outside, guess, nameable=np.isin(outside.users, every.users))
-    part = float(inside.mean())
-    return best._replace(
-        **{
-            each: part * getattr(best, each) + (1 - part) * getattr(blind, each)
-            for each in ("p1", "p2", "p2_m", "p")
-        },
-        runs=len(inside),
-    )
+    both, parts = (best, blind), np.array([inside.mean(), 1 - inside.mean()])
+    p2, p2_m = (float(parts @ [getattr(each, name) for each in both]) for name in ("p2", "p2_m"))
+    named = [at for at, each in enumerate(both) if math.isfinite(each.p1)]
+    p1 = float(np.average([both[at].p1 for at in named], weights=parts[named])) if named else math.nan
+    return best._replace(p1=p1, p2=p2, p2_m=p2_m, p=privacy(p1, p2), runs=len(inside))
 
 
 def _reference(roles: CollectionRoles, prior: FittedKriging) -> tuple[Quadtree, FloatArray, float]:

@@ -188,7 +188,8 @@ def tradeoff(
     by one model of the place alone, of the pilot and of what was reported. Its gain is the smaller of what it is better
     by at held-out places and on later days than what is known if nothing is collected: the better of the pilot's map
     and of its mean everywhere. Adversaries are given a part of the reports of the reporting period with their users and
-    locations, and are judged on those of other users and of later days. Beside the privatizers stand the pilot alone
+    locations, and are judged on those of other users and of later days. P1 is about users they know, who report on
+    later days too: it is NaN where there are none, and P is then P2 alone. Beside the privatizers stand the pilot alone
     ("pilot only, collect nothing"), its mean everywhere ("public model only"), raw reports, and coverage by sums. The
     paper's measures are those of the pilot and the reports.
 
@@ -258,6 +259,12 @@ def tradeoff(
     found = with_gains(
         tuple(in_processes(run_collection_task, tasks, workers=workers, progress=progress, step="trials"))
     )
+    blank = len({each.trial for each in found if math.isnan(each.p1)})
+    if blank:
+        notes += (
+            f"user error P1 is not measured in {blank} of {trials} trials, whose judged users are none of those that "
+            "adversaries know: P is P2 alone there",
+        )
     settings: dict[str, object] = {
         "source": source,
         "features": ", ".join(measurements.names),
@@ -336,6 +343,12 @@ def kept_by_any(points: Sequence[TradeoffPoint], constraints: Sequence[Constrain
         for point in points
         if point.privatizer not in REFERENCES
     )
+
+
+def unmeasured(points: Sequence[TradeoffPoint], constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    """The constraints on measures that no way to collect has on these data, such as an error of unknown users."""
+    ways = [point for point in points if point.privatizer not in REFERENCES]
+    return tuple(each for each in constraints if all(math.isnan(point.means[each.measure]) for point in ways))
 
 
 def plain_numbers(record: Any) -> Any:
