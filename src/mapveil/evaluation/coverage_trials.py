@@ -196,9 +196,11 @@ def attack_local(
         at = cell[inside]
         residual = np.clip(ordered.rows[inside, RSS] - reference[at], -clip, clip)
         own = ReportedRows(
+        if not inside.any():
+            return None, evidence, inside
             evidence.take(np.flatnonzero(inside)), design.squares(at), 0.5 * (1 + residual / clip)
         )
-        return own if at.size else None, evidence, inside
+        return own, evidence, inside
 
     (known, every, _), (judged, others, inside) = map(reported, labelled)
     if known is None or judged is None:
