@@ -148,7 +148,8 @@ def page() -> None:
 
 
 def _section(name: str, picture: str, record: dict[str, Any]) -> str:
-    from mapveil.evaluation.coverage_trials import CurvePoint, units_needed
+    from mapveil.evaluation.coverage_report import NONE_OF_THOSE
+    from mapveil.evaluation.coverage_trials import CURVE_SUMS, CurvePoint, units_needed
 
     settings = record["settings"]
     rows = [
@@ -160,7 +161,7 @@ def _section(name: str, picture: str, record: dict[str, Any]) -> str:
     gains = {(each["units"], each["epsilon"]): each for each in record["curve"]}
     wanted = units_needed([CurvePoint(**each) for each in record["curve"]]).values()
     needed = {
-        key: " | ".join(str(getattr(each, key) or "none tried") for each in wanted)
+        key: " | ".join(str(getattr(each, key) or NONE_OF_THOSE) for each in wanted)
         for key in ("over_nothing", "over_pilot")
     }
 
@@ -189,7 +190,7 @@ def _section(name: str, picture: str, record: dict[str, Any]) -> str:
             "| gain, dB |",
             "|---|---|---|---|---|---|",
             *rows,
-            "\nGain of coverage by sums over not collecting, on later days (at held-out places where there are none), "
+            f"\nGain of {CURVE_SUMS}, over not collecting, on later days (at held-out places where there are none), "
             "dB, means of eight draws of units and noise of each of "
             f"{record['trials']} trials of {record['rows']:,} rows, with 95 % intervals over the trials:\n",
             *head,

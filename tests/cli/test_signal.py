@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -194,10 +195,14 @@ def test_tradeoff_measures_draws_and_can_be_chosen_from(
     pytest.importorskip("torch")
     pytest.importorskip("sklearn")
     out = tmp_path / "tradeoff"
-    asked = ["--privatizers", "gaussian-noise", "--quick", "--rows", 160]
+    asked = ["--privatizers", "gaussian-noise", "--quick", "--rows", 160, "-v"]
     done = mapveil("signal", "tradeoff", phones, *asked, "-o", out, "--json")
     assert done.code == 0, done.err
     record = json.loads(done.out, parse_constant=lambda text: pytest.fail(f"{text} is no JSON"))
+    assert record["verdict"].startswith("do not collect")
+    assert "P1 is not measured" in done.err  # a table of one day
+    assert "curve of sums, trial 1 of 1: " in done.err
+    assert sum(line.startswith("trials: ") for line in done.err.splitlines()) == 10  # a tenth each
     own = [point for point in record["points"] if point["privatizer"] == "gaussian-noise"]
     assert [point["value"] for point in own] == [0.05, 0.2, 0.6]
     assert record["points"][0]["privatizer"] == "pilot only, collect nothing"
@@ -233,6 +238,10 @@ def test_not_to_collect_is_an_answer(mapveil, tradeoff_folder: Path, tmp_path: P
     table.assign(gain_db_low=0.29).to_csv(tmp_path / "points.csv", index=False)
     done = mapveil("signal", "choose", tmp_path, "--location-error-at-least", 300, "--json")
     assert json.loads(done.out)["collect"] is True
+    table.assign(p1=math.nan).to_csv(tmp_path / "points.csv", index=False, na_rep="nan")
+    done = mapveil("signal", "choose", tmp_path, "--user-error-at-least", 0.5)
+    assert done.code == 2
+    assert "user error at least 0.5 cannot be judged on this data" in done.err
 
 
 FIT = ("fit", "{phones}", "-o", "out.mapveil", "--privatizer")

@@ -11,10 +11,12 @@ import pytest
 from mapveil.analysis.signal_models.kriging import FittedKriging, Kriging
 from mapveil.attacks.report_posterior import ReportedRows, attack_reports
 from mapveil.attacks.signal_evidence import SignalEvidence
+from mapveil.attacks.signal_score import AdversaryScore
 from mapveil.evaluation.coverage_report import curve_rows, error_plane
 from mapveil.evaluation.coverage_trials import (
     SUMS,
     CurvePoint,
+    attack_local,
     change_of,
     corrected,
     curve_gains,
@@ -25,7 +27,8 @@ from mapveil.evaluation.coverage_trials import (
 )
 from mapveil.evaluation.signal_tradeoff import TradeoffPoint
 from mapveil.geo.collection_roles import CollectionRoles, collection_roles
-from mapveil.geo.measurements import Measurements
+from mapveil.geo.measurements import LAT, Measurements, joined
+from mapveil.obfuscation.privatizers.normalisation import Normalisation
 from mapveil_client.local.cell_labels import CellLabelReports
 from mapveil_client.randomness.random import Randomness
 
@@ -85,6 +88,8 @@ def test_units_needed_are_those_from_which_on_it_is_better() -> None:
     ]
     assert units_needed(curve)[1.0] == (80, 40)
     assert units_needed(curve)[2.0] == (None, None)
+    _, (*_, needed) = curve_rows(curve, "user")
+    assert needed == ["that over the pilot's map from", "40", "none of those tried", "none of those tried"]
 
 
 def evidence(places: np.ndarray, users: np.ndarray) -> SignalEvidence:
@@ -133,3 +138,28 @@ def test_the_plane_shows_sums_and_the_maps_of_the_pilot() -> None:
     figure = error_plane(points)
     assert [axes.get_title() for axes in figure.axes] == ["at held-out places (one trial: no intervals)"]
     assert {text.get_text() for text in figure.legends[0].get_texts()} == {*SUMS, "gap"}
+
+
+def test_a_local_report_is_judged_wherever_rows_and_known_users_are(
+    roles: CollectionRoles, prior: FittedKriging
+) -> None:
+    normalisation, first = Normalisation.learn(roles.pilot), roles.held_out.users % 2 == 0
+    known, other = roles.held_out.take(first), roles.held_out.take(~first)
+    away = roles.held_out.rows.copy()
+    away[:, LAT] += 1.0
+    outside = roles.held_out.with_rows(away).take(first)
+
+    def attack(*labelled: Measurements) -> AdversaryScore | None:
+        return attack_local(roles, prior, 2.0, labelled, normalisation, Randomness(1))
+
+    assert attack(known, outside) is None
+    assert attack(outside, known) is None
+    strangers = attack(known, other)
+    assert math.isnan(strangers.p1)
+    assert strangers.p == strangers.p2
+    # A row outside is answered by the guess without a report, whoever can be named there.
+    both = joined(other, outside)
+    met = attack(known, both)
+    assert 0 < met.p1 <= 1
+    assert met.p == met.p1 + met.p2
+    assert met.runs == len(both)

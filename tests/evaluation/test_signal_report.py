@@ -11,18 +11,20 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from mapveil.attacks.signal_score import AdversaryScore, SignalAttack
+from mapveil.evaluation.collection_trials import REFERENCES
 from mapveil.evaluation.coverage_report import curve_figure, error_plane
 from mapveil.evaluation.coverage_trials import CurvePoint
 from mapveil.evaluation.signal_report import (
     PLANES,
     attack_figure,
     attack_rows,
+    choices_rows,
     parameter_figure,
     plane_figure,
     points_rows,
     write_tradeoff,
 )
-from mapveil.evaluation.signal_tradeoff import Tradeoff, TradeoffPoint
+from mapveil.evaluation.signal_tradeoff import Choice, Tradeoff, TradeoffPoint
 
 MEASURES = ("u1", "u2", "u", "rmse_dbm", "p1", "p2", "p2_m", "p", "floor")
 MEASURES += ("gain_db", "places_db", "later_db", "epsilon")
@@ -118,6 +120,27 @@ def test_a_curve_shows_the_line_that_its_words_speak_of() -> None:
     low, high = axes.get_ylim()
     assert low < 0 < high
     assert "gain" in axes.get_ylabel()
+    assert [text.get_text() for text in axes.texts] == ["not\ncollecting"]
+
+
+def test_the_title_of_a_curve_of_one_trial_is_whole() -> None:
+    curve = [CurvePoint(1.0, n, 0.5, -math.inf, math.inf, 0.6, -math.inf, math.inf) for n in (7, 15)]
+    figure = curve_figure(curve, "user's day", "gain at held-out places")
+    figure.draw_without_rendering()
+    title = figure.axes[0].title
+    assert "curator" in title.get_text()
+    assert title.get_text().endswith("(one trial: no intervals)")
+    assert 0 <= title.get_window_extent().x0 < title.get_window_extent().x1 <= figure.bbox.width
+
+
+def test_the_pilot_s_map_is_seen_among_others() -> None:
+    pilot = points()[0]._replace(privatizer=REFERENCES[0])
+    (axes,) = plane_figure([("one", PLANES["P-U"], [pilot, *points()])]).axes
+    above = {each.get_label(): each.lines[0].get_zorder() for each in axes.containers}
+    assert above.pop(REFERENCES[0]) > max(above.values())
+    for axes in error_plane([pilot, *points()]).axes:
+        (words,) = [text for text in axes.texts if text.get_text().startswith("pilot only")]
+        assert words.xy[0] > 1  # in the margin: it covers no marker
 
 
 def test_parameters_are_looked_up_in_panels_of_their_own() -> None:
@@ -151,6 +174,20 @@ def test_rows_are_read_as_costs() -> None:
         "P2": "4",
         "P2 m": "400",
     }
+
+
+def test_choices_stand_beside_the_maps_for_which_nothing_is_collected() -> None:
+    every = [*points()[:1], *(points()[0]._replace(privatizer=name) for name in REFERENCES)]
+    choices = [
+        Choice("a", "rho", 0.4, points()[0].means),
+        *(Choice(name, "rho", None, {}, keeps) for name, keeps in (("b", True), ("c", False))),
+    ]
+    _, rows = choices_rows(choices, every)
+    assert [row[:2] for row in rows] == [
+        *(["a", "rho=0.4"], ["b", "no gain"], ["c", "constraints not kept"]),
+        *([name, ""] for name in REFERENCES[:2]),
+    ]
+    assert rows[0][2:] == rows[-1][2:]
 
 
 def test_the_strongest_adversary_is_marked_and_orange() -> None:
@@ -193,6 +230,8 @@ def test_a_folder_holds_tables_pictures_and_a_page(tmp_path: Path) -> None:
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in paths[3:6])
     page = paths[6].read_text()
     assert "a &lt;b&gt; table" in page
+    assert "<p>collect: by gap at rho 0.4 the map gains 4 dB" in page
+    assert "about all that one unit sends" in page
     assert page.count("<img") == 3
     assert "http" not in page.replace("http://www.w3.org", "")
     assert "not private" in page.lower() or "not for release" in page.lower()

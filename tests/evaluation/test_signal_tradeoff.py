@@ -22,10 +22,11 @@ from mapveil.evaluation.signal_tradeoff import (
     Tradeoff,
     TradeoffPoint,
     choose_parameters,
-    kept_by_any,
     points_of,
     read_points_table,
     tradeoff,
+    unbounded_verdict,
+    unmeasured,
 )
 from mapveil.evaluation.signal_trials import privatize_split
 from mapveil.geo.measurements import Measurements, MeasurementSplit
@@ -214,7 +215,7 @@ def test_a_choice_worked_out_by_hand() -> None:
     assert private.value == pytest.approx(5.5, rel=0.01)
     (none,) = choose_parameters(points, [Constraint("u1", -1, False, "")])
     assert none.value is None
-    assert none.to_dict() == {"privatizer": "noise", "parameter": "sigma", "value": None}
+    assert none.to_dict() == {"privatizer": "noise", "parameter": "sigma", "value": None, "keeps": False}
 
 
 def test_a_named_bound_is_a_constraint_on_its_measure() -> None:
@@ -286,10 +287,18 @@ def test_every_trade_off_has_the_maps_for_which_nothing_is_collected() -> None:
 
 def test_not_to_collect_is_an_answer() -> None:
     points = [point("a", u1=-2, gain_db=-0.1), point("b", u1=-2, gain_db=math.nan), point(RAW, gain_db=9)]
-    choices = choose_parameters(points, [Constraint("u1", -3, False, "")])
-    assert [(choice.privatizer, choice.value) for choice in choices] == [("a", None), ("b", None)]
-    assert kept_by_any(points, [Constraint("u1", -3, False, "")])
-    assert not kept_by_any(points, [Constraint("u1", -1, False, "")])
+    for bound, keeps in ((-3, True), (-1, False)):
+        choices = choose_parameters(points, [Constraint("u1", bound, False, "")])
+        assert [choice[:2] for choice in choices] == [("a", "sigma"), ("b", "sigma")]
+        assert {(choice.value, choice.keeps) for choice in choices} == {(None, keeps)}
+    assert unbounded_verdict(points).startswith("do not collect: no map is better")
+    one = [point("a", gain_db=1.0)._replace(trials=1)]
+    assert unbounded_verdict(one).startswith(
+        "do not collect: one trial tells no gain from chance; --trials 8"
+    )
+    assert unbounded_verdict([point("a", gain_db=1.0)]).startswith(
+        "collect: by a at sigma 1 the map gains 1 dB"
+    )
 
 
 def test_the_best_of_many_is_told_at_their_common_level() -> None:
@@ -364,3 +373,22 @@ def test_a_privatizer_with_a_proof_answers_every_row() -> None:
     split = MeasurementSplit(table.take(table.users < 2), table.take(table.users >= 2))
     made = privatize_split(split, LocalGaussian(epsilon=1), Randomness(1), null_code=True)
     assert not made.normalisation.empty(made.rest.rows).any()
+
+
+def test_no_user_error_is_told_of_users_whom_no_adversary_knows() -> None:
+    # One day: all judged users are others than those whose reports adversaries are given.
+    made = tradeoff(made_up(), {"gaussian-noise": (0.2,)}, trials=1, rows=200, adversaries=ADVERSARIES)
+    for each in made.points:
+        assert math.isnan(each.means["p1"])
+        assert each.means["p"] == each.means["p2"]
+    assert {each["p1"] for each in made.to_dict()["points"]} == {None}
+    assert "P1 is not measured in 1 of 1 trials" in str(made.settings["notes"])
+    bounds = [Constraint.named(name, 0.1) for name in ("user_error_at_least", "location_error_at_least")]
+    assert unmeasured(made.points, bounds) == (bounds[0],)
+
+
+def test_a_user_error_is_told_of_users_who_report_on_later_days() -> None:
+    table = replace(made_up(), time=86_400_000_000 * (np.arange(240) // 40))
+    made = tradeoff(table, {"gaussian-noise": (0.2,)}, trials=1, rows=200, adversaries=ADVERSARIES)
+    assert all(0 <= each.means["p1"] <= 1 for each in made.points)
+    assert "notes" not in made.settings

@@ -100,8 +100,9 @@ def test_the_funnel_hides_more_than_noise_of_its_utility() -> None:
     pytest.importorskip("torch")
     split = people(1_200).split("random", Randomness(3))
     funnel = Funnel(rho=0.4, codes=24, cells=100, rounds=80)
+    trained = signal_adversaries(quick=True, as_reported=False)
     hidden, noisy = (
-        run_signal_task(SignalTask("sea", split, privatizer, "", 0.0, 0, 4, signal_adversaries(quick=True)))
+        run_signal_task(SignalTask("sea", split, privatizer, "", 0.0, 0, 4, trained))
         for privatizer in (funnel, GaussianNoise(sigma=0.9))
     )
     assert {"codes", "trees", "neighbours", "network", "blind"} == {

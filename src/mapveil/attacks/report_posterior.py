@@ -7,12 +7,13 @@ user. An adversary who is trained on reports has to learn that law. Not private.
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from mapveil.attacks.signal_evidence import SignalEvidence
-from mapveil.attacks.signal_score import AdversaryScore
+from mapveil.attacks.signal_score import AdversaryScore, privacy
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
 from mapveil_client.local.cell_labels import LABELS, CellLabelReports
@@ -90,7 +91,7 @@ def attack_reports(
         np.add.at(answered.T, (channel @ cost).argmin(axis=1), channel / functions.size)
         np.add.at(named.T, (channel @ people).argmax(axis=1), channel / functions.size)
     p1, p2, metres = _judged(judged, whole, answered, named, names)
-    return AdversaryScore("posterior", "own", p1, float("nan"), p2, metres, p1 + p2, len(judged.square))
+    return AdversaryScore("posterior", "own", p1, math.nan, p2, metres, privacy(p1, p2), len(judged.square))
 
 
 def _judged(
@@ -109,5 +110,5 @@ def _judged(
             metres += float(answer[:, column] @ part.metres_from(guess)[:, 0])
         kept = np.flatnonzero(nameable[at : at + _ROWS])
         right += float(name[kept, np.searchsorted(names, part.users[kept])].sum())
-    p1 = 1 - right / nameable.sum() if nameable.any() else 1.0
+    p1 = 1 - right / nameable.sum() if nameable.any() else math.nan
     return float(p1), apart / len(evidence), metres / len(evidence)

@@ -75,7 +75,7 @@ def attack_signal(
     rng, progress : optional
         The source of bits; called with a step's name and its finished fraction.
     strangers : bool
-        Whether users of the others may be unknown to the adversaries: P1 is then of those they know.
+        Whether users of the others may be unknown to the adversaries: P1 is then of those they know, NaN without any.
 
     Raises
     ------

@@ -40,11 +40,11 @@ class AdversaryScore(NamedTuple):
 
     adversary: str
     trained_on: str  # "own", "unobfuscated", "aggregate"
-    p1: float  # part of the runs whose user it gets wrong
+    p1: float  # part of the runs whose user it gets wrong; NaN where it could name none of them
     p1_cross_entropy: float  # nats
     p2: float  # mean distance of its place from the true one, normalised
     p2_m: float  # the same, metres
-    p: float  # v1 P1 + v2 P2
+    p: float  # v1 P1 + v2 P2; v2 P2 where P1 is NaN
     runs: int  # judged
     user_nats: float | None = None  # at least so much a report tells about the user
     place_nats: float | None = None  # and about the place of one measurement
@@ -72,13 +72,17 @@ class SignalAttack(NamedTuple):
             There is no such measure.
         """
         check(metric in _METRICS, "metric", f"one of {', '.join(_METRICS)}", metric)
-        return min(self.scores, key=lambda each: float(getattr(each, metric)))
+
+        def left(each: AdversaryScore) -> float:
+            value = float(getattr(each, metric))
+            return math.inf if math.isnan(value) else value
+
+        return min(self.scores, key=left)
 
     @property
     def floor(self) -> float:
         """P against somebody who asks the best of them for the user and the best for the place."""
-        v1, v2 = self.weights
-        return v1 * self.strongest_by("p1").p1 + v2 * self.strongest_by("p2").p2
+        return privacy(self.strongest_by("p1").p1, self.strongest_by("p2").p2, self.weights)
 
     def merged(self, *others: SignalAttack) -> SignalAttack:
         """These and other adversaries' scores, such as of those trained on other data."""
@@ -94,6 +98,11 @@ class SignalAttack(NamedTuple):
             "strongest": self.strongest.adversary,
             "floor": self.floor,
         }
+
+
+def privacy(p1: float, p2: float, weights: Sequence[float] = (1.0, 1.0)) -> float:
+    """P of P1 and P2, with their weights; of P2 alone where there is no P1 (NaN)."""
+    return weights[1] * p2 + (0.0 if math.isnan(p1) else weights[0] * p1)
 
 
 def score_guess(
@@ -130,8 +139,8 @@ def score_guess(
     rng : Randomness, optional
         The source of bits for :func:`mutual_information`; without it no nats are estimated.
     nameable : ndarray of bool, shape (runs,), optional
-        The runs that :math:`P_1` is about: those of users whom the adversary could name; all by default. It is 1 where
-        there are none.
+        The runs that :math:`P_1` is about: those of users whom the adversary could name; all by default. It is NaN
+        where there are none, and P is then that of the place alone.
 
     Source: equations 3 to 6 of Zhang et al. 2022.
     """
@@ -139,7 +148,7 @@ def score_guess(
     wrong = guess.users.argmax(axis=1) != evidence.users
     judged = np.ones(len(evidence), dtype=np.bool_) if nameable is None else nameable
     named, users = wrong[judged], evidence.users[judged]
-    p1 = float(named.mean()) if named.size else 1.0
+    p1 = float(named.mean()) if named.size else math.nan
     entropy = -float(np.log(np.maximum(guess.users[at, evidence.users], _LEAST)).mean())
     p2 = float(np.hypot(*np.moveaxis(guess.places - evidence.places, -1, 0)).mean())
     places = (evidence.places.reshape(-1, 2), guess.places.reshape(-1, 2))
@@ -150,7 +159,7 @@ def score_guess(
         entropy,
         p2,
         float(evidence.metres_from(guess.places).mean()),
-        weights[0] * p1 + weights[1] * p2,
+        privacy(p1, p2, weights),
         len(evidence),
         None if rng is None else max(user_entropy(evidence) - entropy, 0.0),
         None if rng is None else mutual_information(*places, rng=rng),

@@ -15,7 +15,7 @@ import numpy as np
 from mapveil.analysis.coverage_contributions import Visits
 from mapveil.attacks.signal_adversary import geometric_median
 from mapveil.attacks.signal_evidence import SignalEvidence
-from mapveil.attacks.signal_score import AdversaryScore
+from mapveil.attacks.signal_score import AdversaryScore, privacy
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.randomness.random import Randomness
@@ -99,7 +99,7 @@ def attack_sums(
         metres += float(weight @ judged.evidence.metres_from(guess)[:, 0])
     rows = len(judged.unit)
     p2 = apart / rows
-    return AdversaryScore("knows the others", "own", p1, math.nan, p2, metres / rows, p1 + p2, rows)
+    return AdversaryScore("knows the others", "own", p1, math.nan, p2, metres / rows, privacy(p1, p2), rows)
 
 
 def _means(at: IntArray, places: FloatArray, count: FloatArray, size: int = 0) -> FloatArray:

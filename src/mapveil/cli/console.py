@@ -189,13 +189,17 @@ class Console:
 
     def _lines(self) -> Progress:
         started: dict[str, float] = {}
+        tenths: dict[str, int] = {}
 
         def tell(step: str, done: float) -> None:
             if step not in started:
-                started[step] = time.monotonic()
+                started[step], tenths[step] = time.monotonic(), 0
                 self.detail(f"{step} ...")
             elif done >= 1:
                 self.detail(f"{step}: {time.monotonic() - started[step]:.2f} s")
+            elif int(10 * done) > tenths[step]:
+                tenths[step] = int(10 * done)
+                self.detail(f"{step}: {done:.0%} after {time.monotonic() - started[step]:.0f} s")
 
         return tell
 

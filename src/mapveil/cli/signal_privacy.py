@@ -216,9 +216,10 @@ def tradeoff(
       mapveil signal tradeoff measurements.parquet --privatizers gap,codebook --trials 5 --workers 2 -o tradeoff/
     """
     from mapveil.evaluation.coverage_report import curve_rows
+    from mapveil.evaluation.coverage_trials import CURVE_SUMS
     from mapveil.evaluation.html_report import text_table
     from mapveil.evaluation.signal_report import points_rows, write_tradeoff
-    from mapveil.evaluation.signal_tradeoff import tradeoff
+    from mapveil.evaluation.signal_tradeoff import epsilon_words, tradeoff, unbounded_verdict
 
     one_file = output is not None and output.suffix.lower() in (".png", ".html")
     if output is not None and output.exists() and output.is_dir() == one_file:
@@ -230,12 +231,16 @@ def tradeoff(
         result = tradeoff(measurements, **parameters, progress=progress)
     written = [] if output is None else write_tradeoff(result, output)
     console.warn_of_truth("a trade-off")
-    curve = text_table(*curve_rows(result.curve, str(result.settings["unit of sums"])))
+    if notes := result.settings.get("notes"):
+        console.note(f"note: {notes}")
+    unit, said = str(result.settings["unit of sums"]), unbounded_verdict(result.points)
+    curve = text_table(*curve_rows(result.curve, unit))
     text = (
         f"Trade-off (against the strongest adversary)\n{text_table(*points_rows(result.points))}\n"
-        f"Coverage by sums, {result.settings['curve of sums']}, by number of units\n{curve}"
+        f"{said}\n{epsilon_words(unit)}\n"
+        f"{CURVE_SUMS.capitalize()}, {result.settings['curve of sums']}, by number of units\n{curve}"
     )
-    console.result(text, result.to_dict(), written)
+    console.result(text, {**result.to_dict(), "verdict": said}, written)
 
 
 _BOUND = click.FloatRange(min=0)
@@ -285,10 +290,11 @@ def choose(
     from mapveil.evaluation.signal_tradeoff import (
         Constraint,
         choose_parameters,
-        kept_by_any,
         plain_numbers,
         read_points_table,
         tradeoff,
+        unmeasured,
+        verdict,
     )
 
     constraints = [Constraint.named(name, bound) for name, bound in bounds.items() if bound is not None]
@@ -306,31 +312,19 @@ def choose(
         measurements = read_signal(console, source, columns)
         with console.progress() as progress:
             points = tradeoff(measurements, **parameters, progress=progress).points
+    for each in unmeasured(points, constraints):
+        why = ": no judged user is among those that adversaries know" if each.measure == "p1" else ""
+        raise InputError(f"{each.words} cannot be judged on this data{why}")
     choices = choose_parameters(points, constraints)
     words = ", ".join(each.words for each in constraints)
-    found = any(choice.value is not None for choice in choices)
-    collect = any(choice.told for choice in choices)
-    if not found and not kept_by_any(points, constraints):
+    if not any(choice.keeps for choice in choices):
         raise PromiseError(f"nothing keeps {words} at any value tried; looser constraints may")
+    said = verdict(points, choices)
     record = {
         "constraints": [each._asdict() for each in constraints],
-        "collect": collect,
+        "collect": any(choice.told for choice in choices),
+        "verdict": said,
         "choices": plain_numbers([choice.to_dict() for choice in choices]),
     }
-    if not found:
-        console.result(
-            f"do not collect: under {words} no map is better than what is known without collecting, "
-            "at held-out places and on later days",
-            record,
-        )
-        return
-    text = f"Under {words} (the best first)\n{text_table(*choices_rows(choices))}"
-    trials = min(point.trials for point in points)
-    if not collect:
-        why = (
-            "one trial tells no gain from chance"
-            if trials == 1
-            else f"no gain is told from zero by {trials} trials, the best of all values tried being one by chance"
-        )
-        text = f"do not collect: {why}; --trials 8 may tell\n{text}"
+    text = f"{said}\nUnder {words} (the best first)\n{text_table(*choices_rows(choices, points))}"
     console.result(text, record)

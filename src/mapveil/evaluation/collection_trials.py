@@ -18,7 +18,7 @@ import numpy as np
 from mapveil.attacks.signal_adversary import BlindGuess, SignalAdversary
 from mapveil.attacks.signal_attack import attack_signal
 from mapveil.attacks.signal_evidence import SignalEvidence
-from mapveil.attacks.signal_score import SignalAttack
+from mapveil.attacks.signal_score import SignalAttack, privacy
 from mapveil.evaluation.coverage_trials import (
     SUMS,
     Change,
@@ -104,6 +104,9 @@ def _not_collected(task: CollectionTask, rng: Randomness) -> SignalTrial:
             else attack_others_known(roles, prior, made, tables, normalisation, attack.strongest.p1, own)
         )
         if posterior is not None:
+            if math.isnan(posterior.p1):  # it names nobody: it has the best guess without a report
+                p1 = attack.strongest.p1
+                posterior = posterior._replace(p1=p1, p=privacy(p1, posterior.p2))
             attack = attack.merged(SignalAttack((posterior,), attack.weights))
     nothing = math.nan
     return SignalTrial(

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
 from mapveil.evaluation.collection_trials import PILOT_ONLY, PUBLIC_ONLY
-from mapveil.evaluation.coverage_trials import CURVE_EPSILONS, LATER, PLACES, CurvePoint, units_needed
+from mapveil.evaluation.coverage_trials import (
+    CURVE_EPSILONS,
+    CURVE_SUMS,
+    LATER,
+    PLACES,
+    CurvePoint,
+    units_needed,
+)
 from mapveil.evaluation.html_report import (
     Curve,
     Panel,
@@ -22,8 +30,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+NONE_OF_THOSE: Final = "none of those tried"
+"""Words of a table where no number of units that was tried is enough."""
+
 _JUDGED: Final = {"places_db": PLACES, "later_db": LATER}
 _FRAME: Final = 2.5  # errors of the pilot's map that the frame holds: a privatizer's error has no upper end
+_MARGIN: Final = 16  # characters
 _DASHES: Final = {PILOT_ONLY: "--", PUBLIC_ONLY: ":"}
 
 
@@ -82,14 +94,10 @@ def _references(axes: Axes, points: Sequence[TradeoffPoint], key: str) -> None:
     highest = max(flat, key=lambda name: flat[name], default="")
     for name, level in flat.items():
         axes.axhline(level, color="#333333", linewidth=0.9, linestyle=_DASHES[name])
+        # In the margin, where no marker is.
+        words, va = "\n".join(wrap(name, _MARGIN)), "bottom" if name == highest else "top"
         axes.annotate(
-            name,
-            (0.01, level),
-            xycoords=("axes fraction", "data"),
-            va="bottom" if name == highest else "top",
-            fontsize=7,
-            color="#333333",
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
+            words, (1.01, level), xycoords=("axes fraction", "data"), va=va, fontsize=7, color="#333333"
         )
     levels = [one.means[key] for one in points if _finite(one, key)]
     if flat and levels:
@@ -110,16 +118,16 @@ def curve_figure(curve: Sequence[CurvePoint], unit: str, judged: str = f"gain {L
         column = [[getattr(one, name) for one in own] for name in ("units", "gain_db", "low", "high")]
         curves.append(Curve(f"ε = {epsilon:g}", *column))
     ticks = sorted({one.units for one in curve})
-    alone = "" if any(math.isfinite(one.low + one.high) for one in curve) else " (one trial: no intervals)"
-    figure = curves_figure(
-        [Panel(f"coverage by sums: {judged}, dB{alone}", f"{unit}s", curves, log_x=True, ticks=ticks)]
-    )
+    alone = "" if any(math.isfinite(one.low + one.high) for one in curve) else "\n(one trial: no intervals)"
+    title = f"{CURVE_SUMS}: {judged}, dB{alone}"
+    figure = curves_figure([Panel(title, f"{unit}s", curves, log_x=True, ticks=ticks)])
     (axes,) = figure.axes
     axes.axhline(0.0, color="#333333", linewidth=0.9, linestyle="--")
+    axes.annotate("not\ncollecting", (1.01, 0.0), xycoords=("axes fraction", "data"), va="center", fontsize=7)
     low, high = axes.get_ylim()
     room = 0.05 * (max(high, 0.0) - min(low, 0.0))
     axes.set_ylim(low if low < 0 else -room, high if high > 0 else room)
-    axes.set_ylabel("gain over not collecting, dB (dashed: none)")
+    axes.set_ylabel("gain over not collecting, dB")
     return figure
 
 
@@ -132,7 +140,7 @@ def curve_rows(curve: Sequence[CurvePoint], unit: str) -> tuple[list[str], list[
     ]
     needed = units_needed(curve).values()
     last = [
-        [words, *("none tried" if count is None else f"{count:,}" for count in counts)]
+        [words, *(NONE_OF_THOSE if count is None else f"{count:,}" for count in counts)]
         for words, counts in (
             ("its interval above 0 from", [each.over_nothing for each in needed]),
             ("that over the pilot's map from", [each.over_pilot for each in needed]),

@@ -5,6 +5,7 @@ Not private: maps are judged on true rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,7 +15,7 @@ from mapveil.analysis.coverage_contributions import visits
 from mapveil.attacks.report_posterior import ReportedRows, attack_reports
 from mapveil.attacks.signal_adversary import BlindGuess
 from mapveil.attacks.signal_evidence import SignalEvidence
-from mapveil.attacks.signal_score import AdversaryScore, score_guess
+from mapveil.attacks.signal_score import AdversaryScore, privacy, score_guess
 from mapveil.attacks.sums_posterior import SummedRows, attack_sums
 from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.geo.collection_roles import CollectionRoles, user_days
@@ -47,6 +48,9 @@ SUMS_EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
 
 CURVE_EPSILONS: Final = (1.0, 2.0, 4.0)
 """Epsilons of the curve over the number of units."""
+
+CURVE_SUMS: Final = next(iter(SUMS))
+"""The sums of that curve: a curator's, which have the least noise."""
 
 PLACES: Final = "at held-out places"
 LATER: Final = "on later days"
@@ -192,12 +196,14 @@ def attack_local(
         ordered = table.take(table.sequences(1)[:, 0])
         cell = tiling.locate(ordered.rows[:, LON], ordered.rows[:, LAT])
         evidence, inside = SignalEvidence.of(ordered, ordered, normalisation), cell >= 0
+        if not inside.any():
+            return None, evidence, inside
         at = cell[inside]
         residual = np.clip(ordered.rows[inside, RSS] - reference[at], -clip, clip)
         own = ReportedRows(
             evidence.take(np.flatnonzero(inside)), design.squares(at), 0.5 * (1 + residual / clip)
         )
-        return own if at.size else None, evidence, inside
+        return own, evidence, inside
 
     (known, every, _), (judged, others, inside) = map(reported, labelled)
     if known is None or judged is None:
@@ -208,14 +214,11 @@ def attack_local(
     outside = others.take(np.flatnonzero(~inside))
     guess = BlindGuess().train(every, rng, lambda step, done: None)(outside.observed)
     blind = score_guess(outside, guess, nameable=np.isin(outside.users, every.users))
-    part = float(inside.mean())
-    return best._replace(
-        **{
-            each: part * getattr(best, each) + (1 - part) * getattr(blind, each)
-            for each in ("p1", "p2", "p2_m", "p")
-        },
-        runs=len(inside),
-    )
+    both, parts = (best, blind), np.array([inside.mean(), 1 - inside.mean()])
+    p2, p2_m = (float(parts @ [getattr(each, name) for each in both]) for name in ("p2", "p2_m"))
+    named = [at for at, each in enumerate(both) if math.isfinite(each.p1)]
+    p1 = float(np.average([both[at].p1 for at in named], weights=parts[named])) if named else math.nan
+    return best._replace(p1=p1, p2=p2, p2_m=p2_m, p=privacy(p1, p2), runs=len(inside))
 
 
 def _reference(roles: CollectionRoles, prior: FittedKriging) -> tuple[Quadtree, FloatArray, float]:
@@ -231,7 +234,7 @@ def _reference(roles: CollectionRoles, prior: FittedKriging) -> tuple[Quadtree, 
 def curve_gains(
     roles: CollectionRoles, prior: FittedKriging, rng: Randomness, *, draws: int = _DRAWS
 ) -> dict[tuple[float, int], Gains]:
-    """Mean gains on later days (at held-out places, where there are none), by epsilon and number of units."""
+    """Mean gains on later days (without any, at held-out places), by epsilon and number of units; under a curator."""
     judged = roles.later if len(roles.later) else roles.places
     tiling, codes = sums_tiling(roles.pilot), unit_codes(roles.held_out)
     every = int(codes.max(initial=0)) + 1
@@ -249,7 +252,7 @@ def curve_gains(
             reports = roles.held_out.take(np.isin(codes, chosen))
             for epsilon in CURVE_EPSILONS:
                 made = corrected(
-                    reports, prior, tiling, epsilon, "central", own.child(f"epsilon {epsilon:g}")
+                    reports, prior, tiling, epsilon, SUMS[CURVE_SUMS], own.child(f"epsilon {epsilon:g}")
                 )
                 error = predicted + change_of(made, tiling)(judged.rows) - true
                 found[epsilon].append(float(np.sqrt(np.square(error).mean())))
@@ -281,7 +284,7 @@ def curve_of(trials: Sequence[dict[tuple[float, int], Gains]]) -> tuple[CurvePoi
 
 
 class UnitsNeeded(NamedTuple):
-    """The numbers of units from which on sums gain on later days; None for none tried."""
+    """The numbers of units from which on sums gain on later days; None for none of those tried."""
 
     over_nothing: int | None  # the 95 % interval of the gain is above 0, there and at all larger numbers
     over_pilot: int | None  # the same of the gain over the pilot's map

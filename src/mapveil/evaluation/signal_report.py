@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -9,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mapveil.attacks.signal_score import SignalAttack
+from mapveil.evaluation.collection_trials import PILOT_ONLY, PUBLIC_ONLY
 from mapveil.evaluation.coverage_report import curve_figure, curve_rows, error_plane, trials_words
-from mapveil.evaluation.coverage_trials import LATER
+from mapveil.evaluation.coverage_trials import CURVE_SUMS, LATER
 from mapveil.evaluation.html_report import (
     COLOURS,
     Curve,
@@ -23,7 +25,14 @@ from mapveil.evaluation.html_report import (
     write_atomically,
     write_folder,
 )
-from mapveil.evaluation.signal_tradeoff import KNOBS, Choice, Tradeoff, TradeoffPoint
+from mapveil.evaluation.signal_tradeoff import (
+    KNOBS,
+    Choice,
+    Tradeoff,
+    TradeoffPoint,
+    epsilon_words,
+    unbounded_verdict,
+)
 from mapveil.evaluation.signal_trials import trial_record
 from mapveil.evaluation.way_styles import label_ends, way_styles
 from mapveil.pictures.report_page import NOT_PRIVATE, html_page, html_picture, html_table
@@ -158,15 +167,23 @@ def points_rows(points: Sequence[TradeoffPoint]) -> tuple[list[str], list[list[s
     return ["privatizer", "parameter", *_HEADER], rows
 
 
-def choices_rows(choices: Sequence[Choice]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows for people: each privatizer's chosen parameter, and the measures expected there."""
+def choices_rows(
+    choices: Sequence[Choice], points: Sequence[TradeoffPoint]
+) -> tuple[list[str], list[list[str]]]:
+    """Header and rows for people: each privatizer's chosen parameter, and the measures expected there.
+
+    The maps for which nothing is collected, of the points, come last: those that a choice must be better than.
+    """
     rows = []
     for choice in choices:
         if choice.value is None:
-            rows.append([choice.privatizer, "none keeps it", *[""] * len(_HEADER)])
+            words = "no gain" if choice.keeps else "constraints not kept"
+            rows.append([choice.privatizer, words, *[""] * len(_HEADER)])
         else:
             setting = f"{choice.knob}={choice.value:.3g}"
             rows.append([choice.privatizer, setting, *_numbers(choice.expected)])
+    nothing = [point for point in points if point.privatizer in (PILOT_ONLY, PUBLIC_ONLY)]
+    rows += [[point.privatizer, "", *_numbers(point.means)] for point in nothing]
     return ["privatizer", "set", *_HEADER], rows
 
 
@@ -185,7 +202,8 @@ def write_tradeoff(measured: Tradeoff, path: Path) -> list[Path]:
         judged = str(measured.settings.get("curve of sums", f"gain {LATER}"))
         pictures["curve"] = not_private_png(curve_figure(measured.curve, unit, judged))
         curve_body = html_picture(
-            pictures["curve"], "Where a curve is above the dashed line the phones' sums help."
+            pictures["curve"],
+            f"{CURVE_SUMS}: where a curve is above the dashed line, not collecting, the phones' sums help.",
         ) + html_table(*curve_rows(measured.curve, unit))
     title = "Privacy and utility of privatized measurements"
     body = [
@@ -197,7 +215,10 @@ def write_tradeoff(measured: Tradeoff, path: Path) -> list[Path]:
         ),
         curve_body,
     ]
-    points = html_table(*points_rows(measured.points))
+    said = (unbounded_verdict(measured.points), epsilon_words(unit))
+    points = html_table(*points_rows(measured.points)) + "".join(
+        f"<p>{html.escape(each)}</p>\n" for each in said
+    )
     if path.suffix.lower() == ".html":
         return [write_atomically(path, html_page(title, "".join([*body, points]), NOT_PRIVATE))]
     shown = {"gain": GAIN, **{name: PLANES[name] for name in ("P-U", "P2-U1")}}

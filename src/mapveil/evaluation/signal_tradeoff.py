@@ -124,12 +124,13 @@ CONSTRAINTS: Final[Mapping[str, tuple[str, int]]] = {
 
 
 class Choice(NamedTuple):
-    """Value of a privatizer's parameter; None where no value tried keeps the constraints."""
+    """Value of a privatizer's parameter; None where no value keeps the constraints and gains."""
 
     privatizer: str
     knob: str
     value: float | None
     expected: Mapping[str, float]  # interpolated; empty without a value
+    keeps: bool = True  # whether a value keeps the constraints, whatever its map gains
 
     @property
     def told(self) -> bool:
@@ -142,6 +143,7 @@ class Choice(NamedTuple):
             "privatizer": self.privatizer,
             "parameter": self.knob,
             "value": self.value,
+            "keeps": self.keeps,
             **({"expected": dict(self.expected)} if self.expected else {}),
         }
 
@@ -188,7 +190,8 @@ def tradeoff(
     by one model of the place alone, of the pilot and of what was reported. Its gain is the smaller of what it is better
     by at held-out places and on later days than what is known if nothing is collected: the better of the pilot's map
     and of its mean everywhere. Adversaries are given a part of the reports of the reporting period with their users and
-    locations, and are judged on those of other users and of later days. Beside the privatizers stand the pilot alone
+    locations, and are judged on those of other users and of later days. P1 is about users they know, who report on
+    later days too: it is NaN where there are none, and P is then P2 alone. Beside the privatizers stand the pilot alone
     ("pilot only, collect nothing"), its mean everywhere ("public model only"), raw reports, and coverage by sums. The
     paper's measures are those of the pilot and the reports.
 
@@ -236,6 +239,7 @@ def tradeoff(
             (knob.name, float(value), row.make({**others.get(name, {}), knob.name: value})) for value in given
         ]
     chosen = signal_adversaries(quick=quick) if adversaries is None else tuple(adversaries)
+    tell = progress or (lambda step, done: None)
     source, tasks = measurements.source, []
     curves: list[dict[tuple[float, int], Gains]] = []
     notes: tuple[str, ...] = ()
@@ -252,12 +256,21 @@ def tradeoff(
         ways += [(name, None, "epsilon", epsilon) for name in SUMS for epsilon in SUMS_EPSILONS]
         ways += [(privatizer.name, privatizer, knob, value) for knob, value, privatizer in wanted]
         tasks += [CollectionTask(source, roles, *way, trial, seed, chosen, length) for way in ways]
+        step = f"curve of sums, trial {trial + 1} of {trials}"
+        tell(step, 0.0)
         curves.append(curve_gains(roles, pilot_map(roles.pilot, seed), rng.child("curve")))
+        tell(step, 1.0)
         notes, unit = roles.notes, sums_unit(roles.held_out).value
         judged = LATER if len(roles.later) else PLACES
     found = with_gains(
         tuple(in_processes(run_collection_task, tasks, workers=workers, progress=progress, step="trials"))
     )
+    blank = len({each.trial for each in found if math.isnan(each.p1)})
+    if blank:
+        notes += (
+            f"user error P1 is not measured in {blank} of {trials} trials, whose judged users are none of those that "
+            "adversaries know: P is P2 alone there",
+        )
     settings: dict[str, object] = {
         "source": source,
         "features": ", ".join(measurements.names),
@@ -314,12 +327,10 @@ def choose_parameters(
     for name in dict.fromkeys(point.privatizer for point in ways):
         own = sorted((point for point in ways if point.privatizer == name), key=lambda point: point.value)
         values, measured = _fine(own, KNOBS[name].log if name in KNOBS else name in SUMS, len(ways))
-        kept = np.flatnonzero(
-            np.all([each.margin(measured[each.measure]) >= 0 for each in constraints], axis=0)
-            & (measured["gain_db"] > 0)
-        )
+        keeps = np.all([each.margin(measured[each.measure]) >= 0 for each in constraints], axis=0)
+        kept = np.flatnonzero(keeps & (measured["gain_db"] > 0))
         if not kept.size:
-            choices.append((-math.inf, Choice(name, own[0].knob, None, {})))
+            choices.append((-math.inf, Choice(name, own[0].knob, None, {}, bool(keeps.any()))))
             continue
         surely = kept[measured[_GAIN_LOW][kept] > 0]
         kept = surely if surely.size else kept
@@ -329,12 +340,46 @@ def choose_parameters(
     return tuple(choice for _, choice in sorted(choices, key=lambda pair: -pair[0]))
 
 
-def kept_by_any(points: Sequence[TradeoffPoint], constraints: Sequence[Constraint]) -> bool:
-    """Whether any way to collect keeps the constraints at a measured value, whatever its map gains."""
-    return any(
-        all(each.margin(np.array(point.means[each.measure])) >= 0 for each in constraints)
-        for point in points
-        if point.privatizer not in REFERENCES
+def unmeasured(points: Sequence[TradeoffPoint], constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    """The constraints on measures that no way to collect has on these data, such as an error of unknown users."""
+    ways = [point for point in points if point.privatizer not in REFERENCES]
+    return tuple(each for each in constraints if all(math.isnan(point.means[each.measure]) for point in ways))
+
+
+def verdict(points: Sequence[TradeoffPoint], choices: Sequence[Choice]) -> str:
+    """Whether to collect, in a line: the first choice whose gain is told from zero, or why there is none."""
+    trials = min(point.trials for point in points)
+    for each in choices:
+        if each.told:
+            gain = each.expected["gain_db"]
+            return (
+                f"collect: by {each.privatizer} at {each.knob} {each.value:.3g} the map gains {gain:.2g} dB over not "
+                f"collecting, told from zero by {trials} trials"
+            )
+    if all(each.value is None for each in choices):
+        return (
+            "do not collect: no map is better than what is known without collecting, at held-out places and on "
+            "later days"
+        )
+    why = (
+        "one trial tells no gain from chance"
+        if trials == 1
+        else f"no gain is told from zero by {trials} trials, the best of all values tried being one by chance"
+    )
+    return f"do not collect: {why}; --trials {max(8, 2 * trials)} may tell"
+
+
+def unbounded_verdict(points: Sequence[TradeoffPoint]) -> str:
+    """The verdict where nothing is asked of privacy or utility but a gain."""
+    anything = Constraint.named("location_error_at_least", 0)
+    return verdict(points, choose_parameters(points, [anything]))
+
+
+def epsilon_words(unit: str) -> str:
+    """The units of the epsilons of one table, which must not be compared."""
+    return (
+        f"Epsilon of sums is about all that one unit sends, a {unit}; that of privatizers is about one report, of "
+        "which a phone sends many."
     )
 
 
@@ -368,8 +413,10 @@ def _fine(own: Sequence[TradeoffPoint], log: bool, together: int) -> tuple[Float
     exact = np.searchsorted(fine, axis)
     chosen = np.exp(fine) if log and values[0] > 0 else fine.copy()
     chosen[exact] = values
-    if own[0].knob == "epsilon":
-        measured["epsilon"] = chosen
+    # A worst case grows by factors; beside one that nothing bounds, nothing is bounded.
+    worst = np.log(np.maximum([point.means["epsilon"] for point in own], 1e-300))
+    with np.errstate(invalid="ignore"):
+        measured["epsilon"] = np.exp(np.nan_to_num(np.interp(fine, axis, worst), nan=np.inf, posinf=np.inf))
     return chosen, measured
 
 

@@ -49,10 +49,10 @@ class SignalTrial(NamedTuple):
     u2: float  # minus map error
     u: float
     rmse_dbm: float  # of the linear model fitted to the privatized pilot, at held-out rows as they are
-    p1: float  # against the strongest in P
+    p1: float  # against the strongest in P; NaN where no judged user is among the labelled ones
     p2: float
     p2_m: float
-    p: float
+    p: float  # P1 + P2; P2 alone where P1 is NaN
     floor: float  # against the best for the user together with the best for the place
     strongest: str
     fit_s: float

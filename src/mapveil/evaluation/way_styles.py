@@ -22,14 +22,21 @@ _SMALL: Final = 7  # points, of a label
 
 def way_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """The line style of each way to collect; a known one's does not depend on which others there are."""
-    styles, privatizers = {}, list(KNOBS)
+    styles: dict[str, dict[str, Any]] = {}
+    privatizers = list(KNOBS)
     for name in names:
         if name in SUMS:
             at = list(SUMS).index(name)
             line = "-" if at == len(SUMS) - 1 else ""
             styles[name] = {"color": _SUMS_SHADES[at], "marker": "DsP*"[at], "linestyle": line}
         elif name in _REFERENCES:
-            styles[name] = {"color": COLOURS[_HUES], "marker": _REFERENCES[name], "linestyle": ""}
+            # On top: several ways may stand where the pilot's map does.
+            styles[name] = {
+                "color": COLOURS[_HUES],
+                "marker": _REFERENCES[name],
+                "linestyle": "",
+                "zorder": 5,
+            }
         else:
             if name not in privatizers:
                 privatizers.append(name)
