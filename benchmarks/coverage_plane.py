@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import numpy as np
 
 from reproductions.zhang.data import SIGNAL_SETS, read_signal
+
+if TYPE_CHECKING:
+    from mapveil.evaluation.signal_tradeoff import TradeoffPoint
 
 FOLDER: Final = Path("build/coverage")
 PAGE: Final = Path("docs/reference/coverage-plane.md")
@@ -67,7 +69,6 @@ def run(
     name: str, rows: int, trials: int, privatizers: str | None, gap_steps: int, workers: int, shared: Path
 ) -> None:
     """Measure the trade-off of one set by full adversaries, at every second value of each parameter."""
-    from mapveil.evaluation.signal_report import write_tradeoff
     from mapveil.evaluation.signal_tradeoff import KNOBS, tradeoff
 
     names = privatizers.split(",") if privatizers else tuple(KNOBS)
@@ -83,7 +84,6 @@ def run(
     record = made.to_dict()
     record["settings"]["source"] = SIGNAL_SETS[name]
     (FOLDER / f"{name}.json").write_text(json.dumps(record, indent=1))
-    write_tradeoff(made, FOLDER / f"{name}.png")
 
 
 @command.command()
@@ -130,6 +130,9 @@ def roles(rows: int, trials: int, gap_steps: int, shared: Path) -> None:
 @command.command()
 def page() -> None:
     """Write the page of the sets that were measured."""
+    from mapveil.evaluation.coverage_report import error_plane
+    from mapveil.evaluation.html_report import not_private_png
+
     text = _HEAD
     for path in sorted(FOLDER.glob("*.json")):
         record = json.loads(path.read_text())
@@ -142,9 +145,21 @@ def page() -> None:
         }
         record |= of | (json.loads(longer.read_text()) if longer.exists() else {})
         picture = PICTURES / f"coverage_plane_{path.stem}.png"
-        shutil.copyfile(path.with_suffix(".png"), picture)
+        picture.write_bytes(not_private_png(error_plane(_points(record))))
         text += _section(path.stem, picture.name, record)
     PAGE.write_text(text)
+
+
+def _points(record: dict[str, Any]) -> list[TradeoffPoint]:
+    """The points of a record of :meth:`Tradeoff.to_dict`, where null is undefined."""
+    from mapveil.evaluation.signal_tradeoff import TradeoffPoint
+
+    made = []
+    for each in record["points"]:
+        own = {key: math.nan if value is None else value for key, value in each.items()}
+        ends = ({key[: -len(end)]: own[key] for key in own if key.endswith(end)} for end in ("_low", "_high"))
+        made.append(TradeoffPoint(*(own.pop(key) for key in TradeoffPoint._fields[:5]), own, *ends))
+    return made
 
 
 def _section(name: str, picture: str, record: dict[str, Any]) -> str:

@@ -417,6 +417,7 @@ def _fine(own: Sequence[TradeoffPoint], log: bool, together: int) -> tuple[Float
     worst = np.log(np.maximum([point.means["epsilon"] for point in own], 1e-300))
     with np.errstate(invalid="ignore"):
         measured["epsilon"] = np.exp(np.nan_to_num(np.interp(fine, axis, worst), nan=np.inf, posinf=np.inf))
+    measured["epsilon"][exact] = [point.means["epsilon"] for point in own]
     return chosen, measured
 
 
