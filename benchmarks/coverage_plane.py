@@ -156,9 +156,12 @@ def _points(record: dict[str, Any]) -> list[TradeoffPoint]:
 
     made = []
     for each in record["points"]:
-        own = {key: math.nan if value is None else value for key, value in each.items()}
-        ends = ({key[: -len(end)]: own[key] for key in own if key.endswith(end)} for end in ("_low", "_high"))
-        made.append(TradeoffPoint(*(own.pop(key) for key in TradeoffPoint._fields[:5]), own, *ends))
+        own: dict[str, Any] = {key: math.nan if value is None else value for key, value in each.items()}
+        group, privatizer, knob, value, trials = (own.pop(key) for key in TradeoffPoint._fields[:5])
+        lows, highs = (
+            {key[: -len(end)]: own[key] for key in own if key.endswith(end)} for end in ("_low", "_high")
+        )
+        made.append(TradeoffPoint(group, privatizer, knob, value, trials, own, lows, highs))
     return made
 
 
