@@ -129,7 +129,7 @@ def _report(console: Console, found: Rehearsed, account: RehearsalAccount) -> No
 def _designs(
     about: Mapping[str, Any], epsilon: Fraction, given: dict[str, Any], progress: Any
 ) -> list[CoverageDesign]:
-    """What coverage by sums would ask for, by number of units."""
+    """The design of coverage by sums, by number of units."""
     from mapveil.evaluation.coverage_design import coverage_design
     from mapveil.geo.parse_tiling import parse_tiling
     from mapveil.mechanisms.methods import signal_sums

@@ -1,4 +1,4 @@
-"""What coverage by sums would ask of so many users, before anybody is asked: the squares, and the noise in each."""
+"""The design of coverage by sums for so many users, before anybody is asked: the squares, and the noise in each."""
 
 from __future__ import annotations
 
