@@ -272,7 +272,7 @@ class SignalMap(ReleasedMap):
 
     @property
     def evidence(self) -> str:
-        """Words for a cell that is not extrapolated: it has a measurement, or a report whose place is privatized too."""
+        """Words for a cell that is not extrapolated: somebody measured there, or a report names it."""
         return "measured" if self.holes_known else "in reports (whose places are privatized too)"
 
     def coverage(self) -> Coverage:
