@@ -211,7 +211,7 @@ def _rows(private: Any, truth: Measurements) -> FloatArray:
     if is_shuffled(table):
         raise InputError(
             f"{table.name}: its reports are shuffled, and must be row for row those of the truth; expected what "
-            "'signal privatize --seed N' wrote, which keeps the order"
+            "'signal privatize' wrote with a seed (--seed), which keeps the order"
         )
     types = column_types(table)
     for name in truth.names:
