@@ -171,7 +171,7 @@ def test_an_enrolled_phone_takes_the_key_of_a_later_invitation(phone: Phones, co
     page.get_by_text("must be 64 hexadecimal digits").wait_for()
     page.goto(invitation + key.upper())
     page.get_by_text(key).wait_for()
-    assert page.get_by_text("was not told whom to trust").is_visible()  # until its owner says so
+    page.get_by_text("was not told whom to trust").wait_for()  # until its owner says so
     fits(page)
     page.get_by_role("button", name="Trust it").click()
     page.get_by_role("button", name="Make it from my position").wait_for()
