@@ -172,7 +172,7 @@ def test_intervals_cover_a_field_of_their_own_law(prior: FittedKriging, regime: 
 
 
 def test_streets_in_coarse_squares_are_covered_by_less(prior: FittedKriging) -> None:
-    """What the documentation says of units that are not spread evenly over a square: a limit that is known."""
+    """A stated limit: units that are not spread evenly over a square."""
     assert 0.8 < Regime(3000, 4, 300, depth=2, street=True).covered(prior) < 0.92
 
 

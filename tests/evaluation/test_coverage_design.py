@@ -1,4 +1,4 @@
-"""What coverage by sums would ask for, told beforehand, is what it asks for."""
+"""The design of coverage by sums that is described beforehand is that of its release."""
 
 from __future__ import annotations
 
