@@ -7,8 +7,6 @@ charge must be the claim.
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -72,17 +70,13 @@ class Cost:
 @contextmanager
 def counted(budget: Fraction) -> Iterator[Cost]:
     """A new account in a ledger's file, and the cost of whatever is released in this block. Nothing is seeded."""
-    draw, keys = Randomizer.randomize, itertools.count()
+    draw = Randomizer.randomize
 
     def report(self: Randomizer, cells: Any, rng: Any) -> Any:
         cost.of_reports(self, np.size(cells))
         return draw(self, cells, rng)
 
-    def urandom(size: int) -> bytes:
-        return hashlib.sha256(str(next(keys)).encode()).digest()[:size]
-
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mapveil_client.randomness.random.os.urandom", urandom)  # repeatable keys
         patch.setattr(Randomizer, "randomize", report)
         cost = Cost(mv.Account.open("people", budget=budget, ledger=Path(folder) / "ledger.sqlite"))
         with watched(lambda *given: cost.of_sums(*given)) as cost.record:
