@@ -21,8 +21,8 @@ from mapveil.evaluation.certificate_file import write_certificate as write_certi
 from mapveil.evaluation.compare import compare as compare
 from mapveil.evaluation.predicted_errors import plan as plan
 from mapveil.evaluation.signal_certificate import certify as certify
-from mapveil.evaluation.signal_tradeoff import Constraint as Constraint
-from mapveil.evaluation.signal_tradeoff import choose_parameters as choose_parameters
+from mapveil.evaluation.signal_choice import Constraint as Constraint
+from mapveil.evaluation.signal_choice import choose_parameters as choose_parameters
 from mapveil.evaluation.signal_tradeoff import tradeoff as tradeoff
 from mapveil.formats.read_map import read_map as read_map
 from mapveil.formats.read_prior import read_prior as read_prior

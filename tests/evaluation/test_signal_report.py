@@ -14,6 +14,7 @@ from mapveil.attacks.signal_score import AdversaryScore, SignalAttack
 from mapveil.evaluation.collection_trials import REFERENCES
 from mapveil.evaluation.coverage_report import curve_figure, error_plane
 from mapveil.evaluation.coverage_trials import CurvePoint
+from mapveil.evaluation.signal_choice import Choice
 from mapveil.evaluation.signal_report import (
     PLANES,
     attack_figure,
@@ -24,7 +25,7 @@ from mapveil.evaluation.signal_report import (
     points_rows,
     write_tradeoff,
 )
-from mapveil.evaluation.signal_tradeoff import Choice, Tradeoff, TradeoffPoint
+from mapveil.evaluation.signal_tradeoff import Tradeoff, TradeoffPoint
 
 MEASURES = ("u1", "u2", "u", "rmse_dbm", "p1", "p2", "p2_m", "p", "floor")
 MEASURES += ("gain_db", "places_db", "later_db", "epsilon")

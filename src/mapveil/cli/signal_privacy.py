@@ -218,8 +218,9 @@ def tradeoff(
     from mapveil.evaluation.coverage_report import curve_rows
     from mapveil.evaluation.coverage_trials import CURVE_SUMS
     from mapveil.evaluation.html_report import text_table
+    from mapveil.evaluation.signal_choice import unbounded_verdict
     from mapveil.evaluation.signal_report import points_rows, write_tradeoff
-    from mapveil.evaluation.signal_tradeoff import epsilon_words, tradeoff, unbounded_verdict
+    from mapveil.evaluation.signal_tradeoff import epsilon_words, tradeoff
 
     one_file = output is not None and output.suffix.lower() in (".png", ".html")
     if output is not None and output.exists() and output.is_dir() == one_file:
@@ -286,16 +287,9 @@ def choose(
       mapveil signal choose measurements.parquet --quick --location-error-at-least 300
     """
     from mapveil.evaluation.html_report import text_table
+    from mapveil.evaluation.signal_choice import Constraint, choose_parameters, unmeasured, verdict
     from mapveil.evaluation.signal_report import choices_rows
-    from mapveil.evaluation.signal_tradeoff import (
-        Constraint,
-        choose_parameters,
-        plain_numbers,
-        read_points_table,
-        tradeoff,
-        unmeasured,
-        verdict,
-    )
+    from mapveil.evaluation.signal_tradeoff import plain_numbers, read_points_table, tradeoff
 
     constraints = [Constraint.named(name, bound) for name, bound in bounds.items() if bound is not None]
     if not constraints:

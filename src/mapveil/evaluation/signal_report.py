@@ -25,14 +25,8 @@ from mapveil.evaluation.html_report import (
     write_atomically,
     write_folder,
 )
-from mapveil.evaluation.signal_tradeoff import (
-    KNOBS,
-    Choice,
-    Tradeoff,
-    TradeoffPoint,
-    epsilon_words,
-    unbounded_verdict,
-)
+from mapveil.evaluation.signal_choice import Choice, unbounded_verdict
+from mapveil.evaluation.signal_tradeoff import KNOBS, Tradeoff, TradeoffPoint, epsilon_words
 from mapveil.evaluation.signal_trials import trial_record
 from mapveil.evaluation.way_styles import label_ends, way_styles
 from mapveil.pictures.report_page import NOT_PRIVATE, html_page, html_picture, html_table
