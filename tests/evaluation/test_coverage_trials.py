@@ -62,7 +62,9 @@ def test_sums_under_every_trust_follow_a_signal_that_changed(
     tiling = sums_tiling(roles.pilot)
     made = corrected(roles.held_out, prior, tiling, 8.0, trust, Randomness(3))
     change = change_of(made, tiling)(roles.later.rows)
-    assert 0 < change.mean() < 14
+    # By 12 dB everywhere, of which a phone can say no more than the clip.
+    assert change.min() > 0
+    assert change.mean() > (0.2 if trust == "local" else 1.0)
     assert change_of(None, tiling)(roles.later.rows).max() == 0
 
 

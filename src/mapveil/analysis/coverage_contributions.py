@@ -30,6 +30,11 @@ class Visits(NamedTuple):
     strong: FloatArray  # the part of it that is strong, 0 to 1
 
 
+def strong_part(residual_db: FloatArray, clip_db: float) -> FloatArray:
+    """The part of a contribution that is strong: 0 at a residual of minus the clip or less, 1 at the clip or more."""
+    return 0.5 * (1 + np.clip(residual_db, -clip_db, clip_db) / clip_db)
+
+
 def visits(
     measurements: Measurements, tiling: Tiling, reference_dbm: FloatArray, clip_db: float, codes: IntArray
 ) -> Visits:
@@ -38,11 +43,11 @@ def visits(
     inside = np.flatnonzero(cell >= 0)
     key = codes[inside] * np.int64(tiling.size) + cell[inside]
     _, first, visit = np.unique(key, return_index=True, return_inverse=True)
-    residual = np.clip(measurements.rows[inside, RSS] - reference_dbm[cell[inside]], -clip_db, clip_db)
-    mean = np.bincount(visit, residual, first.size) / np.maximum(np.bincount(visit, minlength=first.size), 1)
+    strong = strong_part(measurements.rows[inside, RSS] - reference_dbm[cell[inside]], clip_db)
+    mean = np.bincount(visit, strong, first.size) / np.maximum(np.bincount(visit, minlength=first.size), 1)
     rows = inside[first]
     unit = codes[rows]
-    return Visits(unit, cell[rows], rows, 1 / np.bincount(unit)[unit], 0.5 * (1 + mean / clip_db))
+    return Visits(unit, cell[rows], rows, 1 / np.bincount(unit)[unit], mean)
 
 
 def coverage_contributions(

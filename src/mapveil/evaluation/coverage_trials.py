@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from mapveil.analysis.coverage_contributions import visits
+from mapveil.analysis.coverage_contributions import strong_part, visits
 from mapveil.attacks.report_posterior import ReportedRows, attack_reports
 from mapveil.attacks.signal_adversary import BlindGuess
 from mapveil.attacks.signal_evidence import SignalEvidence
@@ -199,10 +199,8 @@ def attack_local(
         if not inside.any():
             return None, evidence, inside
         at = cell[inside]
-        residual = np.clip(ordered.rows[inside, RSS] - reference[at], -clip, clip)
-        own = ReportedRows(
-            evidence.take(np.flatnonzero(inside)), design.squares(at), 0.5 * (1 + residual / clip)
-        )
+        strong = strong_part(ordered.rows[inside, RSS] - reference[at], clip)
+        own = ReportedRows(evidence.take(np.flatnonzero(inside)), design.squares(at), strong)
         return own, evidence, inside
 
     (known, every, _), (judged, others, inside) = map(reported, labelled)
