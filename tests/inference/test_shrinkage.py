@@ -235,6 +235,17 @@ def test_who_knows_that_people_are_a_sample_is_nearer_to_all_of_them(rule: Split
     assert np.mean(errors[True]) < 0.4 * np.mean(errors[False])
 
 
+def test_users_who_are_in_several_cells_each_are_no_worse_shrunk_than_as_they_were_counted() -> None:
+    # Each is in four neighbouring cells of a flat map, so that cells vary by a quarter of what a sample's cells do.
+    rng = np.random.default_rng(6)
+    homes = rng.multinomial(20_000, np.full(32 * 32, 1 / 32**2)).reshape(32, 32)
+    shared = sum(np.roll(homes, (down, right), (0, 1)) for down in (0, 1) for right in (0, 1)) / 4
+    noisy = shared + rng.laplace(size=shared.shape)
+    found = multiscale_shrinkage(noisy, 2.0, rule="expansion", sampled=True)
+    even = 20_000 / 32**2
+    assert np.square(found - even).mean() < 0.2 * np.square(noisy - even).mean()
+
+
 @pytest.mark.parametrize("shifts", [1, 2, 4, 16])
 def test_fewer_shifts_still_keep_total_and_sign(shifts: int) -> None:
     noisy = a_city(32, 800, 2) + np.random.default_rng(2).laplace(scale=2, size=(32, 32))

@@ -17,6 +17,10 @@ wanted for each term F, and
 needs no truth: exact for F(e) = e whatever the noise, and for every F where it is Gaussian, as sums over several
 sites and shards nearly are. An octave with few boxes is held by ``_HELD`` boxes' worth of the weights of all octaves.
 
+For the first two terms it is never negative, and an estimate below 0 counts as 0: where noise is less than
+:math:`\tau^2` allows for, as that of a sample of users who are in several cells each, weights would otherwise turn
+departures round.
+
 It assumes nothing of how users cluster: where they do, large departures are kept and small ones drawn in; where they
 do not, all are drawn in alike. Source: Blu and Luisier, "The SURE-LET approach to image denoising" (2007), for the
 expansion and the constant 12; Luisier, Vonesch, Blu, Unser, "Fast interscale wavelet denoising of Poisson-corrupted
@@ -115,7 +119,7 @@ class ThresholdExpansion:
                 products[:, i, j] = products[:, j, i] = summed(terms[i] * terms[j])
             wanted[:, i] = summed(terms[i] * away - noise * rates[i])
         if octave.size:
-            pooled, goal = products.sum(axis=0), wanted.sum(axis=0)
+            pooled, goal = products.sum(axis=0), _possible(wanted.sum(axis=0))
             slopes = pooled[-1, -1]
             self._along = float(goal[-1] / slopes) if slopes > 0 else 0.0
             common = _solved(pooled[None], goal[None])[0]
@@ -126,7 +130,7 @@ class ThresholdExpansion:
         sizes = np.diagonal(products, axis1=1, axis2=2)
         pull = _HELD * np.divide(sizes, boxes, out=np.zeros_like(sizes), where=boxes > 0)
         held = products + pull[:, :, None] * np.eye(count)
-        return np.where(boxes > 0, _solved(held, wanted + pull * common), common)
+        return np.where(boxes > 0, _solved(held, _possible(wanted) + pull * common), common)
 
 
 def _bent(away: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -134,6 +138,11 @@ def _bent(away: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
     square = away * away / noise
     fade = np.exp(-square / _BEND)
     return away * fade, fade * (1 - 2 * square / _BEND)
+
+
+def _possible(wanted: FloatArray) -> FloatArray:
+    """E[theta F] as estimated, less than 0 only for the slope: F has the sign of e for the others."""
+    return np.concatenate([np.maximum(wanted[..., :-1], 0.0), wanted[..., -1:]], axis=-1)
 
 
 def _solved(products: FloatArray, wanted: FloatArray) -> FloatArray:
