@@ -100,7 +100,7 @@ export interface Terms {
   minimum: number;
   /** SHA-256 of the terms, hexadecimal. */
   digest: string;
-  /** The windows of a series, of which this device answers for one; null without. */
+  /** The windows of a series, of which this device answers for one, or to two operators for all; null without. */
   windows: Windows | null;
 }
 
@@ -127,6 +127,13 @@ export interface Plan {
 export interface Place {
   lon: number;
   lat: number;
+}
+
+/** A place of a record; in a series with what tells its window. */
+export interface Visit extends Place {
+  /** Milliseconds since 1970. */
+  at?: number;
+  category?: string | null;
 }
 
 /** A report that was made, charged and kept. */
@@ -158,13 +165,14 @@ export class Device {
   collections(): Promise<Listed[]>;
   /** Throws a Refusal where the terms are none, or others than announced. */
   terms(listed: Listed): Promise<Terms>;
-  /** The window of a series that this device answers for, drawn once and kept; null without a series.
+  /** The one window of a series of local reports that this device answers for, drawn once and kept; null for any other.
    * Rejects with a Refusal where it was drawn for other terms of the same collection. */
   window(terms: Terms): Promise<number | null>;
   /** How this device answers; throws a Refusal where it does not. Looks at no place. */
   plan(terms: Terms): Promise<Plan>;
-  /** Makes the report of the place that `find` finds, charges and keeps it. Null outside a map that asks for silence there. */
-  answer(terms: Terms, plan: Plan, find: () => Place | Promise<Place>): Promise<Answer | null>;
+  /** Makes the report of what `find` finds, charges and keeps it: a place; to two operators also a list of places, each of which
+   * counts alike, and in a series of theirs always a list. Null outside a map that asks for silence there. */
+  answer(terms: Terms, plan: Plan, find: () => Place | Visit[] | Promise<Place | Visit[]>): Promise<Answer | null>;
   /** Sends a kept report, the same bytes each time. Throws Trouble where it is not accepted. */
   send(answer: Answer): Promise<void>;
 }
@@ -193,7 +201,7 @@ export function operatorsReport(
 
 /** Sentences for the owner of the device: the map; what leaves; what can be learnt; what it costs; the limit of all reports. */
 export function mapWords(tiling: unknown): string;
-export function windowWords(windows: Windows, window: number): string;
+export function windowWords(windows: Windows, window: number | null): string;
 export function leavingWords(plan: Plan): string;
 export function learningWords(terms: Terms, plan: Plan): string;
 export function costWords(terms: Terms): string;

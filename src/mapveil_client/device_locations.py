@@ -86,11 +86,17 @@ class Whereabouts(Secret):
         InputError
             The locations have no times, or no categories, and the windows need them.
         """
-        found = np.flatnonzero(windows.numbers(self.times, self.categories) == window)
+        found = np.flatnonzero(self._windows(windows) == window)
         if not found.size:
             return None
         weights = None if self.weights is None else self.weights[found]
         return type(self)(self.lon[found], self.lat[found], weights)
+
+    def _windows(self, windows: "PublicWindows") -> IntArray:
+        """The window of each place; without a place none is missing, and the device answers as one that is nowhere."""
+        if not self.lon.size:
+            return np.zeros(0, dtype=np.int64)
+        return windows.numbers(self.times, self.categories)
 
     def _units(self) -> IntArray:
         """The whole weight of each place: millionths where there are weights."""
@@ -106,7 +112,7 @@ class Whereabouts(Secret):
         return found[total > 0], total[total > 0]
 
     def devices(self, terms: CollectionTerms) -> Devices:
-        """Its locations as sites of the tiling's lattice, for a secure sum: one row. Run by: the client.
+        """Its locations as sites of the tiling's lattice, for sums: one row. Run by: the client.
 
         Those of a series are labelled by their windows; a location in none is nowhere.
 
@@ -119,7 +125,7 @@ class Whereabouts(Secret):
         if series is None:
             cells, weight = self._visits(cells)
             return Devices(np.where(cells >= 0, terms.sites[cells], -1), np.array([0, cells.size]), weight)
-        windows = series.numbers(self.times, self.categories)
+        windows = self._windows(series)
         found, weight = self._visits(
             np.where((cells >= 0) & (windows >= 0), cells * series.count + windows, -1)
         )

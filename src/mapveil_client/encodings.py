@@ -88,23 +88,53 @@ class NodeEncoding(Encoding):
 class SiteEncoding(Encoding):
     """One coordinate for each site of a raster; devices of two operators share it, and no query is put in it.
 
+    A label continues the Morton code of its site, ``site * 4**levels + label``: what is shared is a finer raster, whose
+    report and whose proof are those of any other.
+
     Parameters
     ----------
     depth : int
         The raster has 4**depth sites.
+    labels : int
+        Number of labels that each site is divided by; a location whose label is outside counts nowhere.
+
+    Examples
+    --------
+    >>> SiteEncoding(1, labels=3).positions(np.array([2, 0, 3]), np.array([1, 0, -1])).ravel().tolist()
+    [9, 0, -1]
     """
 
     kind = "sites"
     depth: int
+    labels: int = 1
+
+    def __post_init__(self) -> None:
+        check(self.labels >= 1, "labels", "a whole number of at least 1", self.labels)
+
+    @property
+    def levels(self) -> int:
+        """Levels below a site that hold its labels, four to a level."""
+        return ((self.labels - 1).bit_length() + 1) // 2
 
     @property
     def length(self) -> int:
-        """Number of sites."""
-        return 1 << (2 * self.depth)
+        """Number of sites of the finer raster, of which labels may fill a part."""
+        return 1 << (2 * (self.depth + self.levels))
 
     def positions(self, sites: npt.NDArray[np.integer], labels: IntArray | None = None) -> IntArray:
-        """The site itself; see :class:`Encoding`."""
-        return sites.astype(np.int64)[:, None]
+        """The site itself, or the one of its label; see :class:`Encoding`."""
+        site = sites.astype(np.int64)
+        if self.labels == 1:
+            return site[:, None]
+        if labels is None:
+            raise ParameterError("sums by label need a label of every location; expected a table with labels")
+        known = (site >= 0) & (labels >= 0) & (labels < self.labels)
+        return np.where(known, (site << 2 * self.levels) | np.where(known, labels, 0), -1)[:, None]
+
+    def divided(self, coordinates: IntArray) -> tuple[IntArray, IntArray]:
+        """The site and the label of each coordinate."""
+        below = 2 * self.levels
+        return coordinates >> below, coordinates & ((1 << below) - 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,6 @@ import numpy as np
 
 from mapveil_client.contribution import encode_places
 from mapveil_client.device_locations import Whereabouts
-from mapveil_client.encodings import SiteEncoding
 from mapveil_client.local import message
 from mapveil_client.local.randomizer import LocalMethod, Reports
 from mapveil_client.method_parameters import OperatorParameters
@@ -42,11 +41,16 @@ def sealed_reports(
     """Shares of each device's whole contribution, sealed for both operators; of nobody's where it is nowhere.
 
     One device on a phone, many in a simulation. ``now`` is in seconds since 1970.
+
+    Raises
+    ------
+    InputError
+        The locations have no times, or no categories, and the windows of a series need them.
     """
     from mapveil_client.two_operators.sealed_report import TIME_PRECISION_S
     from mapveil_client.two_operators.sharding import ReportRandomness, make_reports
 
-    sharding, sites = terms.sharding, SiteEncoding(terms.depth)
+    sharding, sites = terms.sharding, terms.shared_sites
     vectors, drawn = [], []
     for each in whereabouts:
         devices = each.devices(terms)

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.cells import Cells
+from mapveil_client.encodings import SiteEncoding
 from mapveil_client.errors import InputError, ParameterError, check, is_whole
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.randomizer import LocalMethod, Randomizer
@@ -192,7 +193,7 @@ class CollectionTerms(Document):
         there.
     windows : mapping, optional
         The windows of a series (:class:`mapveil_client.public_windows.PublicWindows`): each device reports about the
-        one that it draws under local trust, and divides its locations over all of them in secure sums.
+        one that it draws under local trust, and divides its locations over all of them in sums.
 
     Raises
     ------
@@ -244,8 +245,8 @@ class CollectionTerms(Document):
         self._check(not (self.active and wanted), "active", "false for sums by two operators")
         keys = {each.public_key for each in self.configs}
         self._check(len(keys) == wanted, "operators", "of two different keys")
-        divided = self.windows is None or self.trust in ("local", "distributed")
-        self._check(divided, "windows", "those of local reports or of secure sums only")
+        divided = self.windows is None or self.trust != "random-features"
+        self._check(divided, "windows", "those of local reports or of sums only")
         series = self.series
         stated = series is None or series.to_dict() == dict(self.windows or {})
         self._check(stated, "windows", "a record of windows with all its values, and no other")
@@ -298,7 +299,13 @@ class CollectionTerms(Document):
             raise InputError(f"{self.trust} is no trust of two operators")
         from mapveil_client.two_operators.sharding import sharding_of
 
-        return sharding_of(self.depth, parameters.units, self.digest)
+        shared = self.shared_sites
+        return sharding_of(shared.depth + shared.levels, parameters.units, self.digest)
+
+    @cached_property
+    def shared_sites(self) -> SiteEncoding:
+        """The sites whose shares two operators add up: those of the raster, in a series each by window."""
+        return SiteEncoding(self.depth, 1 if self.series is None else self.series.count)
 
     @property
     def least_own_epsilon(self) -> Fraction | None:

@@ -19,6 +19,7 @@ from mapveil.collector.http.settings import Settings
 from mapveil.collector.operators.helper import Helper
 from mapveil.collector.operators.leader import Leader
 from mapveil.collector.operators.operator_keys import OperatorKeys, PeerKey
+from mapveil.collector.operators.peer import HttpPeer, Peer
 from mapveil.collector.operators.task_records import find_task
 from mapveil.collector.operators.verification import scheme_for
 from mapveil.collector.rounds.engine import Engine
@@ -29,6 +30,8 @@ from mapveil_client.terms import CollectionTerms
 from tests.authority import AUTHORITY
 
 _Kind = TypeVar("_Kind", bound="Live")
+KEYS = tuple(OperatorKeys(bytes([7 + number]) * 32, number) for number in (LEADER, HELPER))
+BETWEEN = PeerKey(bytes(32))
 BOX = [-74.03, 40.69, -73.90, 40.83]
 
 
@@ -93,23 +96,37 @@ class Live:
         return made
 
 
-class LiveLeader(Live):
-    """A served leader of two operators, with its helper in the same process."""
+class LiveHelper(Live):
+    """A served helper of two operators."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.other = Store(f"sqlite:///{folder / 'helper.sqlite'}", clock=SystemClock())
-        self.other.create_tables()
-        keys = [OperatorKeys(bytes([7 + number]) * 32, number) for number in (LEADER, HELPER)]
-        between = PeerKey(bytes(32))
-        self.helper_key = keys[HELPER].config.public_key.hex()
-        leader = Leader(self.store, keys[LEADER], between, Helper(self.other, keys[HELPER], between))
+        helper = Helper(self.store, KEYS[HELPER], BETWEEN)
+        self.engine = Engine(self.store, SystemClock(), helper=helper)
+        self._app = create_app(self.engine, self.store, self.settings, peer_key=BETWEEN)
+
+
+class LiveLeader(Live):
+    """A served leader of two operators, with a served helper or one in this process."""
+
+    def __init__(self, folder: Path, helper: LiveHelper | None = None) -> None:
+        super().__init__(folder)
+        self.helper_key = KEYS[HELPER].config.public_key.hex()
+        self._own = None if helper else Store(f"sqlite:///{folder / 'helper.sqlite'}", clock=SystemClock())
+        peer: Peer
+        if self._own is not None:
+            self._own.create_tables()
+            self.other, peer = self._own, Helper(self._own, KEYS[HELPER], BETWEEN)
+        elif helper is not None:
+            self.other, peer = helper.store, HttpPeer(helper.url, BETWEEN)
+        leader = Leader(self.store, KEYS[LEADER], BETWEEN, peer)
         self.engine = Engine(self.store, SystemClock(), leader=leader)
         self._app = create_app(self.engine, self.store, self.settings)
 
     def stop(self) -> None:
         super().stop()
-        self.other.close()
+        if self._own is not None:
+            self._own.close()
 
     def exact(self, collection: str) -> list[int]:
         """The sums of both operators' shares, without noise."""

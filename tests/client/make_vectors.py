@@ -37,6 +37,7 @@ from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement, request_statement
 from mapveil_client.terms import CollectionTerms
 from tests.client.calendar_vectors import CALENDARS, calendars
+from tests.client.window_sum_vectors import window_sums
 
 FOLDER = Path(__file__).resolve().parent.parent / "vectors" / "device"
 CITY = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
@@ -332,7 +333,7 @@ def budgets() -> list[dict[str, Any]]:
 
 
 def series() -> dict[str, Any]:
-    """Calendars, and reports about the window that was drawn."""
+    """Calendars, reports about the window that was drawn, and those divided over all windows."""
     tiling = tilings()["quadtree 5, southern"]
     windows = PublicWindows(**CALENDARS[0])
     terms = terms_of("local", "olh-h", tiling, epsilon=Fraction(2), options={}, windows=windows.to_dict())
@@ -357,6 +358,7 @@ def series() -> dict[str, Any]:
         "digest": terms.digest.hex(),
         "reports": reports,
         "refused_reports": refused,
+        "sums": window_sums(mv.Quadtree(CITY, depth=1)),
     }
 
 

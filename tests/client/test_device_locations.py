@@ -17,6 +17,7 @@ from mapveil.trust.secure_aggregation.clients import devices_of
 from mapveil_client.device_locations import Whereabouts
 from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain
+from mapveil_client.public_windows import PublicWindows
 from mapveil_client.randomness.random import Randomness
 
 REGION = Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
@@ -126,3 +127,15 @@ def test_a_device_without_weight_is_nowhere(new_terms) -> None:
     assert nobody.devices(new_terms()).count == 1
     assert nobody.devices(new_terms()).sites.size == 0
     assert nobody.cell(Domain(Grid(REGION, 2, 2)), "most-visited", "drop", Randomness(1)) is None
+
+
+@pytest.mark.parametrize("windows", [{"by": "weekday"}, {"by": "purpose", "values": ("work", "leisure")}])
+def test_a_device_without_places_is_nowhere_in_a_series(new_terms, windows) -> None:
+    """It answers like everybody: that it leaves for want of times would tell that it was in no place."""
+    series = PublicWindows(**windows)
+    nowhere = Whereabouts(np.zeros(0), np.zeros(0))
+    devices = nowhere.devices(new_terms(windows=series.to_dict()))
+    assert (devices.count, devices.sites.size) == (1, 0)
+    assert nowhere.within(series, 0) is None
+    with pytest.raises(InputError, match="have no"):
+        Whereabouts(np.array([-73.97]), np.array([40.77])).within(series, 0)

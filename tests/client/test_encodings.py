@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil_client.encodings import LabelEncoding, NodeEncoding
+from mapveil_client.encodings import LabelEncoding, NodeEncoding, SiteEncoding
 from mapveil_client.errors import ParameterError
 from mapveil_client.level_encoding import LevelEncoding
 from mapveil_client.morton import PrefixTree
@@ -67,3 +67,26 @@ def test_labels_are_asked_for_by_name():
         LabelEncoding(inner, 2).positions(np.array([0]))
     with pytest.raises(ParameterError, match="labels must be"):
         LabelEncoding(inner, 0)
+
+
+@given(st.integers(0, 3), st.integers(1, 70))
+def test_sites_by_label_are_sites_of_a_finer_raster(depth, labels):
+    encoding = SiteEncoding(depth, labels)
+    assert encoding.length == 4 ** (depth + encoding.levels)
+    assert labels <= 4**encoding.levels < max(4 * labels, 2)
+    site, label = (each.ravel() for each in np.indices((4**depth, labels)))
+    position = encoding.positions(site, label)[:, 0]
+    assert (np.diff(position) > 0).all()
+    assert 0 <= position[0] <= position[-1] < encoding.length
+    again = encoding.divided(position)
+    assert (again[0].tolist(), again[1].tolist()) == (site.tolist(), label.tolist())
+
+
+def test_a_site_without_a_label_that_there_is_counts_nowhere():
+    encoding = SiteEncoding(1, 3)
+    site, label = np.array([-1, 0, 3, 3]), np.array([1, -1, 3, 2])
+    assert encoding.positions(site, label)[:, 0].tolist() == [-1, -1, -1, 14]
+    with pytest.raises(ParameterError, match="a label of every location"):
+        encoding.positions(site)
+    with pytest.raises(ParameterError, match="labels must be a whole number of at least 1, got 0"):
+        SiteEncoding(1, 0)

@@ -29,7 +29,7 @@ from mapveil_client.vault import Vault
 from tests.authority import NAMED
 
 from .conduct import saved
-from .live import BOX, Live, live_collector
+from .live import BOX, Live, LiveLeader, live_collector, served
 
 KEY = bytes(range(32))
 POLICY = DevicePolicy(authority=NAMED)
@@ -294,3 +294,15 @@ def test_a_fleet_whose_policy_refuses_enrols_nobody(live: Live) -> None:
     (reason,) = made.refused
     assert "names no enrolment authority" in reason
     live.engine.abort(collection, live.actor, "enough")
+
+
+def test_a_fleet_reads_no_times_and_leaves_a_series(tmp_path: Path) -> None:
+    windows = {"every": "1d", "start": "2026-01-05", "until": "2026-01-08"}
+    with served(LiveLeader(tmp_path)) as live:
+        collection = live.open(trust="operators", method="multiscale", windows=windows)
+        fleet, made = run(live, collection, policy=DevicePolicy(helper=live.helper_key))
+    assert (made.states[collection], made.sent) == ("open", 0)
+    parts = [client.memory.parts[collection] for client in fleet.clients]
+    assert {each.state for each in parts} == {"left"}
+    assert {each.reason for each in parts} == {"a device's locations have no times, which these windows need"}
+    assert {client.memory.account.spent for client in fleet.clients} == {0}

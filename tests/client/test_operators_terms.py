@@ -78,6 +78,11 @@ def written(**changes: Any) -> str:
     return json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
+def windows(**given: Any) -> dict[str, Any]:
+    empty = dict.fromkeys(("every", "start", "until", "zone", "by"))
+    return empty | {"values": []} | given
+
+
 CONFIG, OTHER = TERMS.operators
 ALTERED: dict[str, str] = {
     "another version": written(version=2),
@@ -103,6 +108,13 @@ ALTERED: dict[str, str] = {
     "a minimum above the devices": written(minimum=25),
     "a small minimum": written(minimum=19),
     "a small minimum, a larger batch": written(minimum=19, options={"scale": 1, "minimum_batch": 18}),
+    "windows of one": written(windows=windows(every="1d", start="2026-01-05", until="2026-01-06")),
+    "windows with another value": written(windows=windows(by="hour", also="this")),
+    "windows that lack a value": written(windows={"by": "hour"}),
+    "windows that are null": written(windows=None),
+    "a series with too many sites": written(
+        windows=windows(by="hour-of-week"), tiling=TERMS.to_record()["tiling"] | {"depth": 7}
+    ),
     "a batch above the devices": written(options={"scale": 1, "minimum_batch": 25}),
 }
 
@@ -144,3 +156,10 @@ def test_a_device_builds_no_report_of_gigabytes(scale: int) -> None:
 def test_a_helper_is_named_by_its_whole_key(helper: str) -> None:
     with pytest.raises(ParameterError, match="64 hexadecimal digits"):
         DevicePolicy(helper=helper)
+
+
+def test_a_series_is_answered_by_whoever_divides_a_record_over_windows(device: Any) -> None:
+    """The third party's device has one place and knows no windows: it refuses a key that it does not know."""
+    given = windows(by="weekday", zone="Europe/Paris")
+    found = refused_by(device, [written(windows=given), written(windows=given, options={"scale": 16})])
+    assert found == {"policy": [False] * 2, "third party": [True] * 2, "page": [False] * 2}

@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mapveil.engines import UserSums
 from mapveil.geo.counts import Counts
@@ -32,10 +31,11 @@ from mapveil.secure_sum.drivers import IdealSum
 from mapveil.trust.curator import grouped_sums
 from mapveil.trust.queries import Execution, NoisySums, Query, Raster, Setting
 from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, Report, noisy_sums_of, verify_together
+from mapveil.two_operators.site_queries import of_sites
 from mapveil.two_operators.sum_schemes import Scheme, VectorScheme, scheme_of
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices, encode_places
-from mapveil_client.encodings import Encoding, SiteEncoding
+from mapveil_client.encodings import SiteEncoding
 from mapveil_client.errors import InputError, ParameterError, PromiseError
 from mapveil_client.method_parameters import TABLE_SCALE, OperatorParameters
 from mapveil_client.secure_sum.vectors import SparseVectors
@@ -197,7 +197,7 @@ class OperatorsAnswerer:
         return self._execution.keep(query.purpose, NoisySums, lambda: self._noisy(query, moves))
 
     def _noisy(self, query: Query, moves: int) -> NoisySums:
-        progress, encoding = self._execution.progress, self._of_sites(query.encoding)
+        progress, encoding = self._execution.progress, of_sites(query.encoding, self._sites)
         progress(query.purpose, 0.0)
         streams = [
             self._rng.child(f"operator {number} answer {len(self.revealed)}") for number in (LEADER, HELPER)
@@ -215,10 +215,10 @@ class OperatorsAnswerer:
         progress(query.purpose, 1.0)
         return noisy_sums(units, query.epsilon, moves, self.setting)
 
-    def _of_sites(self, encoding: Encoding) -> Encoding:
-        """An encoding of locations as one of the sites that clients share, which may be divided by label."""
-        labels = self._raster.labels
-        return _OfLabelledSites(encoding, labels) if labels > 1 else encoding
+    @property
+    def _sites(self) -> SiteEncoding:
+        """The sites that clients share, which may be divided by label."""
+        return SiteEncoding(self._raster.depth, self._raster.labels)
 
     @property
     def _in_full(self) -> bool:
@@ -227,8 +227,7 @@ class OperatorsAnswerer:
 
     @property
     def _scheme(self) -> Scheme:
-        depth = self._raster.depth + _levels_of(self._raster.labels)
-        return scheme_of(depth, self.setting.scale, self._collection)
+        return scheme_of(self._sites.depth + self._sites.levels, self.setting.scale, self._collection)
 
     def _reporting(self, devices: Devices) -> Devices:
         """The clients whose message arrives."""
@@ -246,8 +245,7 @@ class OperatorsAnswerer:
 
     def _vectors(self, devices: Devices) -> SparseVectors:
         setting = self.setting
-        sites = _Sites(setting.depth, self._raster.labels)
-        return encode_places(devices, sites, setting.scale, setting.rounding, self._rng)
+        return encode_places(devices, self._sites, setting.scale, setting.rounding, self._rng)
 
     def _exact_sums(self) -> tuple[IntArray, IntArray]:
         """The sites that anybody is at, and their units: few of the sites of a series, or of pairs."""
@@ -292,51 +290,3 @@ class OperatorsAnswerer:
         for inputs in made.inputs:
             rows = zip(nonces, made.public, inputs, strict=True)
             yield [Report(*(part.tobytes() for part in row)) for row in rows]
-
-
-@dataclass(frozen=True, eq=False)
-class _Sites(SiteEncoding):
-    """One coordinate for each site of a raster, or for each site and label of a location."""
-
-    labels: int = 1
-
-    @property
-    def length(self) -> int:
-        return 1 << (2 * (self.depth + _levels_of(self.labels)))
-
-    def positions(self, sites: npt.NDArray[np.integer], labels: IntArray | None = None) -> IntArray:
-        coordinate = super().positions(sites)
-        if self.labels == 1:
-            return coordinate
-        if labels is None:
-            raise ParameterError("sums by label need a label of every location; expected a table with labels")
-        coordinate = coordinate[:, 0]
-        known = (coordinate >= 0) & (labels >= 0) & (labels < self.labels)
-        below = 2 * _levels_of(self.labels)
-        return np.where(known, (coordinate << below) | np.where(known, labels, 0), -1)[:, None]
-
-
-@dataclass(frozen=True, eq=False)
-class _OfLabelledSites(Encoding):
-    """A query by label, asked of sites that are divided by label: a path or a vector of numbers has no labels."""
-
-    kind = "labelled sites"
-    by_label: Encoding
-    labels: int
-
-    @property
-    def length(self) -> int:
-        return self.by_label.length
-
-    @property
-    def copies(self) -> int:
-        return self.by_label.copies
-
-    def positions(self, sites: npt.NDArray[np.integer], labels: IntArray | None = None) -> IntArray:
-        below = 2 * _levels_of(self.labels)
-        return self.by_label.positions(sites >> below, sites.astype(np.int64) & ((1 << below) - 1))
-
-
-def _levels_of(labels: int) -> int:
-    """Levels below a site that hold so many labels, four to a level."""
-    return ((labels - 1).bit_length() + 1) // 2

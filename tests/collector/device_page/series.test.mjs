@@ -10,6 +10,8 @@ const { Refusal } = await load("refusal");
 const { readTerms } = await load("terms");
 const { planOf } = await load("policy");
 const { answerOf } = await load("answer");
+const { contributionOf } = await load("contribution");
+const { windowWords } = await load("words");
 const { readReport } = await load("local_report");
 const { fromHex, hex, utf8 } = await load("bytes");
 const { Device } = await load("device");
@@ -49,6 +51,45 @@ test("a series of secure sums is read, and no window of it is drawn: the page le
   const terms = await readTerms(utf8(other));
   assert.equal(terms.windows, null);
   await assert.rejects(planOf(terms, { answers: [], pin: null }), /needs the Mapveil app/);
+});
+
+const planned = async (terms) => {
+  const helper = hex(terms.operators[1].publicKey);
+  return planOf(terms, { answers: [], pin: null, helper });
+};
+
+test("a record of places is divided over all windows, byte for byte", async () => {
+  const [{ records, collections }, now] = [vector.sums, Date.now];
+  assert.equal(collections.length, 6);
+  try {
+    for (const { terms: written, digest, hour, reports } of collections) {
+      const terms = await readTerms(utf8(written));
+      assert.equal(terms.digest, digest);
+      const plan = await planned(terms);
+      Date.now = () => 3600000 * hour;
+      for (const [at, { seed, units, report }] of reports.entries()) {
+        const places = records[at].map((each) => ({ ...each, at: 1000 * each.at }));
+        assert.deepEqual(contributionOf(plan, places), Object.entries(units).map(([site, value]) => [Number(site), value]));
+        assert.equal(hex(await answerOf(terms, plan, null, places, await seeded(seed))), report);
+      }
+    }
+  } finally {
+    Date.now = now;
+  }
+});
+
+test("a series by two operators draws no window, and asks for a record with what its windows need", async () => {
+  const { records: [[place]], collections } = vector.sums;
+  const [byWeekday, byCategory] = [await readTerms(utf8(collections[1].terms)), await readTerms(utf8(collections[5].terms))];
+  assert.equal(await new Device(null, new Memory(storage()), null, null).window(byWeekday), null);
+  assert.match(windowWords(byWeekday.windows, null), /7 windows, by the clock of Europe/);
+  const [{ lon, lat }, at] = [place, 1000 * place.at];
+  const answer = async (terms, found) => answerOf(terms, await planned(terms), null, found);
+  await assert.rejects(answer(byWeekday, { lon, lat, at }), /record of places/);
+  await assert.rejects(answer(byWeekday, [{ lon, lat }]), /when you were/);
+  await assert.rejects(answer(byCategory, [{ lon, lat, at }]), /"purpose" of each place/);
+  await assert.rejects(answer(byWeekday, [{ lon: 200, lat, at }]), /not a location/);
+  await answer(byCategory, [{ lon, lat, category: null }]); // in no window, and so nowhere
 });
 
 /** A storage in this process, whose content a second device opens as a reloaded page does. */

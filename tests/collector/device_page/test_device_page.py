@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import mapveil as mv
 from mapveil_client.local.domain import Domain
 from mapveil_client.local.message import read_reports
 from mapveil_client.random_features.report import read_reports as read_features
 from tests.two_operators.opened_reports import CONFIGS, sums_of
+
+from .conftest import CITY
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -149,6 +152,17 @@ def test_a_report_to_two_operators_counts_where_the_phone_is(phone: Phones, coll
         assert identifier == asked.identifier
         sums = sums_of(asked.depth, asked.parameters.units, asked.digest, [body])
         assert (sums[int(asked.sites[cell])], sum(sums)) == (units, units)
+
+
+def test_a_series_of_sums_is_left_to_an_app_with_a_record_of_places(phone: Phones, collector: Any) -> None:
+    windows = {"by": "weekday", "every": None, "start": None, "until": None, "zone": None, "values": []}
+    collector.offer_operators(windows=windows, tiling=mv.Quadtree(CITY, depth=3).to_dict())
+    context, key = with_position(phone), CONFIGS[1].public_key.hex()
+    page = open_page(context, collector, fragment=f"#enrol={collector.token}&helper={key}")
+    page.get_by_role("button", name="I agree, go on").click()
+    page.get_by_role("button", name="Enrol").click()
+    page.wait_for_selector(".refusal")
+    assert "It needs an app with a record of places" in (page.locator(".refusal").text_content() or "")
 
 
 def test_another_second_operator_than_the_one_named_first_is_refused(phone: Phones, collector: Any) -> None:

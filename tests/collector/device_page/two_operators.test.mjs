@@ -139,7 +139,7 @@ test("reports larger than 4 MiB are refused before any is made", async () => {
   const helper = hex(question.operators[1].publicKey);
   const { tiling } = JSON.parse(read("device/local")[0].terms);
   const plan = (depth, scale) => planOf({
-    trust: "operators", method: "multiscale", epsilon: new Fraction(1n), minimum: 50, devices: 50, options: { scale }, digest: "01".repeat(32),
+    trust: "operators", method: "multiscale", epsilon: new Fraction(1n), minimum: 50, devices: 50, options: { scale }, digest: "01".repeat(32), windows: null,
     operators: question.operators, tiling: { ...tiling, depth },
   }, { answers: [], pin: null, helper });
   for (const [depth, scale] of [[10, 1], [7, 1024], [6, 2 ** 28]]) await plan(depth, scale);

@@ -54,3 +54,12 @@ def test_a_forecast_says_why_a_collection_cannot_be(pair: Pair) -> None:
     alone = of(pair.other)
     assert alone.refused
     assert "helper" in alone.note
+
+
+def test_a_series_by_two_operators_has_its_report_and_no_error(pair: Pair) -> None:
+    windows = {"every": "1d", "start": "2026-01-05", "until": "2026-01-08"}
+    found = of(pair.engine, method="multiscale", windows=windows)
+    assert (found.error, found.messages, found.refused) == (None, 1, False)
+    assert "each device counts 1 over all 3 windows together" in found.note
+    alone = of(pair.engine, method="multiscale", options={"scale": 1024})
+    assert found.bytes_up > 3 * alone.bytes_up

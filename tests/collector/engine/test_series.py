@@ -141,7 +141,7 @@ def test_a_report_of_another_kind_of_collection_is_refused(engine, store, crowd_
     ("changes", "match"),
     [
         ({"method": "grr"}, "multiscale, got local and grr"),
-        ({"trust": "distributed", "method": "adaptive"}, "secure sums by multiscale, got distributed and adaptive"),
+        ({"trust": "distributed", "method": "adaptive"}, "by multiscale, got distributed and adaptive"),
         ({"trust": "distributed", "options": {"windows_per_user": 2}}, "need trust central"),
         ({"trust": "distributed", "windows": LONG}, "2098-12 is not: create it then"),
         ({"windows": {"every": "1w", "start": "2026-01-05", "until": "2026-01-12"}}, "must be 2 to 1024, got 1"),

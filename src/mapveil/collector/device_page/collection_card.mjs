@@ -3,7 +3,7 @@
 import { element, facts, say } from "./elements.mjs";
 import { decimal } from "./policy.mjs";
 import { positionNow, typedPlace } from "./position.mjs";
-import { Refusal } from "./refusal.mjs";
+import { Refusal, insist } from "./refusal.mjs";
 import { OPERATORS_WORDS, costWords, leavingWords, learningWords, mapWords, progressWords, windowWords } from "./words.mjs";
 
 // Of this page alone: an app brings its own code.
@@ -19,6 +19,11 @@ export async function collectionCard(listed, device) {
     const terms = await device.terms(listed);
     title.textContent = terms.title || "A collection without a title";
     const plan = await device.plan(terms);
+    insist(
+      terms.windows === null || plan.kind !== "operators",
+      "This collection asks where this phone was in each of its windows, and this page knows only where it is now. "
+      + "It needs an app with a record of places.",
+    );
     const progress = element("dd", { className: "progress" }, "…");
     const list = facts([
       ["The map", mapWords(plan.tiling)],

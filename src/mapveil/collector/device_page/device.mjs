@@ -74,12 +74,12 @@ export class Device {
     return planOf(terms, { answers: await this.memory.answers(), pin, helper }, this.memory.rules);
   }
 
-  /** The window of a series that this device answers for, drawn once and kept; null without a series.
+  /** The one window of a series of local reports that this device answers for, drawn once and kept; null for any other.
    *
    * A Refusal where it was drawn for other terms of the same collection: they would move it.
    */
-  async window({ identifier, digest, windows }) {
-    if (windows === null) return null;
+  async window({ identifier, digest, trust, windows }) {
+    if (windows === null || trust !== "local") return null;
     const name = `window ${identifier}`;
     const kept = (await this.memory.get(name))
       ?? await this.memory.keepFirst(name, { terms: digest, window: windows.draw(new Randomness()) });
@@ -87,7 +87,7 @@ export class Device {
     return kept.window;
   }
 
-  /** Make the report of the place that `find` finds, charge and keep it; null where there is none. Nothing is sent. */
+  /** Make the report of what `find` finds, a place or a list of them, charge and keep it; null where there is none. Nothing is sent. */
   async answer(terms, plan, find) {
     await plan.ready(); // whether it is answered at all does not depend on the place
     if (plan.kind === "random-features") await this.memory.pin(plan.pin, terms.identifier);

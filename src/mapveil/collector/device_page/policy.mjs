@@ -1,6 +1,7 @@
 // What this device takes part in: decided from public documents and its own account, before its place is looked at.
 
 import { fromHex, hex } from "./bytes.mjs";
+import { levelsOf } from "./contribution.mjs";
 import { Domain, domainFingerprint } from "./domain.mjs";
 import { Fraction } from "./fraction.mjs";
 import { methodOf } from "./local_report.mjs";
@@ -109,15 +110,18 @@ function operatorsPlan(terms, answers, helper, rules) {
   insist(terms.method !== "proportions", "It asks for a label of every place, and this phone has none.");
   const batch = terms.options.minimum_batch ?? 1; // an operator answers for no fewer than `minimum`, which is in bounds
   insist(Number.isSafeInteger(batch) && batch >= 1 && batch <= terms.devices, UNUSABLE);
-  const question = { depth: tiling.depth, scale, task: fromHex(terms.digest), operators: terms.operators };
+  const depth = tiling.depth + (terms.windows === null ? 0 : levelsOf(terms.windows.count));
+  const question = { depth, scale, task: fromHex(terms.digest), operators: terms.operators };
   const short = isPath(question) || 4 ** question.depth <= LONGEST_VECTOR;
-  insist(short, "The map of this collection has too many cells for a report of this page.");
+  const times = terms.windows === null ? "" : " and windows";
+  insist(short, `The map of this collection has too many cells${times} for a report of this page.`);
   insist(
     isPath(question) || vectorBytes(question) <= MOST_REPORT_BYTES,
     "A report to this collection would be larger than 4 MiB; this phone makes none so large.",
   );
-  const words = isPath(question) ? "your cell, divided into two shares" : "numbers for all cells, divided into two shares";
-  return { kind: "operators", tiling, question, words, outside: "keep", ready: async () => null };
+  const [cell, cells] = terms.windows === null ? ["your cell", "all cells"] : ["one cell in one window", "all cells in all windows"];
+  const words = isPath(question) ? `${cell}, divided into two shares` : `numbers for ${cells}, divided into two shares`;
+  return { kind: "operators", tiling, windows: terms.windows, question, words, outside: "keep", ready: async () => null };
 }
 
 /** A refusal where a collection would be one more than this device ever answers with its frequency. */

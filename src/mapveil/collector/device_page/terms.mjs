@@ -31,7 +31,7 @@ export async function readTerms(bytes) {
   insist(exact instanceof Map && same(utf8(write(exact)), bytes), BROKEN);
   const terms = plain(exact);
   const series = Object.hasOwn(terms, "windows") ? ["windows"] : [];
-  const own = { operators: ["operators"], local: series, distributed: series }[terms.trust] ?? [];
+  const own = { operators: ["operators", ...series], local: series, distributed: series }[terms.trust] ?? [];
   const fields = [...FIELDS, ...own].sort();
   insist(Object.keys(terms).sort().join() === fields.join() && terms.version === VERSION, BROKEN);
   insist(/^[0-9a-f]{32}$/.test(terms.identifier) && TRUSTS.includes(terms.trust), BROKEN);
@@ -47,7 +47,7 @@ export async function readTerms(bytes) {
     insist(false, BROKEN);
   }
   insist((query.length > 0) === (terms.trust === "random-features") && (epsilon === null) === (terms.trust === "random-features"), BROKEN);
-  const windows = terms.trust === "local" && series.length ? new Windows(terms.windows) : null;
+  const windows = terms.trust !== "distributed" && series.length ? new Windows(terms.windows) : null;
   return { ...terms, windows, query, epsilon, operators, tilingRecord: exact.get("tiling"), digest: hex(await sha256(bytes)) };
 }
 

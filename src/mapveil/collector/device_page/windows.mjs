@@ -51,6 +51,11 @@ export class Windows {
     insist(this.count > 1 && this.count <= MOST, BROKEN);
   }
 
+  /** Whether a moment decides the window; else a category alone does. */
+  get readsTime() {
+    return this.edges.length > 0 || this.profile !== null;
+  }
+
   /** The clock's reading of a moment, both in milliseconds. */
   reading(at) {
     const found = Object.fromEntries(this.clock.formatToParts(new Date(at)).map(({ type, value }) => [type, Number(value)]));

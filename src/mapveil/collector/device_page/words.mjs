@@ -34,8 +34,12 @@ export function mapWords(tiling) {
 export const leavingWords = (plan) => `One report: ${plan.words}. With it go the number that the collector gave this phone, `
   + "and a signature, so that each device answers once.";
 
-/** The window of a series that this phone drew: its one answer is for it. */
+/** The window of a series that this phone drew, its one answer being for it; null where it answers for all of them. */
 export function windowWords(windows, window) {
+  if (window === null) {
+    return `This map has ${count(windows.count)} windows, by the clock of ${windows.zone}. This phone counts 1 in all of them together, `
+      + "divided over the places of its record.";
+  }
   const own = windows.category === null
     ? `It can be made in that time only, by the clock of ${windows.zone}.`
     : `Make it only where "${windows.category}" is that for you now.`;

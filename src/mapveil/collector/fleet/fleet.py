@@ -274,7 +274,8 @@ class Fleet:
         """Join a collection and answer until it is over; how it ended."""
         await self._each("join", range(len(self.clients)), lambda index: self._join(index, collection))
         terms = await documents.terms(collection)
-        if terms.trust == "operators":
+        # A fleet reads no times: in a series each of its devices says so by itself, and leaves.
+        if terms.trust == "operators" and terms.series is None:
             await self._share(terms, work)
         room = asyncio.Semaphore(self._connections)
         tasks: dict[int, asyncio.Task[None]] = {}

@@ -103,8 +103,8 @@ def check_upload(terms: CollectionTerms, most: int) -> None:
     size = _REPORT_HEAD + parts[0][0] + seals
     if size > most:
         raise InputError(
-            f"a report has {size} bytes and the service accepts {most} (--report-bytes): use a coarser tiling or a "
-            "smaller scale"
+            f"a report has {size} bytes and the service accepts {most} (--report-bytes): use a coarser tiling"
+            f"{', fewer windows' if terms.series else ''} or a smaller scale"
         )
 
 
@@ -119,9 +119,10 @@ def check_answerable(terms: CollectionTerms) -> None:
     cells = terms.cells.size  # counted first: their lattice is an array of them
     sites = cells if cells > MOST_SITES else scheme_for(terms).sites
     if sites > MOST_SITES:
+        windows = f" with {terms.series.count} windows" if terms.series else ""
         raise InputError(
-            f"tiling has {sites} sites: expected at most {MOST_SITES}, since two operators verify every site of every "
-            "report"
+            f"tiling{windows} has {sites} sites: expected at most {MOST_SITES}, since two operators verify every site "
+            "of every report"
         )
     try:
         replay(terms, terms.devices, ())

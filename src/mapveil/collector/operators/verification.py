@@ -13,7 +13,9 @@ from mapveil.collector.operators.task import Answered, Task
 from mapveil.privacy.claim import Share
 from mapveil.two_operators.aggregation import Operator, Standing
 from mapveil.two_operators.aggregation import Report as InputShares
+from mapveil.two_operators.site_queries import of_sites
 from mapveil.two_operators.sum_schemes import Scheme, scheme_of
+from mapveil_client.encodings import LabelEncoding
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.method_parameters import OperatorParameters
 from mapveil_client.terms import CollectionTerms
@@ -43,7 +45,8 @@ class Prepared(NamedTuple):
 def scheme_for(terms: CollectionTerms) -> Scheme:
     """The scheme of a task's reports."""
     parameters = parameters_of(terms)
-    return scheme_of(terms.depth, parameters.units, terms.digest)
+    sites = terms.shared_sites
+    return scheme_of(sites.depth + sites.levels, parameters.units, terms.digest)
 
 
 def most_reports(scheme: Scheme) -> int:
@@ -140,9 +143,16 @@ def noisy_share(
     BudgetExceeded
         It would cost more than the terms allow.
     PromiseError
-        Fewer reports than the minimum batch were accepted, or the query is on another raster.
+        Fewer reports than the minimum batch were accepted, or the query is on another raster or of other windows.
     """
-    depth = query.encoding.to_dict().get("depth")
+    places, sites = query.encoding, terms.shared_sites
+    if isinstance(places, LabelEncoding) and terms.series is not None:
+        if places.labels != sites.labels:
+            raise PromiseError(
+                f"labels of the query must be the {sites.labels} windows of the terms, got {places.labels}"
+            )
+        places = places.places
+    depth = places.to_dict().get("depth")
     if depth != terms.depth:
         raise PromiseError(f"depth of the query's raster must be {terms.depth}, got {depth}")
     operator = operator_of(terms, keys)
@@ -151,4 +161,4 @@ def noisy_share(
     operator.resume(Standing(task.sums, task.accepted, answered, drawn))
     number = (len(given) + 1).to_bytes(4, "big")
     rng = keys.own.noise(terms.digest, number, query.encode(), task.sums)
-    return operator.answer(query.purpose, query.encoding, query.epsilon, rng).tobytes()
+    return operator.answer(query.purpose, of_sites(query.encoding, sites), query.epsilon, rng).tobytes()

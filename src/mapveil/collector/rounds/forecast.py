@@ -66,7 +66,11 @@ def forecast(terms: CollectionTerms) -> Forecast:
         return Forecast(None, mean, None, None, None, 1, meaning)
     up = _report_bytes(terms)
     if terms.series is not None:
-        note = f"The error is not predicted for a series; each window has about 1 in {terms.series.count} devices."
+        windows = terms.series.count
+        told = f"each window has about 1 in {windows} devices"
+        if terms.trust != "local":
+            told = f"each device counts 1 over all {windows} windows together"
+        note = f"The error is not predicted for a series; {told}."
         return Forecast(None, mean, None, up, 0, 1, note)
     for what, found, most in (
         ("devices", terms.devices, _MOST_DRAWN),

@@ -31,6 +31,7 @@ from mapveil.random_features.fourier_kde import FourierKde
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.local.domain import Domain
+from mapveil_client.method_parameters import TABLE_SCALE
 from mapveil_client.policy import DevicePolicy
 from mapveil_client.random_features.report import write_query
 from mapveil_client.secure_sum.certificate import Authority
@@ -133,7 +134,7 @@ class CollectionSpec(StrictModel):
     )
     windows: WindowsRecord | None = Field(
         default=None,
-        description="Windows of a series: a device reports about one it draws, or divides itself in secure sums",
+        description="Windows of a series: a device reports about one it draws, or divides itself over all in sums",
     )
     devices: Annotated[int, Field(ge=3, le=1 << 24)] = Field(
         description="Number of devices at which the collection begins (rounds) or ends (reports)"
@@ -225,7 +226,8 @@ def read_specification(
                 "trust: sums by two operators need a helper; start the collector with --operator leader, --peer URL "
                 "and --peer-key FILE"
             )
-        options = {"scale": 1, "minimum_batch": minimum} | options
+        # One unit would be in one window of a device alone, and of equal ones in the first.
+        options = {"scale": TABLE_SCALE if spec.windows else 1, "minimum_batch": minimum} | options
         if isinstance(batch := options["minimum_batch"], int) and batch > spec.devices:
             raise InputError(
                 f"options: minimum_batch must be at most {spec.devices}, the devices wanted, got {batch}: nothing "

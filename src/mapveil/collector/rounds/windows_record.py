@@ -12,7 +12,7 @@ from mapveil_client.errors import InputError
 _MOST_WINDOWS: Final = 1024
 """Maximum number of windows of a series: each has a part of the devices, and a map in the result."""
 
-_METHODS: Final = {"local": "olh-h", "distributed": "multiscale"}
+_METHODS: Final = {"local": "olh-h", "distributed": "multiscale", "operators": "multiscale"}
 """The method of a series by trust model."""
 
 
@@ -51,16 +51,16 @@ class WindowsRecord(BaseModel):
         """
         if _METHODS.get(method.trust) != method.name:
             raise InputError(
-                "windows: a series is made of local reports by olh-h or of secure sums by multiscale, got "
-                f"{method.trust} and {method.name}; leave windows out"
+                "windows: a series is made of local reports by olh-h, or of sums (distributed, operators) by "
+                f"multiscale, got {method.trust} and {method.name}; leave windows out"
             )
         found = Windows.from_dict(self.model_dump())
         if not 2 <= found.count <= _MOST_WINDOWS:
             raise InputError(f"windows must be 2 to {_MOST_WINDOWS}, got {found.count}")
         ends = found.ends(found.count - 1)
-        if method.trust == "distributed" and ends is not None and ends > time.time():
+        if method.trust != "local" and ends is not None and ends > time.time():
             raise InputError(
-                f"windows must be over before a collection of secure sums, whose devices answer about all of them at "
-                f"once; {found.names[-1]} is not: create it then, or take trust local"
+                f"windows must be over before a collection of sums, whose devices answer about all of them at once; "
+                f"{found.names[-1]} is not: create it then, or take trust local"
             )
         return found

@@ -14,8 +14,8 @@ const KINDS = {
 const HINT =
   "Randomized reports: each device draws one window by itself, whatever its data, and reports about that one only, with " +
   "the whole epsilon. A device that is in no place then sends nothing. Allow time to report until the last window is over. " +
-  "Secure sums: each device counts 1 over all its places in all windows, which must be over by now.";
-const METHODS = { local: "olh-h", distributed: "multiscale" };
+  "Secure sums and two operators: each device counts 1 over all its places in all windows, which must be over by now.";
+const METHODS = { local: "olh-h", distributed: "multiscale", operators: "multiscale" };
 
 /** Kind, dates and time zone; `value` is the specification's `windows`, or nothing. */
 export function windowsPicker() {
