@@ -105,7 +105,7 @@ VARIED: Final[dict[str, tuple[Constant, ...]]] = {
         Constant(None, "leaf_signal", (0.7, 2.8)),
         Constant(None, "shifts", (2, 16)),
         Constant(multiscale, "_BLOCKS", (0.8, 3.2)),
-        Constant(multiscale, "_UNIFORM_CONCENTRATION", ((1.0, 2.5), (1.3, 1.3))),
+        Constant(multiscale, "_UNIFORM_CONCENTRATION", (0.5, 1.5, 4.0)),
         Constant(multiscale, "_DEEPEST", (2, 4)),
         Constant(multiscale, "_FLOOR", (0.25, 1.0)),
         Constant(threshold_expansion, "_BEND", (6.0, 24.0)),

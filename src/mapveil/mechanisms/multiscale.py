@@ -52,13 +52,12 @@ _DEEPEST = (
 )
 _BLOCKS, _BLOCKS_OF_CURATOR = 1.6, 0.8  # beta
 _UNIFORM_CONCENTRATION = (
-    1.3,
-    2.5,
-)  # of blocks: flat tuning maps have 1.0, Manhattan 1.6 to 1.8, skewed ones 4.7 or more
+    2.5  # of blocks: flat tuning maps have 1.0, Manhattan 1.6 to 1.8, skewed ones 4.7 or more
+)
 _UNIFORM_BLOCKS = 256  # of fewer blocks, one with a hot spot may seem like the others
 _LEAST = 1e-12  # users squared
 _COARSER = 2**0.25  # step of the search for leaves that fit
-_UNIFORM = "the map is crowded everywhere, so the second round asked for cells of one size"
+_UNIFORM = "people are spread over the whole map, so the second round asked for cells of one size"
 _FIRST_SHARE, _LEAF_SIGNAL = 0.15, 1.4  # of secure sums: fraction of the budget for the first round, and c
 _OF_AIM = {
     None: 0.3,
@@ -118,10 +117,10 @@ class Multiscale(PriorMechanism, GridMechanism):
     - with ``slope``, users inside a block follow the slope of the blocks around it
       (:mod:`mapveil.inference.interpolation`).
 
-    Over secure sums the first reply decides whether the map is crowded everywhere, as the image of Bagdasaryan et al.
-    (2022) is:
+    Over secure sums the first reply decides whether people are spread over the whole map, as on flat ones and the image
+    of Bagdasaryan et al. (2022):
 
-    .. math:: 1.3 \le \sum_b \frac{\hat x_b^2}{a_b} \sum_b a_b \Big/ \Big( \sum_b \hat x_b \Big)^2 \le 2.5
+    .. math:: \sum_b \frac{\hat x_b^2}{a_b} \sum_b a_b \Big/ \Big( \sum_b \hat x_b \Big)^2 \le 2.5
 
     where: :math:`a_b` is the number of cells of block b. If so, of 256 blocks at least, and no block would be divided
     more than one level beyond it, the second round asks for every cell of the level that one round with its budget
@@ -289,7 +288,7 @@ class Multiscale(PriorMechanism, GridMechanism):
     def _uniform_level(
         self, setting: Setting, blocks: Blocks, depths: IntArray, epsilon: float
     ) -> int | None:
-        """The level of one round, where secure sums of the blocks say that the map is crowded everywhere; else None."""
+        """The level of one round, where secure sums of the blocks say that people are spread over the map; else None."""
         if setting.curator or setting.clients is None or blocks.codes.size < _UNIFORM_BLOCKS:
             return None
         there = blocks.held > 0
@@ -297,7 +296,7 @@ class Multiscale(PriorMechanism, GridMechanism):
         concentration = float((users**2 / held).sum() * held.sum() / max(float(users.sum()) ** 2, _LEAST))
         level = nearest_level(setting, self._cells_of_one_round(setting, float(setting.clients), epsilon))
         level = no_longer(setting, level, self._longest(setting) - blocks.codes.size)
-        evenly = _UNIFORM_CONCENTRATION[0] <= concentration <= _UNIFORM_CONCENTRATION[1]
+        evenly = concentration <= _UNIFORM_CONCENTRATION
         deepest = blocks.level + int(depths.max(initial=0))
         return level if evenly and blocks.level < level and deepest <= level + 1 else None
 
