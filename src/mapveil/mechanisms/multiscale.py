@@ -288,7 +288,7 @@ class Multiscale(PriorMechanism, GridMechanism):
     def _uniform_level(
         self, setting: Setting, blocks: Blocks, depths: IntArray, epsilon: float
     ) -> int | None:
-        """The level of one round, where secure sums of the blocks say that people are spread over the map; else None."""
+        """The level of one round, where secure sums of the blocks say that people are spread out; else None."""
         if setting.curator or setting.clients is None or blocks.codes.size < _UNIFORM_BLOCKS:
             return None
         there = blocks.held > 0
