@@ -148,7 +148,9 @@ def test_one_hot_spot_is_divided_where_all_else_is_crowded(play) -> None:
 
 @pytest.mark.parametrize("devices", [5_000, 20_000])
 def test_a_flat_map_is_asked_for_cells_of_one_size_and_loses_little_to_one_round(play, devices: int) -> None:
-    density = 1 + 0.2 * np.sin(np.arange(4**6) / 4**6 * 12)  # along the curve of sites: blocks differ by a fifth
+    density = 1 + 0.2 * np.sin(
+        np.arange(4**6) / 4**6 * 12
+    )  # along the curve of sites: blocks differ by a fifth
     density /= density.sum()
     errors: dict[int, list[float]] = {1: [], 2: []}
     for seed in range(12):
