@@ -65,8 +65,8 @@ def test_a_region_and_a_large_number_of_users_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"users": 0}, "must be at least 1, got 0"),
-        ({"trials": 0}, "and 0"),
+        ({"users": 0}, "users must be a whole number from 1"),
+        ({"trials": 0}, "trials must be at least 1, got 0"),
         ({"methods": []}, "methods must hold"),
         ({"epsilons": [0]}, "above 0"),
         ({"where": Region.without_georeference(4, 4)}, "must be georeferenced"),

@@ -149,7 +149,7 @@ BAD: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str]] = {
     "negative": (
         values([1, 2], [3, -4]),
         {},
-        r"row 1, column 1 \(from 0 in the north-west\) is -4; expected a number",
+        r"row 1, column 1 \(from 0 in the north-west\) is -4; expected an amount",
     ),
     "infinite": (values([1.0, np.inf]), {}, "row 0, column 1 .* is inf"),
     "too large": (values([2.0**41]), {}, "row 0, column 0 .* 0 to 2"),

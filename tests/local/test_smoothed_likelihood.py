@@ -276,6 +276,13 @@ def test_a_prior_is_for_the_estimator_that_can_lean_on_it() -> None:
     users = mv.Counts(np.full(FLAT.size, 3), FLAT)
     made = HierarchicalHashing(epsilon=1, prior=prior).release(users, account=None, rng=1)
     assert made.parameters["prior"]["name"] == "p"
-    assert any("leans on the prior p" in note for note in made.notes)
+    assert any("does not use the prior p" in note for note in made.notes)
+    assert any("nothing beyond chance" in note for note in made.notes)
+    there = mv.Counts(np.where(np.arange(FLAT.size) < 8, 600, 0), FLAT)
+    right = HierarchicalHashing(
+        epsilon=1, prior=Prior(name="p", digest="", values=there.values + 1.0, tiling=FLAT)
+    )
+    leaning = right.release(there, account=None, rng=1).notes
+    assert any("leans to the prior p" in note and "weight of" in note for note in leaning)
     plain = HierarchicalHashing(epsilon=1).release(users, account=None, rng=1)
     assert made.guarantee == plain.guarantee

@@ -127,10 +127,10 @@ def test_a_file_without_a_licence_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (-np.eye(3), "expected a number of users from 0"),
+        (-np.eye(3), "expected an amount of at least 0"),
         (np.zeros((3, 3)), "all cells are 0; expected a prior with people"),
-        (np.full((3, 3), np.nan), "all cells are 0; expected a prior with people"),
-        (np.full((3, 3), np.inf), "expected a number of users from 0"),
+        (np.full((3, 3), np.nan), "no cell has data"),
+        (np.full((3, 3), np.inf), "expected an amount of at least 0"),
     ],
 )
 def test_values_that_are_no_prior_are_refused(tmp_path: Path, values: np.ndarray, message: str) -> None:

@@ -6,6 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,9 +37,9 @@ def test_more_users_or_less_noise_never_make_coarser_cells(
 
 def test_the_reason_names_the_depth_the_users_and_epsilon() -> None:
     chosen = declared_tiling(767, Fraction(2))
-    assert (chosen.spec, chosen.reason[:57]) == (
+    assert (chosen.spec, chosen.reason[:50]) == (
         "quadtree:6",
-        "depth 6, because of about 767 users at epsilon 2: a cell ",
+        "depth 6, because of about 767 users at epsilon 2: ",
     )
 
 
@@ -65,6 +66,25 @@ def test_clients_are_counted_because_who_takes_part_is_public(trust: str) -> Non
     made = mv.release(CITY, region=REGION, epsilon=2, trust=trust, account=None, rng=1)
     assert "because of about 767 users at epsilon 2" in made.notes[-1]
     assert depth(made.tiling.spec) < 8
+
+
+def test_the_cells_and_notes_do_not_tell_who_is_inside_where_everybody_reports() -> None:
+    west, south, east, north = REGION.bbox
+    told = set()
+    for inside in (940, 943):
+        lon = np.where(np.arange(2000) < inside, (west + east) / 2, east + 1)
+        people = mv.Points.from_arrays(np.arange(2000), lon, np.full(2000, (south + north) / 2))
+        made = mv.release(
+            people,
+            region=REGION,
+            epsilon=1,
+            trust="local",
+            options={"outside": "nearest"},
+            account=None,
+            rng=1,
+        )
+        told.add((made.tiling.spec, made.notes[-1]))
+    assert len(told) == 1
 
 
 def test_the_account_is_charged_the_whole_epsilon_once(tmp_path: Path) -> None:

@@ -26,12 +26,19 @@ if TYPE_CHECKING:
 
 
 @click.command("plan")
-@click.option("--users", type=int, required=True, help="Approximate number of users in the table; public.")
+@click.option(
+    "--users",
+    type=click.IntRange(1, 1 << 34),
+    required=True,
+    help="Approximate number of users in the table; public.",
+)
 @region_option(required=True)
 @tiling_option(CHOSEN_TILING)
 @epsilons_option
 @names_option("--methods", "multiscale,emd,adaptive-grid,privtree,laplace", "Methods, separated by commas.")
-@click.option("--trials", default=3, show_default=True, help="Number of synthetic cities.")
+@click.option(
+    "--trials", type=click.IntRange(1), default=3, show_default=True, help="Number of synthetic cities."
+)
 @seed_option("plan")
 @outputs((".csv",), ".csv (the table)", required=False, streamed=".csv")
 @console_options

@@ -22,13 +22,14 @@ from mapveil.random_features.fourier_kde import FourierKde
 from mapveil_client.arrays import IntArray
 from mapveil_client.cells import Lattice
 from mapveil_client.epsilon import EpsilonLike
-from mapveil_client.errors import InputError, ParameterError, PromiseError
+from mapveil_client.errors import InputError, ParameterError, PromiseError, check
 from mapveil_client.randomness.random import Randomness
 
 _METRICS: Final = ("l1", EMD_METRES, "kl", "similarity")
 _ERROR: Final = "error per cell"
 _SHARE: Final = "misplaced fraction"
 _MOST_DRAWN: Final = 50_000
+_MOST_USERS: Final = 1 << 34
 _EMD_TOLERANCE: Final = 0.04
 
 
@@ -136,8 +137,8 @@ def plan(
     ParameterError
         A number, method or option is unknown or outside its range, or the region has no georeference.
     """
-    if users < 1 or trials < 1:
-        raise ParameterError(f"users and trials must be at least 1, got {users!r} and {trials!r}")
+    check(1 <= users <= _MOST_USERS, "users", f"a whole number from 1 to {_MOST_USERS}", users)
+    check(trials >= 1, "trials", "at least 1", trials)
     specs = parse_methods(methods)
     budgets = exact_epsilons(epsilons)
     tiling = (

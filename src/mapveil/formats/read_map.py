@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -296,7 +297,9 @@ def _read_geotiff(file: Path) -> tuple[str, FloatArray, str]:
                 bands = [1, *(at for at, name in enumerate(opened.descriptions, 1) if _band_of_window(name))]
                 pixels = opened.read(bands)
     except rasterio.errors.RasterioError as error:
-        raise InputError(f"{file}: not readable as GeoTIFF ({str(error).splitlines()[0]})") from error
+        # The bytes were opened in memory, under a name that says nothing to a user.
+        reason = re.sub(r"/vsimem/[^' ]*", file.name, str(error).splitlines()[0])
+        raise InputError(f"{file}: not readable as GeoTIFF ({reason})") from error
     if text is None:
         raise NotAMap(f"{file}: not a map that Mapveil wrote: its metadata are missing")
     return text, np.asarray(pixels, dtype=np.float64), measured

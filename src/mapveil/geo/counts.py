@@ -103,6 +103,11 @@ def read_counts(
         A GeoTIFF, without rasterio.
     """
     values, grid = read_raster(source, key=key, region=region, crs=crs)
+    row, column = divmod(int(values.argmax()), values.shape[1])
+    if values[row, column] > _LARGEST:
+        raise InputError(
+            f"{source}: {_place(row, column)} is {values[row, column]:g}; expected a number of users from 0 to 2^34"
+        )
     if values.sum() > _LARGEST:
         raise InputError(f"{source}: more than 2^34 users in all; expected fewer")
     return Counts(whole_users(values).reshape(-1), grid, str(source))
@@ -170,15 +175,20 @@ def _checked(values: npt.NDArray[Any], path: Path) -> npt.NDArray[np.float64]:
     if values.dtype.kind not in "iufb":
         raise InputError(f"{path}: values of type {values.dtype}; expected numbers")
     real = np.asarray(values, dtype=np.float64)
+    if np.isnan(real).all():
+        raise InputError(f"{path}: no cell has data; expected amounts of at least 0")
     real = np.where(np.isnan(real), 0.0, real)
-    bad = np.argwhere((real < 0) | (real > _LARGEST))
+    bad = np.argwhere((real < 0) | np.isinf(real))
     if bad.size:
         row, column = (int(index) for index in bad[0])
         raise InputError(
-            f"{path}: row {row}, column {column} (from 0 in the north-west) is {real[row, column]:g}; "
-            "expected a number of users from 0 to 2^34"
+            f"{path}: {_place(row, column)} is {real[row, column]:g}; expected an amount of at least 0"
         )
     return real
+
+
+def _place(row: int, column: int) -> str:
+    return f"row {row}, column {column} (from 0 in the north-west)"
 
 
 def _from_numpy(path: Path, key: str | None, crs: str | None) -> tuple[npt.NDArray[Any], Region | None]:

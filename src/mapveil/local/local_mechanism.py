@@ -107,7 +107,9 @@ class LocalMechanism(LocalMethod, PriorMechanism):
             expected = self.prior.on(as_tiling(domain.tiling)).fractions[domain.cells]
             prior = expected / expected.sum()
         made = estimate_distribution(randomizer, tally, self.estimator, prior)
-        leaning = () if self.prior is None else (self.prior.note(as_tiling(domain.tiling)),)
+        leaning = (
+            () if self.prior is None else (self.prior.note(as_tiling(domain.tiling), made.prior_weight),)
+        )
         return DensityMap(
             values=domain.on_cells(tally.reports * made.distribution),
             tiling=as_tiling(domain.tiling),

@@ -56,7 +56,10 @@ def default_tiling(mechanism: AnyMechanism, points: Points | Counts, region: Reg
     from mapveil.local.local_mechanism import LocalMechanism
 
     if isinstance(mechanism, LocalMechanism):
-        users = mechanism.expected_reports(_reporting(points, region))
+        # Where everybody reports, whoever is inside the region is not public.
+        users = mechanism.expected_reports(
+            _reporting(points, region if mechanism.outside == "drop" else None)
+        )
         deviation = math.sqrt(max(users, 1.0) / report_information(mechanism.budget))
         return quadtree_for(users, float(mechanism.budget), deviation, _CROWDING_OF_REPORTS)
     if not isinstance(mechanism, SumMechanism):
@@ -77,10 +80,10 @@ def declared_tiling(users: int, epsilon: Fraction) -> DefaultTiling:
     return quadtree_for(users, float(epsilon), math.sqrt(2) / float(epsilon))
 
 
-def _reporting(points: Points | Counts, region: Region) -> float:
-    """Clients that report: those in the region."""
+def _reporting(points: Points | Counts, region: Region | None) -> float:
+    """Clients that report: those in the region, or all."""
     try:
-        return float(count_users(points, Quadtree(region, depth=1)))
+        return float(count_users(points, None if region is None else Quadtree(region, depth=1)))
     except NobodyInside:
         return 0.0
 
@@ -104,8 +107,8 @@ def quadtree_for(
     Examples
     --------
     >>> quadtree_for(767, 2, 0.7).reason
-    'depth 6, because of about 767 users at epsilon 2: a cell 4 times as crowded as the average holds 0.75 of them, \
-where the noise has a deviation of 0.7'
+    'depth 6, because of about 767 users at epsilon 2: the nearest to one at which a cell 4 times as crowded as the \
+average holds as many of them as the noise deviates by, here 0.75 beside 0.7'
     """
     users = max(users, 1.0)
     depth = round(math.log(max(crowding * users / deviation, 1.0), 4))
@@ -113,7 +116,12 @@ where the noise has a deviation of 0.7'
     held = crowding * users / 4**depth
     return DefaultTiling(
         f"quadtree:{depth}",
-        f"depth {depth}, because of about {users:,.0f} user{'s' * (round(users) != 1)} at epsilon {epsilon:g}: a cell "
-        f"{crowding:g} times as "
-        f"crowded as the average holds {held:.2g} of them, where the noise has a deviation of {deviation:.2g}",
+        f"depth {depth}, because of about {users:,.0f} user{'s' * (round(users) != 1)} at epsilon {epsilon:g}: the "
+        f"nearest to one at which a cell {crowding:g} times as crowded as the average holds as many of them as the "
+        f"noise deviates by, here {_plain(held)} beside {_plain(deviation)}",
     )
+
+
+def _plain(users: float) -> str:
+    """Two digits that count, without an exponent."""
+    return f"{float(f'{users:.2g}'):,g}"

@@ -251,7 +251,7 @@ class Multiscale(PriorMechanism, GridMechanism):
     def plan(self, setting: Setting) -> Plan:
         """One query or two, after one for the number of users where it is needed; see :meth:`SumMechanism.plan`."""
         level, budget, total = yield from self.grid_level(setting)
-        single = self.rounds == 1 or level == setting.depth
+        single = self.rounds == 1 or level == setting.depth or self._longest(setting) < 2
         first, second = self._budgets(setting, budget, single)
         tree = tree_at(setting, level)
         sums = yield Query(f"every cell of level {level}", NodeEncoding(tree), first, row_by_row(tree))

@@ -20,14 +20,14 @@ from mapveil.maps.prior import Prior
 from mapveil.maps.provenance import Provenance
 from mapveil.mechanisms.default_tiling import default_tiling
 from mapveil.mechanisms.mechanism import AnyMechanism, Mechanism, check_locations, check_tiling
-from mapveil.mechanisms.methods import METHODS, find_method
+from mapveil.mechanisms.methods import METHODS, Method, find_method
 from mapveil.mechanisms.release_after_search import after_search, buys_users
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.claim import Assumes
 from mapveil.trust.queries import Progress
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
-from mapveil_client.errors import ParameterError, check
+from mapveil_client.errors import InputError, ParameterError, check
 from mapveil_client.randomness.random import Randomness, as_randomness
 
 if TYPE_CHECKING:
@@ -234,12 +234,20 @@ def _mechanism(
 
 def _with(mechanism: AnyMechanism, **given: Any) -> AnyMechanism:
     """The mechanism with a further parameter, where it has one of that name."""
-    (name,) = given
+    ((name, value),) = given.items()
     if name in (each.name for each in fields(mechanism)):
         return replace(mechanism, **given)
-    known = [each for each in METHODS if name in each.options()]
+    known = [each for each in METHODS if name in each.options() and _takes(each, {name: value})]
     names = ", ".join(f"{each.name} under trust {each.trust}" for each in known)
     raise ParameterError(f"{mechanism.name} takes no {name}; the methods that do: {names}")
+
+
+def _takes(method: Method, options: dict[str, Any]) -> bool:
+    try:
+        method.make(1, options)
+    except (ParameterError, InputError):
+        return False
+    return True
 
 
 def _public_prior(

@@ -23,6 +23,7 @@ class Estimated(NamedTuple):
 
     distribution: FloatArray  # shape (sites,), not negative, sums to 1
     notes: tuple[str, ...] = ()
+    prior_weight: float = 0.0  # of a prior, where one was given
 
 
 def estimate_distribution(
@@ -120,8 +121,13 @@ def _shrunk(randomizer: Randomizer, tally: Tally, prior: FloatArray | None) -> E
 
 def _smoothed(randomizer: Randomizer, tally: Tally, prior: FloatArray | None) -> Estimated:
     made = smooth_likelihood(randomizer, tally, prior)
-    note = () if made.converged else (f"the smoothed likelihood had not settled after {made.steps} steps",)
-    return Estimated(made.distribution, note)
+    notes: tuple[str, ...] = ()
+    if not made.converged:
+        notes += (f"the smoothed likelihood had not settled after {made.steps} steps",)
+    if not made.told:
+        shown = "the prior's, as far as it has weight" if made.prior_weight else "even"
+        notes += (f"the reports tell nothing beyond chance of where people are: the map is {shown}",)
+    return Estimated(made.distribution, notes, made.prior_weight)
 
 
 def _by_candidates(randomizer: Randomizer, tally: Tally, prior: FloatArray | None) -> Estimated:

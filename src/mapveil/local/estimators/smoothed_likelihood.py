@@ -96,6 +96,8 @@ class Smoothed(NamedTuple):
     peaks: IntArray  # sites with a fraction of their own
     steps: int
     converged: bool
+    prior_weight: float  # of the prior in the baseline that it leans to
+    told: bool  # whether the reports tell anything but that baseline
 
 
 def smooth_likelihood(
@@ -162,28 +164,33 @@ def smooth_likelihood(
     found = _evidence(information_about, n, smoother, (p - peak) / max(float((p - peak).sum()), TINY))
     fitted = float(found.effective.sum())
     if around is not None:
-        base = around
+        base, weight = around, 0.0
     else:
-        even = _base(users, size, prior)
+        even, weight = _base(users, size, prior)
         # What a fit to chance gains: its mean, one deviation, and the choice of the peaks among all sites.
         held = np.count_nonzero(peak)
         deviation = math.sqrt(2 * (float(found.squared.sum()) + held))
         if Leaning(users, even, p).slope(0.0) <= fitted + held * math.log(size) + _DEVIATIONS * deviation:
-            return Smoothed(even, smoother.unevenness, np.zeros(0, dtype=np.int64), steps, converged)
+            none = np.zeros(0, dtype=np.int64)
+            return Smoothed(even, smoother.unevenness, none, steps, converged, weight, told=False)
         base = peak + (1 - float(peak.sum())) * even
     leaning = Leaning(users, base, p)
     p = leaning.at(leaning.best(_FREEDOM * fitted))
-    return Smoothed(p / p.sum(), smoother.unevenness, np.flatnonzero(peak), steps, converged)
+    return Smoothed(
+        p / p.sum(), smoother.unevenness, np.flatnonzero(peak), steps, converged, weight, told=True
+    )
 
 
-def _base(users: Callable[[FloatArray], FloatArray], size: int, prior: FloatArray | None) -> FloatArray:
-    """The uniform baseline, with as much of a prior in it as the reports agree with, shape (sites,)."""
+def _base(
+    users: Callable[[FloatArray], FloatArray], size: int, prior: FloatArray | None
+) -> tuple[FloatArray, float]:
+    """The uniform baseline, with as much of a prior in it as the reports agree with, shape (sites,), and how much."""
     even = np.full(size, 1 / size)
     if prior is None:
-        return even
+        return even, 0.0
     leaning = Leaning(users, even, prior)
     weight = leaning.best(1.0)
-    return leaning.at(weight) if leaning.gain(weight) > _PRIOR_GAIN else even
+    return (leaning.at(weight), weight) if leaning.gain(weight) > _PRIOR_GAIN else (even, 0.0)
 
 
 class Leaning(NamedTuple):
