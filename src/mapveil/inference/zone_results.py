@@ -13,7 +13,7 @@ from mapveil.geo.zones import Zones
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 
 Null = Literal["rate", "people"]
-"""Meaning of no change: one expected number, or the same users."""
+"""Meaning of no change: one expected number of users, or the same number of users."""
 
 TESTED: Final[Mapping[Null, str]] = {
     "rate": "the noise and the chance of who was there",
@@ -24,6 +24,9 @@ TESTED: Final[Mapping[Null, str]] = {
 MOSTLY: Final = 0.5
 """Fraction of an estimate from which its zone is marked as placed by the model."""
 
+OF_CHANGE: Final = (
+    "before and after are unbiased estimates, maybe below 0, of the measured cells wholly inside each zone"
+)
 WIDENED: Final = "intervals of the zones named are widened, since noise helped to choose them"
 CHANGE_INTERVAL: Final = (
     "low to high is the change's 95 % interval of the noise alone, widened for the zones called changed"
@@ -107,7 +110,10 @@ def placed_notes(found: ZoneTotals | WindowTotals) -> list[str]:
 
 
 class ZoneChanges(NamedTuple):
-    """Differences of two maps over zones, arrays of shape (zones,)."""
+    """Differences of two maps over zones, arrays of shape (zones,): of the measured cells wholly inside each.
+
+    Numbers are NaN, and p and q are 1, of zones that are not compared.
+    """
 
     zones: Zones
     null: Null
@@ -120,6 +126,29 @@ class ZoneChanges(NamedTuple):
     p: FloatArray
     q: FloatArray  # the least rate at which the zone would be called changed
     changed: BoolArray
+    placed: (
+        FloatArray  # fraction of the users of both maps in measured cells that the zone cuts: not compared
+    )
+
+    @property
+    def compared(self) -> BoolArray:
+        """Zones that are compared: of others, no measured cell lies wholly inside."""
+        return np.isfinite(self.difference)
+
+    @property
+    def calls(self) -> list[str]:
+        """The call about each zone, in words."""
+        pairs = zip(self.changed.tolist(), self.compared.tolist(), strict=True)
+        return [
+            "yes" if changed else "no call" if compared else "not compared" for changed, compared in pairs
+        ]
+
+    @property
+    def counts(self) -> str:
+        """The numbers of zones that changed and that are compared, in words."""
+        size, compared = len(self.zones), int(self.compared.sum())
+        text = f"{int(self.changed.sum())} of {size} zone{'' if size == 1 else 's'} changed"
+        return text if compared == size else f"{text}, of {compared} that can be compared"
 
     @property
     def tested(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from mapveil.formats.atomic import atomic_path
 from mapveil.geo.basemap import joined
 from mapveil.geo.context import Context
-from mapveil.inference.zone_results import CHANGE_INTERVAL
+from mapveil.inference.zone_results import CHANGE_INTERVAL, OF_CHANGE
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.series_map import counting_note
 from mapveil.pictures.picture_frame import (
@@ -163,7 +163,8 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
         else:
             axes.add_patch(patches.PathPatch(path, **hatched))
     draw_outline(after, plane, axes)
-    sample = patches.Patch(label="not told from no change", **hatched)
+    told = "not told from no change" + ("" if found.compared.all() else ", or not compared")
+    sample = patches.Patch(label=told, **hatched)
     draw_legend(axes, sample)
     count = int(found.changed.sum())
     if count:
@@ -174,7 +175,7 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
         draw_nothing(axes, "No zone changed significantly.")
     style_frame(after, plane, axes)
     lead = (
-        f"{count} of {len(found.zones)} zones changed, tested against {found.tested}; about {100 * found.fdr:g} % of "
+        f"{found.counts}, tested against {found.tested}; about {100 * found.fdr:g} % of "
         "such calls are expected to be false."
     )
     if ground is not None:
@@ -208,18 +209,15 @@ def write_changes_page(
     rows = [
         (
             found.zones.labels[at].removeprefix("*"),
-            *(f"{each[at]:,.1f}" for each in numbers),
+            *(f"{each[at]:,.1f}" if found.compared[at] else "" for each in numbers),
             f"{found.q[at]:.2g}",
-            "yes" if found.changed[at] else "no call",
+            found.calls[at],
         )
         for at in np.argsort(found.q, kind="stable").tolist()
     ]
     promise = after.guarantee.promise
     title = _changed(before, after)
-    said = (
-        f"Tested against {found.tested}. Before and after are unbiased estimates, which may be below 0; "
-        f"{CHANGE_INTERVAL}."
-    )
+    said = f"Tested against {found.tested}. {OF_CHANGE[:1].upper()}{OF_CHANGE[1:]}; {CHANGE_INTERVAL}."
     body = html_picture(picture, f"{title}: zones that changed significantly")
     body += f"<p>{said}</p>\n" + html_table(head, rows)
     promises = [dict(each.guarantee.promise.rows) for each in (before, after)]
