@@ -64,6 +64,8 @@ NULLS: Final = get_args(Null)
 _GAMMA: Final = 0.05  # of the false discovery rate over the number of zones
 _REACH: Final = 9.0  # deviations of a binomial variable: 1e-18 lies beyond
 _POINTS: Final = 64
+_REMEDY: Final = "larger zones or more epsilon allow it"
+_OF_SERIES: Final = "larger zones, more epsilon, longer windows or a smaller --option window_signal allow it"
 _MOST: Final = 1 << 14  # values of a binomial variable at a time
 
 
@@ -128,14 +130,14 @@ def _of_all(
     placed = placed_fraction(every, spread(both, 0.0))
     cut = np.zeros(tested.size, dtype=np.bool_)
     for overlay, weights in zip((one, two), measured, strict=True):
-        cut |= np.diff(overlay.weights.indptr) > np.diff(weights.indptr)
+        cut |= np.diff(overlay.areas.indptr) > np.diff(weights.indptr)
     placed[~cut] = 0.0
     labels, notes = one.zones.labels, [*one.zones.notes, *unlike_notes(one.heat, two.heat)]
     if not tested.all():
         notes.append(
             f"{np.count_nonzero(~tested)} of {tested.size} zones are not compared, such as "
             f"{labels[int(np.argmin(tested))]}: no measured cell lies wholly inside, so a change there was measured "
-            "only together with what surrounds the zone; larger zones or more epsilon allow it"
+            f"only together with what surrounds the zone; {_REMEDY if one.heat.placement is None else _OF_SERIES}"
         )
     if (cut & tested).any():
         most = int(np.argmax(np.where(tested, placed, -1.0)))

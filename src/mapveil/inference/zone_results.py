@@ -10,6 +10,7 @@ import numpy as np
 
 from mapveil.geo.windows import Windows
 from mapveil.geo.zones import Zones
+from mapveil.inference.linear_totals import MOSTLY
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 
 Null = Literal["rate", "people"]
@@ -20,9 +21,6 @@ TESTED: Final[Mapping[Null, str]] = {
     "people": "the noise alone",
 }
 """Causes of a difference that a change must exceed, by the meaning of no change."""
-
-MOSTLY: Final = 0.5
-"""Fraction of an estimate from which its zone is marked as placed by the model."""
 
 OF_CHANGE: Final = (
     "before and after are unbiased estimates, maybe below 0, of the measured cells wholly inside each zone"
@@ -38,7 +36,7 @@ class ZoneTotals(NamedTuple):
 
     zones: Zones
     alpha: float
-    estimate: FloatArray  # least squares, unbiased: it may be negative
+    estimate: FloatArray  # least squares, unbiased where nothing is placed: it may be negative
     low: FloatArray  # of the noise interval of coverage 1 - alpha, or more where the estimate chose the zone
     high: FloatArray
     deviation: FloatArray  # standard deviation over the noise, users
@@ -47,11 +45,18 @@ class ZoneTotals(NamedTuple):
     placed: FloatArray  # fraction of the estimate that is placed by the model
     shown: FloatArray  # users that the map shows there
     covered: FloatArray  # fraction of the zone's area that lies in the map
+    certain_low: FloatArray  # bounds that hold wherever in the measured cells that the zone cuts users are
+    certain_high: FloatArray
 
     def columns(self) -> dict[str, Any]:
-        """The results as columns, the displayed estimate raised to 0."""
+        """The results as columns, the displayed estimate raised to 0; no interval where the model places most."""
         record = {name: getattr(self, name) for name in self._fields if name not in {"zones", "alpha"}}
-        return {"zone": list(self.zones.names), **record, "estimate": np.maximum(self.estimate, 0.0)}
+        return {"zone": list(self.zones.names), **record} | _displayed(self)
+
+    @property
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """The interval of the noise; where the model places most users, the bounds of the bracket."""
+        return _bounds(self)
 
     @property
     def modelled(self) -> BoolArray:
@@ -71,15 +76,25 @@ class WindowTotals(NamedTuple):
     inside: FloatArray  # estimate of the leaves wholly inside
     touched: FloatArray  # estimate of all leaves that the zone touches
     placed: FloatArray  # fraction of the estimate that is placed by the model
+    certain_low: FloatArray  # bounds that hold wherever in the measured cells that the zone cuts users are
+    certain_high: FloatArray
+
+    def displayed(self) -> dict[str, FloatArray]:
+        """Each of :data:`WINDOW_COLUMNS`: the estimate raised to 0, no interval where the model places most."""
+        return {kind: getattr(self, kind) for kind in WINDOW_COLUMNS} | _displayed(self)
 
     def columns(self) -> dict[str, Any]:
-        """Six columns for each window, for a table of one row per zone; the displayed estimate raised to 0."""
+        """Eight columns for each window, for a table of one row per zone, as :meth:`displayed`."""
         made: dict[str, Any] = {"zone": list(self.zones.names)}
+        displayed = self.displayed()
         for at, name in enumerate(self.windows.names):
-            for kind in WINDOW_COLUMNS:
-                values = getattr(self, kind)[:, at]
-                made[f"{kind} {name}"] = np.maximum(values, 0.0) if kind == "estimate" else values
+            made |= {f"{kind} {name}": values[:, at] for kind, values in displayed.items()}
         return made
+
+    @property
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """The interval of the noise; where the model places most users, the bounds of the bracket."""
+        return _bounds(self)
 
     @property
     def modelled(self) -> BoolArray:
@@ -87,8 +102,23 @@ class WindowTotals(NamedTuple):
         return _modelled(self.estimate, self.inside, self.placed)
 
 
-WINDOW_COLUMNS: Final = ("estimate", "low", "high", "placed", "inside", "touched")
+WINDOW_COLUMNS: Final = (
+    *("estimate", "low", "high", "placed", "inside", "touched"),
+    *("certain_low", "certain_high"),
+)
 """Answers about a zone in one window, in the order of a table's columns."""
+
+
+def _displayed(found: ZoneTotals | WindowTotals) -> dict[str, FloatArray]:
+    """What differs from the answers where they are shown."""
+    low, high = (np.where(found.modelled, np.nan, each) for each in (found.low, found.high))
+    return {"estimate": np.maximum(found.estimate, 0.0), "low": low, "high": high}
+
+
+def _bounds(found: ZoneTotals | WindowTotals) -> tuple[FloatArray, FloatArray]:
+    modelled = found.modelled
+    low = np.where(modelled, found.certain_low, found.low)
+    return low, np.where(modelled, found.certain_high, found.high)
 
 
 def _modelled(estimate: FloatArray, inside: FloatArray, placed: FloatArray) -> BoolArray:
@@ -105,7 +135,7 @@ def placed_notes(found: ZoneTotals | WindowTotals) -> list[str]:
     return [
         f"the model places most users of {zones.size} of {len(found.zones)} zones, such as "
         f"{found.zones.names[zones[0]]}: most of these were measured only together with what surrounds "
-        "the zone, and the interval is of the noise, not of that placement"
+        "the zone, so the bounds shown of these zones are those that hold wherever in the cut cells the users are"
     ]
 
 
@@ -170,15 +200,16 @@ class RankedZones(NamedTuple):
     last: IntArray  # worst rank
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each zone: rank, name, estimate, interval, fraction placed, and the ranks it may have."""
+        """A row for each zone: rank, name, estimate, bounds, fraction placed, and the ranks it may have."""
         found = self.totals
+        low, high = found.bounds
         return [
             {
                 "rank": rank,
                 "zone": found.zones.names[zone],
                 "estimate": max(float(found.estimate[zone]), 0.0),
-                "low": float(found.low[zone]),
-                "high": float(found.high[zone]),
+                "low": float(low[zone]),
+                "high": float(high[zone]),
                 "placed": float(found.placed[zone]),
                 "first_rank": int(first),
                 "last_rank": int(last),

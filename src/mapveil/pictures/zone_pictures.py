@@ -49,7 +49,7 @@ _BAND: Final = "#9db8d2"
 _BAND_HATCH: Final = "#4f6c8b"
 _PLACED: Final = (
     "the model places most of these users, who were measured only together with what surrounds the zone; the band "
-    "leaves that placement out"
+    "holds wherever in the cut cells they are"
 )
 _WIDTH: Final = 110  # characters of a line above the panels
 _LINE: Final = 0.17  # inches
@@ -109,7 +109,7 @@ def plot_totals(found: WindowTotals, series: DensityMap) -> Axes:
         if zone >= count:
             axes.set_axis_off()
             continue
-        low, high = np.maximum(found.low[zone], 0.0), np.maximum(found.high[zone], 0.0)
+        low, high = (np.maximum(each[zone], 0.0) for each in found.bounds)
         axes.bar(at, high - low, 1.0, low, color=_BAND, linewidth=0)
         placed = modelled[zone]
         if placed.any():
@@ -243,7 +243,7 @@ def write_totals_page(found: WindowTotals, series: DensityMap, path: str | PathL
     from mapveil.pictures.report_page import html_page, html_picture, html_table
 
     promise = series.guarantee.promise
-    numbers = (np.maximum(found.estimate, 0.0), found.low, found.high)
+    numbers = (np.maximum(found.estimate, 0.0), *found.bounds)
     rows = [
         (zone, window, *(f"{each[row, at]:,.1f}" for each in numbers), f"{100 * found.placed[row, at]:.0f} %")
         for row, zone in enumerate(found.zones.names)
