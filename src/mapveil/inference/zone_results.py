@@ -110,7 +110,7 @@ WINDOW_COLUMNS: Final = (
 
 
 def _displayed(found: ZoneTotals | WindowTotals) -> dict[str, FloatArray]:
-    """What differs from the answers where they are shown."""
+    """The answers that are shown otherwise than they are."""
     low, high = (np.where(found.modelled, np.nan, each) for each in (found.low, found.high))
     return {"estimate": np.maximum(found.estimate, 0.0), "low": low, "high": high}
 
