@@ -52,7 +52,8 @@ def test_it_draws_and_lists_the_answers(asked: tuple[ZoneOverlay, ZoneTotals]) -
     assert scene["names"] == list(found.zones.names)
     users = unpack(scene["layers"][scene["main"]]["values"])
     assert np.allclose(users, np.maximum(found.estimate, 0), rtol=1e-3)
-    assert np.allclose(unpack(scene["bounds"][1]), found.high, rtol=1e-6)
+    assert np.allclose(unpack(scene["bounds"][1]), found.bounds[1], rtol=1e-6)
+    assert found.bounds[1][2] == found.certain_high[2] > 10 * found.high[2]
     # The corner lies within one measured cell: whoever is in that cell was placed there by the model alone.
     assert (found.low > 0).all()
     told = np.array([True, True, False])

@@ -1,8 +1,13 @@
 r"""Zones where two maps differ significantly, at a false discovery rate of about ``fdr``.
 
+Of a zone, only the measured cells that lie wholly inside it are compared, in both maps alike: groups of cells that both
+maps measured, alone or by their parts. Where in a measured cell users are is a model's placement, so a change of a
+cell that the zone cuts may be one of its surroundings: with area weights, a single changed cell made every zone inside
+its block "changed". A zone without a measured cell of its own is not compared.
+
 Two null hypotheses, which differ in what "no change" means:
 
-- ``people``: the same number of users from the table of each map. Only the noise of privacy makes them differ.
+- ``people``: the same number of users in both tables, whoever they are. Only the noise of privacy makes them differ.
 - ``rate`` (the default): the same expected number. Users come and go by chance too, as a Poisson variable does.
 
 .. math:: D = N_2 - N_1 + \eta, \qquad N_1, N_2 \sim \mathrm{Poisson}(\lambda), \qquad
@@ -20,15 +25,12 @@ large wherever that was measured with noise of .3 users or more; with less it ma
 groups come less regularly than Poisson's, and then p is too small. With ``people``,
 :math:`p = \Pr[|\eta| \ge d]`.
 
-Zones are called changed by Benjamini and Hochberg's procedure, at ``fdr`` over Storey's estimate of the fraction of
-zones without a change, :math:`\min(1, 2 (1 + \#\{p > 1/2\}) / m)` of m zones; none with p above 1/2 is called.
-The theorem assumes independent p-values. Zones that share noisy sums have dependent ones, so for them the rate is not
-proved: ``python -m benchmarks.zone_changes`` measures rate and power.
+Zones are called changed by Benjamini and Hochberg's procedure over the zones that are compared
+(:mod:`mapveil.inference.false_discovery`). Zones that share noisy sums have dependent p-values, so for them the rate is
+not proved: ``python -m benchmarks.zone_changes`` measures rate and power.
 
 Source: Przyborowski, Wilenski, "Homogeneity of results in testing samples from Poisson series" (1940), the exact test;
-Berger, Boos, "P values maximized over a confidence set for the nuisance parameter" (1994); Benjamini, Hochberg (1995);
-Storey, Taylor, Siegmund, "Strong control, conservative point estimation and simultaneous conservative consistency of
-false discovery rates" (2004), Theorem 3.
+Berger, Boos, "P values maximized over a confidence set for the nuisance parameter" (1994).
 """
 
 from __future__ import annotations
@@ -36,29 +38,35 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import numpy as np
 
 from mapveil.geo.zones import Zones
-from mapveil.inference.linear_totals import half_widths, half_widths_of_chosen
+from mapveil.inference.common_cells import measured_in_both
+from mapveil.inference.false_discovery import adjusted
+from mapveil.inference.linear_totals import half_widths, half_widths_of_chosen, placed_fraction
 from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.inference.zone_results import Null, ZoneChanges
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import INTERVAL_ALPHA, Measurement, are_one_release
 from mapveil.maps.released import ReleasedMap
 from mapveil.privacy.weighted_noise import WeightedNoise, tail
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.epsilon import plain
 from mapveil_client.errors import InputError, check
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 NULLS: Final = get_args(Null)
 
 _GAMMA: Final = 0.05  # of the false discovery rate over the number of zones
 _REACH: Final = 9.0  # deviations of a binomial variable: 1e-18 lies beyond
 _POINTS: Final = 64
+_REMEDY: Final = "larger zones or more epsilon allow it"
+_OF_SERIES: Final = "larger zones, more epsilon, longer windows or a smaller --option window_signal allow it"
 _MOST: Final = 1 << 14  # values of a binomial variable at a time
-_HALF: Final = 0.5  # p-value above which a zone counts for those without a change
 
 
 def changes(
@@ -93,27 +101,56 @@ def changes(
     check_alike(before, after, (before.measurements, after.measurements))
     one = ZoneOverlay.of(before, Zones.read(zones, **read))
     two = ZoneOverlay.of(after, one.zones)
-    first, second = one.weights @ one.sums.estimate, two.weights @ two.sums.estimate
-    laws = (each.for_calls().sums.errors(each.weights) for each in (one, two))
+    measured = measured_in_both(one, two)
+    tested = np.diff(measured[0].indptr) > 0
+    chosen = [each[tested] for each in measured]
+    first, second = chosen[0] @ one.sums.estimate, chosen[1] @ two.sums.estimate
+    laws = (each.for_calls().sums.errors(weights) for weights, each in zip(chosen, (one, two), strict=True))
     noises = [a.noise.joined(b.noise) for a, b in zip(*laws, strict=True)]
-    notes = (*one.zones.notes, *unlike_notes(before, after), *_placed_note(one, two))
-    asked = replace(one.zones, notes=notes)
-    return compared(asked, first, second, noises, fdr=fdr, null=null)
+    found = compared(one.zones.take(tested, ""), first, second, noises, fdr=fdr, null=null)
+    return _of_all(found, one, two, measured, tested)
 
 
-def _placed_note(one: ZoneOverlay, two: ZoneOverlay) -> tuple[str, ...]:
-    """A note on zones that cut cells which only one of two maps measured: a test takes placement for certain."""
-    if np.array_equal(one.sums.leaf, two.sums.leaf):
-        return ()
-    cut = [np.add.reduceat(each.weights.data < 1, each.weights.indptr[:-1]) > 0 for each in (one, two)]
-    zones = np.flatnonzero(cut[0] | cut[1])
-    if not zones.size:
-        return ()
-    many = "1 zone cuts" if zones.size == 1 else f"{zones.size} zones cut"
-    return (
-        f"{many} measured cells, such as {one.zones.labels[zones[0]]}: a difference there may be one of placement, "
-        "since users are taken as spread evenly over a cell and the maps measured different cells",
-    )
+def _of_all(
+    found: ZoneChanges,
+    one: ZoneOverlay,
+    two: ZoneOverlay,
+    measured: tuple[csr_array, csr_array],
+    tested: BoolArray,
+) -> ZoneChanges:
+    """The changes of all zones, NaN for those that are not compared, with notes on what is not."""
+
+    def spread(values: FloatArray | BoolArray, otherwise: float) -> FloatArray:
+        made = np.full(tested.size, otherwise)
+        made[tested] = values
+        return made
+
+    both = found.before + found.after
+    every = one.weights @ one.sums.estimate + two.weights @ two.sums.estimate
+    placed = placed_fraction(every, spread(both, 0.0))
+    cut = np.zeros(tested.size, dtype=np.bool_)
+    for overlay, weights in zip((one, two), measured, strict=True):
+        cut |= np.diff(overlay.areas.indptr) > np.diff(weights.indptr)
+    placed[~cut] = 0.0
+    labels, notes = one.zones.labels, [*one.zones.notes, *unlike_notes(one.heat, two.heat)]
+    if not tested.all():
+        notes.append(
+            f"{np.count_nonzero(~tested)} of {tested.size} zones are not compared, such as "
+            f"{labels[int(np.argmin(tested))]}: no measured cell lies wholly inside, so a change there was measured "
+            f"only together with what surrounds the zone; {_REMEDY if one.heat.placement is None else _OF_SERIES}"
+        )
+    if (cut & tested).any():
+        most = int(np.argmax(np.where(tested, placed, -1.0)))
+        notes.append(
+            f"{np.count_nonzero(cut & tested)} of {tested.size} zones cut measured cells, such as {labels[most]} "
+            f"({100 * placed[most]:.0f} % of its users): only the measured cells wholly inside are compared"
+        )
+    zones = replace(one.zones, notes=tuple(notes))
+    users = found.before, found.after, found.difference, found.low, found.high
+    numbers = [spread(each, np.nan) for each in users]
+    p, q, changed = spread(found.p, 1.0), spread(found.q, 1.0), spread(found.changed, 0.0) > 0
+    before, after, apart, low, high = numbers
+    return ZoneChanges(zones, found.null, found.fdr, before, after, apart, low, high, p, q, changed, placed)
 
 
 def compared(
@@ -144,11 +181,11 @@ def compared(
         p = np.array(
             [_rate_p(beyond, *each, gamma) for beyond, each in zip(_tails(noises), numbers, strict=True)]
         )
-    q = _adjusted(p)
+    q = adjusted(p)
     changed = q <= fdr
     width = half_widths_of_chosen(noises, INTERVAL_ALPHA, np.flatnonzero(changed))
     found = first, second, apart, apart - width, apart + width
-    return ZoneChanges(zones, null, fdr, *found, p, q, changed)
+    return ZoneChanges(zones, null, fdr, *found, p, q, changed, np.zeros(len(zones)))
 
 
 def check_alike(
@@ -260,13 +297,3 @@ def _values(low: float, high: float) -> FloatArray:
     """Whole numbers, thinned out where there are very many."""
     step = max(1, math.ceil((high - low) / _MOST))
     return np.arange(math.floor(low), math.ceil(high) + 1, step, dtype=np.float64)
-
-
-def _adjusted(p: FloatArray) -> FloatArray:
-    """Benjamini and Hochberg's adjusted p-values, for Storey's estimate of the zones without a change."""
-    unchanged = min(float(p.size), 2.0 * (1 + np.count_nonzero(p > _HALF)))
-    order = np.argsort(p)
-    scaled = p[order] * unchanged / np.arange(1, p.size + 1)
-    made = np.empty(p.size)
-    made[order] = np.minimum.accumulate(scaled[::-1])[::-1]
-    return np.where(p > _HALF, 1.0, np.minimum(np.maximum(made, p), 1.0))

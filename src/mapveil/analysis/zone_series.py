@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mapveil.analysis.zone_totals import totals_of
+from mapveil.analysis.zone_totals import moved, totals_of
 from mapveil.geo.zones import Zones
 from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.inference.zone_results import WINDOW_COLUMNS, WindowTotals
@@ -36,6 +36,11 @@ def totals_over_time(
         The series cannot be asked, or the zones cannot be used.
     """
     asked = Zones.read(zones, **read)
-    found = [totals_of(ZoneOverlay.of(series.window(at), asked), alpha) for at in range(len(series))]
+    overlay = first = ZoneOverlay.of(series.window(0), asked)
+    found = [totals_of(first, alpha)]
+    for at in range(1, len(series)):
+        overlay = overlay.at(series.window(at))
+        alike = overlay.weights is first.weights and overlay.sums.has_errors_of(first.sums)
+        found.append(moved(found[0], overlay) if alike else totals_of(overlay, alpha))
     answers = {name: np.stack([getattr(each, name) for each in found], axis=1) for name in WINDOW_COLUMNS}
     return WindowTotals(found[0].zones, series.windows, alpha, **answers)

@@ -2,8 +2,10 @@ r"""Users in zones, from the measurements of a released map: estimates, interval
 
 A zone that cuts a leaf (a finest measured group of cells) asks for something that nobody measured: where in the leaf
 people are. So three things are kept apart. The *estimate* and its interval weigh a cut leaf by the fraction of its
-cells in the zone: the interval holds for that weighted sum, over the noise alone. The *bracket* goes from the leaves
-wholly inside to all that the zone touches. ``shown`` is where the map, which is a model below the leaves, puts people.
+cells in the zone, and in a window of a series by the fraction of its users of all windows: the interval holds for that
+weighted sum, over the noise alone. The *bracket* goes from the leaves wholly inside to all that the zone touches, and
+is shown instead of the interval where the model places more than half of an estimate. ``shown`` is where the map, which
+is a model below the leaves, puts people.
 
 .. math:: \hat q = w^T \hat x, \qquad \hat q \pm t, \qquad \Pr\Big[\Big|\sum_k a_k \eta_k\Big| > t\Big] \le \alpha
 
@@ -93,12 +95,29 @@ def weighted_totals(
 ) -> ZoneTotals:
     """Totals of weighted leaves: of their fractions in each zone, of leaves wholly inside, and of all touched."""
     estimate, inside, touched = (np.asarray(each @ sums.estimate) for each in weights)
-    errors = list(sums.errors(weights[0]))
-    width = half_widths([each.noise for each in errors], alpha)
-    deviation = np.sqrt([each.variance for each in errors])
-    facts = placed_fraction(estimate, inside), shown, covered
+    errors = [list(sums.errors(each)) for each in weights]
+    width, below, above = (half_widths([one.noise for one in each], alpha) for each in errors)
+    deviation = np.sqrt([each.variance for each in errors[0]])
+    facts = placed_fraction(estimate, inside), shown, covered, inside - below, touched + above
     return ZoneTotals(
         zones, alpha, estimate, estimate - width, estimate + width, deviation, inside, touched, *facts
+    )
+
+
+def moved(found: ZoneTotals, overlay: ZoneOverlay) -> ZoneTotals:
+    """The totals of another overlay, whose weights and laws of noise are those of the overlay of ``found``."""
+    weights = overlay.weights, overlay.inside, overlay.touched
+    estimate, inside, touched = (np.asarray(each @ overlay.sums.estimate) for each in weights)
+    return found._replace(
+        estimate=estimate,
+        low=estimate - (found.estimate - found.low),
+        high=estimate + (found.high - found.estimate),
+        inside=inside,
+        touched=touched,
+        placed=placed_fraction(estimate, inside),
+        shown=overlay.shown,
+        certain_low=inside - (found.inside - found.certain_low),
+        certain_high=touched + (found.certain_high - found.touched),
     )
 
 
@@ -107,6 +126,13 @@ def widened(found: ZoneTotals, overlay: ZoneOverlay, chosen: IntArray) -> ZoneTo
 
     See :func:`mapveil.inference.linear_totals.half_widths_of_chosen`.
     """
-    laws = [each.noise for each in overlay.sums.errors(overlay.weights)]
-    width = half_widths_of_chosen(laws, found.alpha, chosen)
-    return found._replace(low=found.estimate - width, high=found.estimate + width)
+    width, below, above = (
+        half_widths_of_chosen([each.noise for each in overlay.sums.errors(weights)], found.alpha, chosen)
+        for weights in (overlay.weights, overlay.inside, overlay.touched)
+    )
+    return found._replace(
+        low=found.estimate - width,
+        high=found.estimate + width,
+        certain_low=found.inside - below,
+        certain_high=found.touched + above,
+    )

@@ -73,7 +73,8 @@ def command(
 
     MAP is a .tif, .parquet, .geojson, .gpkg or .csv that Mapveil wrote; a page (.html) answers in a browser. Of a
     zone that cuts a measured cell, "placed" is the percentage of its users that the model places, and "inside" and
-    "touched" are the estimates of the cells wholly inside and of all that it touches.
+    "touched" are the estimates of the cells wholly inside and of all that it touches. Where "placed" exceeds 50 %,
+    "low" and "high" are not the interval of the noise but bounds that hold wherever in the cut cells the users are.
 
     Of flows by a curator or by sums: users from and to each of their zones, each of whom counts 1 in all, or one total
     with --from and --to.
@@ -219,7 +220,7 @@ def _table(found: ZoneTotals, columns: dict[str, Any], zones: IntArray) -> list[
     head = f"{'zone':<{wide}} {numbers} {'sd':>8} {'placed':>7} {'inside':>10} {'touched':>10}"
     lines = [head + (f" {'denominator':>12} {'per 1000':>10} {'low':>10} {'high':>10}" if rates else "")]
     for zone in zones[:_LINES].tolist():
-        cells = (columns[key][zone] for key in ("estimate", "low", "high"))
+        cells = (columns["estimate"][zone], *(each[zone] for each in found.bounds))
         text = f"{names[zone]:<{wide}} " + " ".join(f"{value:>10,.1f}" for value in cells)
         text += f" {found.deviation[zone]:>8,.1f} {100 * found.placed[zone]:>6.0f}%"
         text += f" {max(found.inside[zone], 0):>10,.1f} {max(found.touched[zone], 0):>10,.1f}"

@@ -109,7 +109,7 @@ def change_flows(
         f"{int(found.outflow.changed.sum())} outflows and {int(found.inflow.changed.sum())} inflows of "
         f"{counted(before.tiling.size, 'zone')} changed; no change means {meaning}; about {100 * fdr:g} % of "
         "such calls are expected to be false; asking costs no privacy",
-        f"before and after are unbiased estimates, shown as at least 0; {CHANGE_INTERVAL}",
+        f"before and after are estimates, raised to 0; the change is of the unbiased ones; {CHANGE_INTERVAL}",
         *_changes_table(found),
     ]
     console.result("\n".join(lines), {**question, "zones": rows_of(columns)}, outputs)

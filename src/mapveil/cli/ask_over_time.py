@@ -29,7 +29,7 @@ def answer_over_time(
     from mapveil.analysis.zone_series import totals_over_time
     from mapveil.formats.zone_table import write_zones
     from mapveil.geo.zones import Zones
-    from mapveil.inference.zone_results import WINDOW_COLUMNS, placed_notes
+    from mapveil.inference.zone_results import placed_notes
     from mapveil.maps.series_map import SeriesMap, counting_note
     from mapveil.pictures.zone_pictures import check_panels, write_totals_page, write_totals_png
 
@@ -70,7 +70,7 @@ def answer_over_time(
         {
             "zone": zone,
             "window": window,
-            **{name: float(getattr(found, name)[row, at]) for name in WINDOW_COLUMNS},
+            **{name: float(values[row, at]) for name, values in found.displayed().items()},
         }
         for row, zone in enumerate(found.zones.names)
         for at, window in enumerate(series.windows.names)
@@ -82,9 +82,10 @@ def _table(found: WindowTotals) -> list[str]:
     wide = max(len(name) for name in ("zone", *found.zones.labels))
     window = max(len(name) for name in ("window", *found.windows.names))
     lines = [f"{'zone':<{wide}}  {'window':<{window}} {'users':>10} {'low':>10} {'high':>10} {'placed':>7}"]
+    low, high = found.bounds
     for zone, name in enumerate(found.zones.labels):
         for at, when in enumerate(found.windows.names):
-            ends = found.low[zone, at], found.high[zone, at]
+            ends = low[zone, at], high[zone, at]
             text = f"{name:<{wide}}  {when:<{window}} {max(found.estimate[zone, at], 0.0):>10,.1f} "
             text += " ".join(f"{each:>10,.1f}" for each in ends)
             lines.append(f"{text} {100 * found.placed[zone, at]:>6.0f}%")

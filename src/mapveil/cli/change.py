@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mapveil.inference.zone_results import Null, ZoneChanges
 
 _LINES = 40  # of a table on the terminal
-_NULLS = {"rate": "one expected number in both maps", "people": "the same users in both tables"}
+_NULLS = {"rate": "one expected number in both maps", "people": "the same number of users in both tables"}
 
 
 @click.command("change")
@@ -37,7 +37,7 @@ _NULLS = {"rate": "one expected number in both maps", "people": "the same users 
     type=click.Choice(list(_NULLS)),
     default="rate",
     show_default=True,
-    help="Meaning of no change: one rate (noise and chance) or the same people (noise alone).",
+    help="Meaning of no change: one rate (noise and chance) or the same number of users (noise alone).",
 )
 @outputs(
     (*ZONE_SUFFIXES, ".png", ".html"),
@@ -60,7 +60,8 @@ def command(
 ) -> None:
     """Call the zones where two released maps differ significantly. Costs no privacy.
 
-    The false discovery rate is about --fdr.
+    The false discovery rate is about --fdr. Of each zone, the measured cells that lie wholly inside are compared: where
+    in a cell that the zone cuts users are was not measured. Zones without such a cell are named and not compared.
 
     Both maps are of one region, unit, method and trust model, such as two weeks of one city; or they are two windows of
     one series. Of two files of flows between the same zones, the outflows and inflows that differ are called.
@@ -75,7 +76,7 @@ def command(
     """
     from mapveil.analysis.zone_changes import both_note, changes
     from mapveil.formats.zone_table import write_zones
-    from mapveil.inference.zone_results import CHANGE_INTERVAL
+    from mapveil.inference.zone_results import CHANGE_INTERVAL, OF_CHANGE
     from mapveil.maps.flow_map import FlowMap
     from mapveil.maps.series_map import counting_note
     from mapveil.pictures.zone_pictures import write_changes_page, write_changes_png
@@ -124,9 +125,9 @@ def command(
     for note in (*dict.fromkeys(warnings), *found.zones.notes):
         console.warn(note)
     lines = [
-        f"{int(found.changed.sum())} of {counted(len(found.zones), 'zone')} changed, tested against {found.tested} "
+        f"{found.counts}, tested against {found.tested} "
         f"(--null {null}); about {100 * fdr:g} % of such calls are expected to be false; asking costs no privacy",
-        f"before and after are unbiased estimates, which may be below 0; {CHANGE_INTERVAL}",
+        f"{OF_CHANGE}; {CHANGE_INTERVAL}",
         *([] if window is None else [f"windows {against} and {window}: {counting_note(one.parameters)}"]),
         *_table(found),
     ]
@@ -156,8 +157,8 @@ def _table(found: ZoneChanges) -> list[str]:
         numbers = (
             each[zone] for each in (found.before, found.after, found.difference, found.low, found.high)
         )
-        text = " ".join(f"{value:>10,.1f}" for value in numbers)
-        said = "yes" if found.changed[zone] else "no call"
+        text = " ".join(f"{value:>10,.1f}" if found.compared[zone] else f"{'-':>10}" for value in numbers)
+        said = found.calls[zone]
         lines.append(f"{found.zones.labels[zone]:<{wide}} {text} {found.q[zone]:>9.2g}  {said}")
     rest = len(found.zones) - _LINES
     return lines if rest <= 0 else [*lines, f"and {counted(rest, 'more zone')}; -o FILE.csv lists all"]

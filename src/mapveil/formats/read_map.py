@@ -29,7 +29,7 @@ from mapveil.maps.proportion_map import LabelMeasurement, ProportionMap
 from mapveil.maps.provenance import Provenance
 from mapveil.maps.released import ReleasedMap
 from mapveil.maps.round_cost import RoundCost
-from mapveil.maps.series_map import SeriesMap
+from mapveil.maps.series_map import PLACED_BY_ALL, SeriesMap
 from mapveil.maps.window_estimates import WindowEstimates
 from mapveil.privacy.file_hash import CSV_METADATA_SUFFIX
 from mapveil.privacy.guarantee import Guarantee
@@ -341,7 +341,10 @@ def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table, measure
         provenance=Provenance(**metadata["provenance"]),
         noise_floor=float(metadata.get("noise_floor_per_km2", 0.0)),
     )
-    return heat if metadata.get("windows") is None else _series_of(heat, metadata, found)
+    if metadata.get("windows") is not None:
+        return _series_of(heat, metadata, found)
+    # A file of one window of a series: in a block its users lie as in all windows.
+    return replace(heat, placement=values) if heat.method == PLACED_BY_ALL else heat
 
 
 def _series_of(heat: DensityMap, metadata: dict[str, Any], found: FloatArray | pyarrow.Table) -> SeriesMap:

@@ -30,6 +30,9 @@ from mapveil_client.errors import InputError
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+MOSTLY: Final = 0.5
+"""Fraction of an estimate above which its zone is marked as placed by the model."""
+
 _PRECISION: Final = 1e-4  # of an end, relative; ends are rounded outward by it
 _LARGEST: Final = 2.0**60
 _OVERLAID: Final = 1e-9  # of a leaf: fractions of an overlay are less exact
@@ -54,7 +57,7 @@ class LinearTotal:
 
     @cached_property
     def estimate(self) -> float:
-        """Least-squares estimate, users; unbiased, so it may be negative."""
+        """Least-squares estimate, users; of whole measured cells it is unbiased, so it may be negative."""
         return float(sum(float((weights @ sums.estimate)[0]) for sums, weights in self.parts))
 
     @cached_property
@@ -140,6 +143,15 @@ class Total(LinearTotal):
     def certain(self, alpha: float = INTERVAL_ALPHA) -> tuple[float, float]:
         """Bounds that hold wherever in the cut leaves people are, with probability at least 1 - alpha."""
         return self.inside.interval(alpha)[0], self.touched.interval(alpha)[1]
+
+    def __repr__(self) -> str:
+        if self.placed <= MOSTLY:
+            return super().__repr__()
+        low, high = self.certain()
+        return (
+            f"{self.estimate:,.1f} users, {100 * self.placed:.0f} % of them placed by the model "
+            f"(95 %, wherever in the cut cells they are: {low:,.1f} to {high:,.1f})"
+        )
 
 
 class Ratio(NamedTuple):

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 _PER_OCTAVE: Final = 32  # coefficients are rounded up to powers of 2**(1/32): widths by 1 % on average
 _LEAST_OCTAVE: Final = -34  # smaller coefficients are taken for rounding errors
 _AT_ONCE: Final = 1 << 22  # coefficients
+_OF_ERRORS: Final = ("parent", "weight", "spread")
 _LEAST_REST: Final = 1e-9  # of the variance of a parent's leaves
 # b, chosen on maps that benchmarks/zone_bands.py makes: 1 is narrower by up to 9 % and 3 wider by 28 %; with less, what
 # noise chooses shows in the totals.
@@ -164,6 +165,16 @@ class NestedSums:
     def has_window(self, other: NestedSums) -> bool:
         """Whether the other's measurements are of reports that these are of too."""
         return any(are_one_release(each, other._measurements) for each in self._windows)
+
+    def has_errors_of(self, other: NestedSums) -> bool:
+        """Whether every functional's error has the same law for both."""
+        pairs = zip(self.levels, other.levels, strict=False)
+        return len(self._levels) == len(other._levels) and all(
+            one.variance == two.variance
+            and (one.law and one.law.law()) == (two.law and two.law.law())
+            and all(np.array_equal(getattr(one, name), getattr(two, name)) for name in _OF_ERRORS)
+            for one, two in pairs
+        )
 
     def _up(self, adaptive: bool) -> None:
         """The upward pass: weights, variances, and estimates from below."""

@@ -58,8 +58,12 @@ def _sums_of(heat: DensityMap, shown: FloatArray | None) -> NestedSums:
         raise refuse(
             "the covariance of its estimates is not known; olh-h, olh, subset and unary can be asked"
         )
-    if max(each.noisy.size for each in heat.measurements) == 1 < heat.tiling.size:
-        raise refuse("of its noisy sums only the number of all users is one over cells")
+    most = max(each.noisy.size for each in heat.measurements)
+    if most == 1 < heat.tiling.size and heat.placement is None:
+        raise refuse(
+            "of its noisy sums only the number of all users is one over cells; more epsilon or larger cells (--tiling) "
+            "measure more"
+        )
     inside = heat.tiling.lattice().inside
     if inside is None:
         inside = np.ones(heat.tiling.size, dtype=np.bool_)
@@ -80,7 +84,9 @@ class ZoneOverlay(NamedTuple):
     heat: DensityMap
     sums: NestedSums
     zones: Zones
-    weights: csr_array  # of the leaves, shape (zones, leaves)
+    weights: csr_array  # of the leaves, shape (zones, leaves): fraction of each one's users, by cells or by a placement
+    areas: csr_array  # fraction of each leaf's cells, shape (zones, leaves)
+    fractions: csr_array  # of the cells, shape (zones, cells)
     shown: FloatArray
     covered: FloatArray
 
@@ -117,9 +123,23 @@ class ZoneOverlay(NamedTuple):
         cell = np.flatnonzero(sums.leaf >= 0)
         leaf = sums.leaf[cell]
         shape = heat.tiling.size, sums.cells.size
-        weights = fractions @ csr_array((1 / sums.cells[leaf], (cell, leaf)), shape=shape)
-        weights.data[weights.data > 1 - _WHOLE] = 1.0
-        return cls(heat, sums, given, weights, fractions @ heat.values, covered)
+        each = 1 / sums.cells[leaf]
+        areas = weights = fractions @ csr_array((each, (cell, leaf)), shape=shape)
+        areas.data[areas.data > 1 - _WHOLE] = 1.0
+        if heat.placement is not None:
+            placed = np.maximum(heat.placement[cell], 0.0)
+            held = np.bincount(leaf, placed, sums.cells.size)[leaf]
+            each = np.divide(placed, held, out=each, where=held > 0)
+            weights = fractions @ csr_array((each, (cell, leaf)), shape=shape)
+            weights.data[weights.data > 1 - _WHOLE] = 1.0
+        return cls(heat, sums, given, weights, areas, fractions, fractions @ heat.values, covered)
+
+    def at(self, heat: DensityMap) -> Self:
+        """The overlay of the same zones and another map of the tiling; cheap where the measured cells are the same."""
+        sums = sums_of(heat)
+        if heat.placement is not self.heat.placement or not np.array_equal(sums.leaf, self.sums.leaf):
+            return type(self).of(heat, self.zones)
+        return self._replace(heat=heat, sums=sums, shown=self.fractions @ heat.values)
 
     @property
     def of_reports(self) -> bool:
@@ -137,12 +157,12 @@ class ZoneOverlay(NamedTuple):
     @property
     def inside(self) -> csr_array:
         """Weights of the leaves wholly inside."""
-        return _indicator(self.weights, self.weights.data == 1.0)
+        return _indicator(self.areas, self.areas.data == 1.0)
 
     @property
     def touched(self) -> csr_array:
         """Weights of all leaves that a zone touches."""
-        return _indicator(self.weights, np.ones(self.weights.data.size, dtype=np.bool_))
+        return _indicator(self.areas, np.ones(self.areas.data.size, dtype=np.bool_))
 
     def total(self, zone: int) -> Total:
         """The total of one zone."""

@@ -10,10 +10,11 @@ import numpy as np
 
 from mapveil.geo.windows import Windows
 from mapveil.geo.zones import Zones
+from mapveil.inference.linear_totals import MOSTLY
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 
 Null = Literal["rate", "people"]
-"""Meaning of no change: one expected number, or the same users."""
+"""Meaning of no change: one expected number of users, or the same number of users."""
 
 TESTED: Final[Mapping[Null, str]] = {
     "rate": "the noise and the chance of who was there",
@@ -21,9 +22,9 @@ TESTED: Final[Mapping[Null, str]] = {
 }
 """Causes of a difference that a change must exceed, by the meaning of no change."""
 
-MOSTLY: Final = 0.5
-"""Fraction of an estimate from which its zone is marked as placed by the model."""
-
+OF_CHANGE: Final = (
+    "before and after are unbiased estimates, maybe below 0, of the measured cells wholly inside each zone"
+)
 WIDENED: Final = "intervals of the zones named are widened, since noise helped to choose them"
 CHANGE_INTERVAL: Final = (
     "low to high is the change's 95 % interval of the noise alone, widened for the zones called changed"
@@ -35,7 +36,7 @@ class ZoneTotals(NamedTuple):
 
     zones: Zones
     alpha: float
-    estimate: FloatArray  # least squares, unbiased: it may be negative
+    estimate: FloatArray  # least squares, unbiased where nothing is placed: it may be negative
     low: FloatArray  # of the noise interval of coverage 1 - alpha, or more where the estimate chose the zone
     high: FloatArray
     deviation: FloatArray  # standard deviation over the noise, users
@@ -44,11 +45,18 @@ class ZoneTotals(NamedTuple):
     placed: FloatArray  # fraction of the estimate that is placed by the model
     shown: FloatArray  # users that the map shows there
     covered: FloatArray  # fraction of the zone's area that lies in the map
+    certain_low: FloatArray  # bounds that hold wherever in the measured cells that the zone cuts users are
+    certain_high: FloatArray
 
     def columns(self) -> dict[str, Any]:
-        """The results as columns, the displayed estimate raised to 0."""
+        """The results as columns, the displayed estimate raised to 0; no interval where the model places most."""
         record = {name: getattr(self, name) for name in self._fields if name not in {"zones", "alpha"}}
-        return {"zone": list(self.zones.names), **record, "estimate": np.maximum(self.estimate, 0.0)}
+        return {"zone": list(self.zones.names), **record} | _displayed(self)
+
+    @property
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """The interval of the noise; where the model places most users, the bounds of the bracket."""
+        return _bounds(self)
 
     @property
     def modelled(self) -> BoolArray:
@@ -68,15 +76,25 @@ class WindowTotals(NamedTuple):
     inside: FloatArray  # estimate of the leaves wholly inside
     touched: FloatArray  # estimate of all leaves that the zone touches
     placed: FloatArray  # fraction of the estimate that is placed by the model
+    certain_low: FloatArray  # bounds that hold wherever in the measured cells that the zone cuts users are
+    certain_high: FloatArray
+
+    def displayed(self) -> dict[str, FloatArray]:
+        """Each of :data:`WINDOW_COLUMNS`: the estimate raised to 0, no interval where the model places most."""
+        return {kind: getattr(self, kind) for kind in WINDOW_COLUMNS} | _displayed(self)
 
     def columns(self) -> dict[str, Any]:
-        """Six columns for each window, for a table of one row per zone; the displayed estimate raised to 0."""
+        """Eight columns for each window, for a table of one row per zone, as :meth:`displayed`."""
         made: dict[str, Any] = {"zone": list(self.zones.names)}
+        displayed = self.displayed()
         for at, name in enumerate(self.windows.names):
-            for kind in WINDOW_COLUMNS:
-                values = getattr(self, kind)[:, at]
-                made[f"{kind} {name}"] = np.maximum(values, 0.0) if kind == "estimate" else values
+            made |= {f"{kind} {name}": values[:, at] for kind, values in displayed.items()}
         return made
+
+    @property
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """The interval of the noise; where the model places most users, the bounds of the bracket."""
+        return _bounds(self)
 
     @property
     def modelled(self) -> BoolArray:
@@ -84,8 +102,23 @@ class WindowTotals(NamedTuple):
         return _modelled(self.estimate, self.inside, self.placed)
 
 
-WINDOW_COLUMNS: Final = ("estimate", "low", "high", "placed", "inside", "touched")
+WINDOW_COLUMNS: Final = (
+    *("estimate", "low", "high", "placed", "inside", "touched"),
+    *("certain_low", "certain_high"),
+)
 """Answers about a zone in one window, in the order of a table's columns."""
+
+
+def _displayed(found: ZoneTotals | WindowTotals) -> dict[str, FloatArray]:
+    """The answers that are shown otherwise than they are."""
+    low, high = (np.where(found.modelled, np.nan, each) for each in (found.low, found.high))
+    return {"estimate": np.maximum(found.estimate, 0.0), "low": low, "high": high}
+
+
+def _bounds(found: ZoneTotals | WindowTotals) -> tuple[FloatArray, FloatArray]:
+    modelled = found.modelled
+    low = np.where(modelled, found.certain_low, found.low)
+    return low, np.where(modelled, found.certain_high, found.high)
 
 
 def _modelled(estimate: FloatArray, inside: FloatArray, placed: FloatArray) -> BoolArray:
@@ -102,12 +135,15 @@ def placed_notes(found: ZoneTotals | WindowTotals) -> list[str]:
     return [
         f"the model places most users of {zones.size} of {len(found.zones)} zones, such as "
         f"{found.zones.names[zones[0]]}: most of these were measured only together with what surrounds "
-        "the zone, and the interval is of the noise, not of that placement"
+        "the zone, so the bounds shown of these zones are those that hold wherever in the cut cells the users are"
     ]
 
 
 class ZoneChanges(NamedTuple):
-    """Differences of two maps over zones, arrays of shape (zones,)."""
+    """Differences of two maps over zones, arrays of shape (zones,): of the measured cells wholly inside each.
+
+    Numbers are NaN, and p and q are 1, of zones that are not compared.
+    """
 
     zones: Zones
     null: Null
@@ -120,6 +156,29 @@ class ZoneChanges(NamedTuple):
     p: FloatArray
     q: FloatArray  # the least rate at which the zone would be called changed
     changed: BoolArray
+    placed: (
+        FloatArray  # fraction of the users of both maps in measured cells that the zone cuts: not compared
+    )
+
+    @property
+    def compared(self) -> BoolArray:
+        """Zones that are compared: of others, no measured cell lies wholly inside."""
+        return np.isfinite(self.difference)
+
+    @property
+    def calls(self) -> list[str]:
+        """The call about each zone, in words."""
+        pairs = zip(self.changed.tolist(), self.compared.tolist(), strict=True)
+        return [
+            "yes" if changed else "no call" if compared else "not compared" for changed, compared in pairs
+        ]
+
+    @property
+    def counts(self) -> str:
+        """The numbers of zones that changed and that are compared, in words."""
+        size, compared = len(self.zones), int(self.compared.sum())
+        text = f"{int(self.changed.sum())} of {size} zone{'' if size == 1 else 's'} changed"
+        return text if compared == size else f"{text}, of {compared} that can be compared"
 
     @property
     def tested(self) -> str:
@@ -141,15 +200,16 @@ class RankedZones(NamedTuple):
     last: IntArray  # worst rank
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each zone: rank, name, estimate, interval, fraction placed, and the ranks it may have."""
+        """A row for each zone: rank, name, estimate, bounds, fraction placed, and the ranks it may have."""
         found = self.totals
+        low, high = found.bounds
         return [
             {
                 "rank": rank,
                 "zone": found.zones.names[zone],
                 "estimate": max(float(found.estimate[zone]), 0.0),
-                "low": float(found.low[zone]),
-                "high": float(found.high[zone]),
+                "low": float(low[zone]),
+                "high": float(high[zone]),
                 "placed": float(found.placed[zone]),
                 "first_rank": int(first),
                 "last_rank": int(last),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -46,6 +46,9 @@ class DensityMap(ReleasedMap):
         Cost of each round to a device, where devices reported.
     noise_floor : float
         Noise floor of the density, users per km²; 0 where it is not known. Colours begin there.
+    placement : ndarray of float64, shape (tiling.size,), optional
+        Users of each cell by which the users of a measured block are placed in it, from other noisy sums than its own:
+        of a window of a series, those of all windows. By the number of cells where it is None.
     """
 
     values: FloatArray
@@ -56,6 +59,7 @@ class DensityMap(ReleasedMap):
     outside: float = 0.0
     rounds: tuple[RoundCost, ...] = ()
     noise_floor: float = 0.0
+    placement: FloatArray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_shape("values", self.values, self.tiling)

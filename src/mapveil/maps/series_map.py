@@ -21,6 +21,11 @@ from mapveil_client.errors import InputError, check
 MOST_PANELS: Final = 120
 """Windows that a picture shows side by side, or an animation one after another."""
 
+PLACED_BY_ALL: Final = "multiscale-series"
+"""Method whose noisy sums of a window are independent of the map of all windows, which then places users in blocks.
+
+Of randomized reports, those of a window are among those of all windows."""
+
 _MOST_SHOWN: Final = 1 << 20  # numbers of all windows that a page holds
 
 
@@ -98,7 +103,8 @@ class SeriesMap(DensityMap):
     def window(self, which: str | int) -> DensityMap:
         """The map of one window, by its name or number, with its noisy sums: it answers questions like any map.
 
-        Its guarantee is that of the whole series: what epsilon is for one user over all windows.
+        Its guarantee is that of the whole series: what epsilon is for one user over all windows. Users of a measured
+        block are placed in it as in all windows together, but for reports.
         """
         at = self.windows.index(which) if isinstance(which, str) else range(len(self))[which]
         given = {item.name: getattr(self, item.name) for item in fields(DensityMap)}
@@ -106,6 +112,8 @@ class SeriesMap(DensityMap):
         title = f"{self.title}, {name}" if self.title else name
         given |= {"values": self.by_window[at], "measurements": self._measurements(at), "title": title}
         given |= {"outside": 0.0}
+        if self.method == PLACED_BY_ALL:
+            given["placement"] = self.values
         return DensityMap(**given)
 
     def _measurements(self, at: int) -> tuple[Measurement, ...]:

@@ -31,7 +31,8 @@ def question_record(released: ReleasedMap) -> dict[str, Any] | None:
     """Make the record of a map's noisy sums; the reason where it cannot be asked, None where it has no users.
 
     Noisy sums are rounded to a power of two below 2**-16 of their noise's deviation, weights of the least squares to 24
-    bits: totals stay unbiased, and move by a millionth of their own deviation.
+    bits: totals stay unbiased, and move by a millionth of their own deviation. A page places the users of a measured
+    cell that a zone cuts by its cells, also in a window of a series, which ``mapveil ask`` places by all windows.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def _zones(heat: DensityMap, zones: Zones) -> dict[str, Any] | None:
         overlay = ZoneOverlay.of(heat, zones)
     except InputError:  # none of them lies in the map
         return None
-    weights, found, plane = overlay.weights, overlay.zones, map_plane(heat.tiling)
+    weights, found, plane = overlay.areas, overlay.zones, map_plane(heat.tiling)
     if weights.nnz > _MOST_PARTS:
         return None
     west, south, east, north = heat.tiling.region.bbox

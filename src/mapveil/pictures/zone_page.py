@@ -41,7 +41,8 @@ _PER_1000: Final = "users per 1,000 of the denominator"
 _READING: Final = (
     "Of a coloured zone the measured cells wholly inside are told from zero; of a hatched one they are not, or there "
     "are none. A zone has one colour: where its users are within it is not shown. The interval is of the noise alone, "
-    "not of people who are missing from the table."
+    "not of people who are missing from the table; where the model places most users it goes from the measured cells "
+    "inside to all that the zone touches."
 )
 _DOUBT: Final = "Hatched: nobody, or too few to tell, in measured cells inside"
 _HEADS: Final = {
@@ -56,6 +57,8 @@ _HEADS: Final = {
     "estimate": ("Users", ",.1f"),
     "low": ("Low", ",.1f"),
     "high": ("High", ",.1f"),
+    "certain_low": ("Low, wherever they are", ",.1f"),
+    "certain_high": ("High, wherever they are", ",.1f"),
     "placed": ("Placed by the model", ".0%"),
     "inside": ("Inside", ",.1f"),
     "touched": ("Touched", ",.1f"),
@@ -125,6 +128,7 @@ def _record(asked: ZoneOverlay, found: ZoneTotals, columns: Mapping[str, Any]) -
         rate = np.maximum(columns["estimate_per_1000"], 0.0)
         layers = (*layers, Layer("estimate_per_1000", "Per 1,000 of the denominator", "", rate))
     drawn = Zones(cut, found.zones.names)
+    low, high = found.bounds
     return finite_record(
         {
             "title": heat.title or "Users in zones",
@@ -142,7 +146,7 @@ def _record(asked: ZoneOverlay, found: ZoneTotals, columns: Mapping[str, Any]) -
                 "size": len(found.zones),
                 "main": 3,
                 "empty": None,
-                "bounds": [packed(np.maximum(found.low, 0.0)), packed(found.high), _coverage(found)],
+                "bounds": [packed(np.maximum(low, 0.0)), packed(high), _coverage(found)],
                 "area": packed(area),
                 "layers": [_layer(layer) for layer in layers],
                 "blocks": None,
@@ -180,6 +184,7 @@ def _layers(found: ZoneTotals, told: BoolArray, divisor: FloatArray, unit: str) 
         return shown(np.divide(values, divisor, out=np.full(values.size, np.nan), where=divisor > 0))
 
     density = divided(users)
+    low, high = found.bounds
     deviations = np.divide(
         found.estimate, found.deviation, out=np.zeros(users.size), where=found.deviation > 0
     )
@@ -187,7 +192,7 @@ def _layers(found: ZoneTotals, told: BoolArray, divisor: FloatArray, unit: str) 
     floor = float(known.min()) if known.size else 0.0
     return (
         Layer("block_density", "estimate", unit, density, Shading(noise_floor=floor)),
-        Layer("block_half_width", half_title, unit, divided(found.high - found.estimate)),
+        Layer("block_half_width", half_title, unit, divided((high - low) / 2)),
         Layer(
             "block_significance",
             "estimate over its deviation",

@@ -12,7 +12,7 @@ import numpy as np
 from mapveil.formats.atomic import atomic_path
 from mapveil.geo.basemap import joined
 from mapveil.geo.context import Context
-from mapveil.inference.zone_results import CHANGE_INTERVAL
+from mapveil.inference.zone_results import CHANGE_INTERVAL, OF_CHANGE
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.series_map import counting_note
 from mapveil.pictures.picture_frame import (
@@ -49,7 +49,7 @@ _BAND: Final = "#9db8d2"
 _BAND_HATCH: Final = "#4f6c8b"
 _PLACED: Final = (
     "the model places most of these users, who were measured only together with what surrounds the zone; the band "
-    "leaves that placement out"
+    "holds wherever in the cut cells they are"
 )
 _WIDTH: Final = 110  # characters of a line above the panels
 _LINE: Final = 0.17  # inches
@@ -109,7 +109,7 @@ def plot_totals(found: WindowTotals, series: DensityMap) -> Axes:
         if zone >= count:
             axes.set_axis_off()
             continue
-        low, high = np.maximum(found.low[zone], 0.0), np.maximum(found.high[zone], 0.0)
+        low, high = (np.maximum(each[zone], 0.0) for each in found.bounds)
         axes.bar(at, high - low, 1.0, low, color=_BAND, linewidth=0)
         placed = modelled[zone]
         if placed.any():
@@ -163,7 +163,8 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
         else:
             axes.add_patch(patches.PathPatch(path, **hatched))
     draw_outline(after, plane, axes)
-    sample = patches.Patch(label="not told from no change", **hatched)
+    told = "not told from no change" + ("" if found.compared.all() else ", or not compared")
+    sample = patches.Patch(label=told, **hatched)
     draw_legend(axes, sample)
     count = int(found.changed.sum())
     if count:
@@ -174,7 +175,7 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
         draw_nothing(axes, "No zone changed significantly.")
     style_frame(after, plane, axes)
     lead = (
-        f"{count} of {len(found.zones)} zones changed, tested against {found.tested}; about {100 * found.fdr:g} % of "
+        f"{found.counts}, tested against {found.tested}; about {100 * found.fdr:g} % of "
         "such calls are expected to be false."
     )
     if ground is not None:
@@ -208,18 +209,15 @@ def write_changes_page(
     rows = [
         (
             found.zones.labels[at].removeprefix("*"),
-            *(f"{each[at]:,.1f}" for each in numbers),
+            *(f"{each[at]:,.1f}" if found.compared[at] else "" for each in numbers),
             f"{found.q[at]:.2g}",
-            "yes" if found.changed[at] else "no call",
+            found.calls[at],
         )
         for at in np.argsort(found.q, kind="stable").tolist()
     ]
     promise = after.guarantee.promise
     title = _changed(before, after)
-    said = (
-        f"Tested against {found.tested}. Before and after are unbiased estimates, which may be below 0; "
-        f"{CHANGE_INTERVAL}."
-    )
+    said = f"Tested against {found.tested}. {OF_CHANGE[:1].upper()}{OF_CHANGE[1:]}; {CHANGE_INTERVAL}."
     body = html_picture(picture, f"{title}: zones that changed significantly")
     body += f"<p>{said}</p>\n" + html_table(head, rows)
     promises = [dict(each.guarantee.promise.rows) for each in (before, after)]
@@ -245,7 +243,7 @@ def write_totals_page(found: WindowTotals, series: DensityMap, path: str | PathL
     from mapveil.pictures.report_page import html_page, html_picture, html_table
 
     promise = series.guarantee.promise
-    numbers = (np.maximum(found.estimate, 0.0), found.low, found.high)
+    numbers = (np.maximum(found.estimate, 0.0), *found.bounds)
     rows = [
         (zone, window, *(f"{each[row, at]:,.1f}" for each in numbers), f"{100 * found.placed[row, at]:.0f} %")
         for row, zone in enumerate(found.zones.names)

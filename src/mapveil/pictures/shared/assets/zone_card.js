@@ -7,6 +7,7 @@ import { number } from "./scale.js";
 import { css } from "./theme.js";
 import { crosses, isInside, pixelFractions } from "./zone_shapes.js";
 
+const MOSTLY = 0.5; // fraction of a total above which the model places it, and the interval of the noise says little
 const CLOSE = 12; // pixels around the first corner of an outline, where a click closes it
 const WAYS = {
   zones: ["Zones", "Click zones of the map, or choose them by name. Their users are added up."],
@@ -22,7 +23,7 @@ const per = (fraction) => `${Math.round(100 * fraction)} %`;
 /** What a total is read as. */
 export const totalRows = ({ estimate, low, high, inside, touched, placed, shown, covered }, alpha) => [
   ["Users", fixed(estimate), "main"],
-  [`${Math.round(100 * (1 - alpha))} % interval of the noise`, `${fixed(low)} to ${fixed(high)}`],
+  (placed <= MOSTLY || (estimate <= 0 && inside !== 0)) && [`${Math.round(100 * (1 - alpha))} % interval of the noise`, `${fixed(low)} to ${fixed(high)}`],
   placed >= 0.005 && ["Placed by the model, not measured", per(placed)],
   placed >= 0.005 && ["Measured cells inside, and touched", `${fixed(Math.max(inside, 0))} and ${fixed(Math.max(touched, 0))}`],
   ["Drawn there", number(shown)],
