@@ -55,6 +55,19 @@ def test_every_zone_has_both_totals(mapveil: Callable, folder: Path, tmp_path: P
     assert streamed.out == out.read_text()
 
 
+def test_the_table_of_changes_adds_up(mapveil: Callable, folder: Path) -> None:
+    """Estimates are unbiased, negative ones too, so that after less before is the change."""
+    done = mapveil("change", folder / "flows1.parquet", folder / "flows2.parquet")
+    assert done.code == 0, done.err
+    assert "before and after are unbiased estimates, which may be below 0" in done.out
+    rows = [line.split() for line in done.out.splitlines() if line.startswith(("from ", "to "))]
+    assert len(rows) == 32
+    for row in rows:
+        before, after, change = (float(each.replace(",", "")) for each in row[2:5])
+        assert after - before == pytest.approx(change, abs=0.16)
+    assert any(float(each.replace(",", "")) < 0 for row in rows for each in row[2:4])
+
+
 def test_one_total_by_names_and_numbers(mapveil: Callable, folder: Path) -> None:
     asked = ("ask", folder / "flows1.parquet", "--json")
     one, other = (

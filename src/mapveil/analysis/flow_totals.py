@@ -2,14 +2,19 @@ r"""Users between sets of zones, from the noisy sums of released flows: estimate
 
 Each user counts 1 over all their trips, so that sums of trips are sums of the users' parts.
 
-Trips from, or to, a set of zones are sums of measured margins (or of measured pairs), so that their interval is exact:
+Questions are answered by least squares over all noisy sums of the release at once: of origins, of destinations and of
+blocks (:mod:`mapveil.inference.crossed_sums`). Trips from, or to, a set of zones are measured, so that their interval
+is exact:
 
-.. math:: \hat q = w^T y, \qquad \hat q \pm t, \qquad \Pr\Big[\Big|\sum_k w_k \eta_k\Big| > t\Big] \le \alpha
+.. math:: \hat q = a^T y, \qquad \hat q \pm t, \qquad \Pr\Big[\Big|\sum_k a_k \eta_k\Big| > t\Big] \le \alpha
 
-where: y are noisy sums and :math:`\eta` their noises (:mod:`mapveil.privacy.weighted_noise`). Trips from some zones to
-some others are a weighted sum of leaves, the finest measured blocks of origins and destinations, each by the fraction
-of its pairs of zones that is asked about; a leaf that the question cuts is placed, not measured, and the total's
-``inside`` and ``touched`` bracket the truth (:mod:`mapveil.analysis.zone_totals`). Post-processing: costs no privacy.
+where: y are the noisy sums, :math:`\eta` their noises (:mod:`mapveil.privacy.weighted_noise`) and a the coefficients of
+least variance. Blocks that cross a zone and others tell of the zone only what they tell of all of these together. Trips
+from some zones to some others are a weighted sum of leaves, the finest measured blocks of origins and destinations,
+each by the fraction of its pairs of zones that is asked about; a leaf that the question cuts is placed, not measured,
+and the total's ``inside`` and ``touched`` bracket the truth (:mod:`mapveil.analysis.zone_totals`). In flows of several
+rounds blocks follow from earlier noisy sums, and ``tests/analysis/test_flow_totals.py`` measures the coverage; those of
+a window follow from the flows of all windows, whose noise is independent. Post-processing: costs no privacy.
 """
 
 from __future__ import annotations
@@ -24,21 +29,21 @@ import numpy as np
 from mapveil.analysis.zone_changes import check_alike, compared, unlike_notes
 from mapveil.analysis.zone_totals import weighted_totals
 from mapveil.geo.zones import Zones
-from mapveil.inference.linear_totals import LinearTotal, Total
+from mapveil.inference.crossed_sums import CrossedSums, Margin
+from mapveil.inference.linear_totals import LinearSums, LinearTotal, Total
 from mapveil.inference.nested_sums import NestedSums
 from mapveil.inference.zone_results import ByEnd, Null, ZoneChanges, ZoneTotals
 from mapveil.maps.flow_map import FlowMap, ZoneNames
 from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.measurement import INTERVAL_ALPHA
-from mapveil_client.arrays import BoolArray, FloatArray
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.morton import deinterleave
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_blocks: WeakKeyDictionary[FlowSums, NestedSums] = WeakKeyDictionary()
-_margins: WeakKeyDictionary[FlowSums, tuple[NestedSums, ...]] = WeakKeyDictionary()
+_held: WeakKeyDictionary[FlowSums, LinearSums] = WeakKeyDictionary()
 
 _WHOLE: Final = 1e-9  # of a leaf
 
@@ -70,16 +75,15 @@ def flow_total(
     shown = float(flows.trips[asked].sum())
     possible = sums.place >= 0
     whole = [bool(each[possible].all()) for each in chosen]
-    if sums.margins and any(whole) and not all(whole):
+    held = _all_sums(sums)
+    if isinstance(held, CrossedSums) and any(whole) and not all(whole):
         end = 0 if whole[1] else 1
-        used, margin = chosen[end] & possible, _margin_sums(sums)[end]
-        weights = np.bincount(margin.leaf[used], minlength=margin.cells.size).astype(np.float64)
-        found = LinearTotal(((margin, _row(weights)),))
+        found = LinearTotal(((held, _row(held, held.starts[end] + np.flatnonzero(chosen[end] & possible))),))
         return Total(found.parts, found, found, shown, 1.0)
     part = _fractions(sums, *chosen)
-    block = _block_sums(sums)
     parts, inside, touched = (
-        LinearTotal(((block, _row(each)),)) for each in (part, part > 1 - _WHOLE, part > _WHOLE)
+        LinearTotal(((held, _row(held, np.flatnonzero(each), each[each > 0])),))
+        for each in (part, (part > 1 - _WHOLE).astype(np.float64), (part > _WHOLE).astype(np.float64))
     )
     return Total(parts.parts, inside, touched, shown, 1.0)
 
@@ -167,16 +171,17 @@ def _zones(flows: FlowMap) -> Zones:
     return Zones(flows.tiling.polygons(), flows.zone_names or tuple(numbers))
 
 
-def _every_end(flows: FlowMap) -> Iterator[tuple[NestedSums, csr_array]]:
-    """Noisy sums, and the weights of their leaves (zones, leaves) in the trips from every zone; then those to it."""
+def _every_end(flows: FlowMap) -> Iterator[tuple[LinearSums, csr_array]]:
+    """Noisy sums, and the weights of their estimates in the trips from every zone; then in those to it."""
     from scipy.sparse import csr_array
 
     sums = _sums_of(flows)
-    if sums.margins:
+    held = _all_sums(sums)
+    if isinstance(held, CrossedSums):
         zone = np.flatnonzero(sums.place >= 0)
-        for margin in _margin_sums(sums):
-            shape = sums.place.size, margin.cells.size
-            yield margin, csr_array((np.ones(zone.size), (zone, margin.leaf[zone])), shape=shape)
+        for start in held.starts[:2]:
+            shape = sums.place.size, held.estimate.size
+            yield held, csr_array((np.ones(zone.size), (zone, start + zone)), shape=shape)
         return
     leaves, zone_at = sums.leaves, np.full(1 << sums.leaves.depth, -1)
     zone_at[sums.place[sums.place >= 0]] = np.flatnonzero(sums.place >= 0)
@@ -188,7 +193,7 @@ def _every_end(flows: FlowMap) -> Iterator[tuple[NestedSums, csr_array]]:
         kept = (found >= 0) & (sums.pairs[leaf] > 0)
         weights = 1 / np.bincount(leaf[kept], minlength=leaves.size)[leaf[kept]]
         shape = sums.place.size, leaves.size
-        yield _block_sums(sums), csr_array((weights, (found[kept], leaf[kept])), shape=shape)
+        yield held, csr_array((weights, (found[kept], leaf[kept])), shape=shape)
 
 
 def _fractions(sums: FlowSums, origins: BoolArray, destinations: BoolArray) -> FloatArray:
@@ -199,10 +204,12 @@ def _fractions(sums: FlowSums, origins: BoolArray, destinations: BoolArray) -> F
     return sums.pairs_of(places[0], places[1]) / np.maximum(sums.pairs, 1)
 
 
-def _row(weights: FloatArray | BoolArray) -> csr_array:
+def _row(sums: LinearSums, at: IntArray, weights: FloatArray | float = 1.0) -> csr_array:
+    """The weights of one functional that are not 0, as a row."""
     from scipy.sparse import csr_array
 
-    return csr_array(np.asarray(weights, dtype=np.float64)[None])
+    values = np.broadcast_to(np.asarray(weights, dtype=np.float64), at.shape)
+    return csr_array((values, (np.zeros(at.size, dtype=np.int64), at)), shape=(1, sums.estimate.size))
 
 
 def _chosen(flows: FlowMap, zones: ZoneNames | None) -> BoolArray:
@@ -234,15 +241,29 @@ def _number(flows: FlowMap, zone: int | str) -> int:
     return int(zone)
 
 
-def _block_sums(sums: FlowSums) -> NestedSums:
-    if sums not in _blocks:
+def _all_sums(sums: FlowSums) -> LinearSums:
+    """The noisy sums of blocks, with those of origins and of destinations where they were measured."""
+    if sums not in _held:
         adaptive = len(sums.blocks) > 1 and bool(sums.margins)
         every = np.ones(sums.leaves.size, dtype=np.bool_)
-        _blocks[sums] = NestedSums(sums.blocks, every, adaptive=adaptive)
-    return _blocks[sums]
+        blocks = NestedSums(sums.blocks, every, adaptive=adaptive)
+        _held[sums] = CrossedSums(blocks, *_margins(sums)) if sums.margins else blocks
+    return _held[sums]
 
 
-def _margin_sums(sums: FlowSums) -> tuple[NestedSums, ...]:
-    if sums not in _margins:
-        _margins[sums] = tuple(NestedSums((each,), sums.place >= 0) for each in sums.margins)
-    return _margins[sums]
+def _margins(sums: FlowSums) -> Iterator[Margin]:
+    """The noisy sums of origins, then of destinations, with the zones that leaves take together."""
+    leaves, used = sums.leaves, sums.pairs > 0
+    down = leaves.depth - leaves.level
+    zones = np.flatnonzero(sums.place >= 0)
+    for first, margin in zip(deinterleave(leaves.code), sums.margins, strict=True):
+        wide = np.zeros(1 << leaves.depth, dtype=np.int64)  # halvings of the widest leaf at each place
+        for each in np.unique(down[used]):
+            runs = np.unique(first[used & (down == each)])
+            wide.reshape(-1, 1 << each)[runs] = each
+        at = np.arange(wide.size) >> wide << wide
+        names, own = np.unique(at[sums.place[zones]], return_inverse=True)
+        line_class = np.full(sums.place.size, -1)
+        line_class[zones] = own
+        leaf_class = np.where(used, np.searchsorted(names, at[first << down]), -1)
+        yield Margin(margin, line_class, leaf_class)

@@ -24,8 +24,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mapveil.geo.zones import Zones
-from mapveil.inference.linear_totals import Total, half_widths, half_widths_of_chosen, placed_fraction
-from mapveil.inference.nested_sums import NestedSums
+from mapveil.inference.linear_totals import (
+    LinearSums,
+    Total,
+    half_widths,
+    half_widths_of_chosen,
+    placed_fraction,
+)
 from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.inference.zone_results import ZoneTotals
 from mapveil.maps.density_map import DensityMap
@@ -87,7 +92,7 @@ def totals_of(overlay: ZoneOverlay, alpha: float = INTERVAL_ALPHA) -> ZoneTotals
 
 def weighted_totals(
     zones: Zones,
-    sums: NestedSums,
+    sums: LinearSums,
     weights: tuple[csr_array, csr_array, csr_array],
     shown: FloatArray,
     covered: FloatArray,

@@ -109,7 +109,7 @@ def change_flows(
         f"{int(found.outflow.changed.sum())} outflows and {int(found.inflow.changed.sum())} inflows of "
         f"{counted(before.tiling.size, 'zone')} changed; no change means {meaning}; about {100 * fdr:g} % of "
         "such calls are expected to be false; asking costs no privacy",
-        f"before and after are estimates, raised to 0; the change is of the unbiased ones; {CHANGE_INTERVAL}",
+        f"before and after are unbiased estimates, which may be below 0; {CHANGE_INTERVAL}",
         *_changes_table(found),
     ]
     console.result("\n".join(lines), {**question, "zones": rows_of(columns)}, outputs)
@@ -171,10 +171,8 @@ def _changes_table(found: ByEnd[ZoneChanges]) -> list[str]:
     lines = [f"      {'zone':<{wide}} {head} {'q':>9}  changed"]
     for each in first:
         end, zone = found.inflow if each >= size else found.outflow, each % size
-        ends = max(end.before[zone], 0.0), max(end.after[zone], 0.0)
-        text = " ".join(
-            f"{value:>10,.1f}" for value in (*ends, end.difference[zone], end.low[zone], end.high[zone])
-        )
+        shown = (end.before, end.after, end.difference, end.low, end.high)
+        text = " ".join(f"{values[zone]:>10,.1f}" for values in shown)
         said = "yes" if end.changed[zone] else "no call"
         word = "to" if each >= size else "from"
         lines.append(f"{word:<5} {end.zones.labels[zone]:<{wide}} {text} {end.q[zone]:>9.2g}  {said}")

@@ -14,14 +14,14 @@ Source: Fieller, "Some Problems in Interval Estimation" (1954).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from mapveil.inference.nested_sums import LinearError, NestedSums
+from mapveil.inference.nested_sums import LinearError
 from mapveil.maps.measurement import INTERVAL_ALPHA
 from mapveil.privacy.weighted_noise import WeightedNoise, half_width
 from mapveil_client.arrays import FloatArray, IntArray
@@ -39,6 +39,23 @@ _OVERLAID: Final = 1e-9  # of a leaf: fractions of an overlay are less exact
 _LEAST_ALPHA: Final = 1e-12  # that a law's quantile is known of
 
 
+class LinearSums(Protocol):
+    """Noisy sums that estimate linear functionals: nested ones, or with those of rows and columns."""
+
+    @property
+    def estimate(self) -> FloatArray:
+        """Estimates that a functional weighs, users, shape (weights,)."""
+
+    def errors(self, weights: csr_array) -> Iterator[LinearError]:
+        """The error of the estimate of each functional, of shape (functionals, weights)."""
+
+    def is_same(self, other: object) -> bool:
+        """Whether both are of one release, so that they share all errors."""
+
+    def has_window(self, other: object) -> bool:
+        """Whether the other's measurements are of reports that these are of too."""
+
+
 @dataclass(frozen=True, eq=False)
 class LinearTotal:
     """A weighted sum of users, estimated from noisy sums of one or several maps.
@@ -49,11 +66,11 @@ class LinearTotal:
 
     Parameters
     ----------
-    parts : tuple of (NestedSums, csr_array of shape (1, leaves))
-        The noisy sums of each release, and the weights of its leaves; no release twice.
+    parts : tuple of (LinearSums, csr_array of shape (1, weights))
+        The noisy sums of each release, and the weights of their estimates; no release twice.
     """
 
-    parts: tuple[tuple[NestedSums, csr_array], ...]
+    parts: tuple[tuple[LinearSums, csr_array], ...]
 
     @cached_property
     def estimate(self) -> float:

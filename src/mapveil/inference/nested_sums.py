@@ -156,15 +156,19 @@ class NestedSums:
             for level, weight in zip(self._levels, self._weight, strict=True)
         )
 
-    def is_same(self, other: NestedSums) -> bool:
+    def is_same(self, other: object) -> bool:
         """Whether both are of one release, so that they share all errors: also where a file was read twice."""
         return self is other or (
-            np.array_equal(self.leaf, other.leaf) and are_one_release(self._measurements, other._measurements)
+            isinstance(other, NestedSums)
+            and np.array_equal(self.leaf, other.leaf)
+            and are_one_release(self._measurements, other._measurements)
         )
 
-    def has_window(self, other: NestedSums) -> bool:
+    def has_window(self, other: object) -> bool:
         """Whether the other's measurements are of reports that these are of too."""
-        return any(are_one_release(each, other._measurements) for each in self._windows)
+        return isinstance(other, NestedSums) and any(
+            are_one_release(each, other._measurements) for each in self._windows
+        )
 
     def has_errors_of(self, other: NestedSums) -> bool:
         """Whether every functional's error has the same law for both."""
@@ -181,21 +185,17 @@ class NestedSums:
         from scipy.sparse import csr_array
 
         last = self._levels[-1]
-        z, s = last.noisy, np.full(last.noisy.size, last.variance)
-        below = [z]
-        spreads = [s]
-        least = z, s  # squares: estimates and variances without regard to the choice of groups
+        s = np.full(last.noisy.size, last.variance)
+        least = last.noisy, s  # squares: estimates and variances without regard to the choice of groups
         self._share = []  # s_c / S_v of each child, as a matrix (parents, children)
+        self._part = []  # the same, shape (children,)
         self._weight = [np.ones(last.noisy.size)]  # omega, of each level
         for child, level in zip(reversed(self._levels[1:]), reversed(self._levels[:-1]), strict=True):
             size = level.noisy.size
-            total, spread = (_summed(each, child, size) for each in (z, s))
-            columns = np.arange(child.parent.size)
-            self._share.append(
-                csr_array(
-                    (s / spread[child.parent], (child.parent, columns)), shape=(size, child.parent.size)
-                )
-            )
+            spread = _summed(s, child, size)
+            columns, part = np.arange(child.parent.size), s / spread[child.parent]
+            self._part.append(part)
+            self._share.append(csr_array((part, (child.parent, columns)), shape=(size, child.parent.size)))
             measured = np.isfinite(level.variance)
             apart = spread
             if adaptive and measured:
@@ -203,20 +203,61 @@ class NestedSums:
                 least = _combined(level, sums, own / (own + level.variance))
                 apart = _of_alike(spread, least[0] / math.sqrt(level.variance))
             weight = apart / (apart + level.variance) if measured else np.zeros(size)
-            z, s = _combined(level, total, weight) if measured else (total, spread)
-            below.append(z)
-            spreads.append(s)
+            s = weight * level.variance if measured else spread
             self._weight.append(weight)
-        self._weight.reverse()
-        self._share.reverse()
-        found = below[-1]
-        for at in range(1, len(self._levels)):
-            child, z, s = self._levels[at], below[-1 - at], spreads[-1 - at]
-            size = found.size
-            missing = (found - _summed(z, child, size)) / _summed(s, child, size)
-            found = z + s * missing[child.parent]
-        self.estimate = found
+        for each in (self._weight, self._share, self._part):
+            each.reverse()
+        self.estimate = self._estimated([level.noisy for level in self._levels])
         """Least-squares estimate of each leaf, users; it may be negative."""
+
+    def _estimated(self, noisy: Sequence[FloatArray]) -> FloatArray:
+        """The estimate of each leaf from the noisy sums of all levels."""
+        below = [noisy[-1]]
+        pairs = zip(
+            reversed(self._levels[1:]), reversed(noisy[:-1]), reversed(self._weight[:-1]), strict=True
+        )
+        for child, own, weight in pairs:
+            total = _summed(below[-1], child, own.size)
+            below.append(total + weight * (own - total))
+        found = below.pop()
+        for child, part in zip(self._levels[1:], self._part, strict=True):
+            z = below.pop()
+            found = z + part * (found - _summed(z, child, found.size))[child.parent]
+        return found
+
+    def covariance(self, one: csr_array, other: csr_array) -> FloatArray:
+        """Covariances of the errors of two lists of functionals, shape (functionals of one, of the other).
+
+        Parameters
+        ----------
+        one, other : csr_array of float64, shape (functionals, leaves)
+            w of each.
+        """
+        from scipy.sparse import csr_array
+
+        (above, lazy), (others, rest) = self._inner(one), self._inner(other)
+        leaves = self._levels[-1]
+        shape = leaves.noisy.size, lazy.shape[0]
+        spread = np.broadcast_to(leaves.spread, shape[:1])
+        # A leaf's coefficient is its weight and that of a leaf of no weight: four products.
+        parent = csr_array((spread, (np.arange(shape[0]), leaves.parent)), shape=shape)
+        made = (one * spread @ other.T).toarray() + (one @ parent) @ rest + ((other @ parent) @ lazy).T
+        made += lazy.T @ (np.bincount(leaves.parent, spread, shape[1])[:, None] * rest)
+        made *= leaves.variance
+        for level, first, second in zip(self._levels[1:-1], above[1:], others[1:], strict=True):
+            made += level.variance * (first.T @ (level.spread[:, None] * second))
+        return np.asarray(made)
+
+    def covariance_with(self, weights: FloatArray) -> FloatArray:
+        """Covariances of a functional's error with those of the leaves' estimates, shape (leaves,)."""
+        from scipy.sparse import csr_array
+
+        coefficients = self.coefficients(csr_array(weights[None]))
+        noises = [
+            level.variance * level.spread * each[:, 0]
+            for level, each in zip(self._levels[1:], coefficients, strict=True)
+        ]
+        return self._estimated([np.zeros(1), *noises])
 
     def errors(self, weights: csr_array) -> Iterator[LinearError]:
         """The error of each functional's estimate.
@@ -278,7 +319,7 @@ class NestedSums:
             flat = [tuple(np.ravel(each) for each in part) for part in parts]
             a, zone, number = (np.concatenate(each) for each in zip(*flat, strict=True))
             variance += np.bincount(zone, number * a * a, zones) * level.variance
-            for at, law in enumerate(_binned(a, zone, number, zones, level.law)):
+            for at, law in enumerate(binned_laws(a, zone, number, zones, level.law)):
                 laws[at].append(law)
         joined = (WeightedNoise(*map(np.concatenate, zip(*each, strict=True))) for each in laws)
         return [LinearError(*each) for each in zip(variance.tolist(), joined, strict=True)]
@@ -310,10 +351,24 @@ def _of_alike(spread: FloatArray, users: FloatArray) -> FloatArray:
     return made
 
 
-def _binned(
+def binned_laws(
     a: FloatArray, zone: IntArray, number: FloatArray, zones: int, law: Measurement | None
 ) -> Iterator[WeightedNoise]:
-    """The laws of each zone's coefficients, rounded up to a geometric grid."""
+    """The laws of each zone's coefficients, rounded up to a geometric grid.
+
+    Parameters
+    ----------
+    a : ndarray of float64, shape (coefficients,)
+        Coefficients of noisy sums of one measurement.
+    zone : ndarray of int64, shape (coefficients,)
+        Zone of each.
+    number : ndarray of float64, shape (coefficients,)
+        Noisy sums that have it.
+    zones : int
+        Number of zones.
+    law : Measurement
+        The measurement.
+    """
     assert law is not None
     size = np.abs(a)
     kept = (size > 2.0**_LEAST_OCTAVE) & (number > 0)
