@@ -88,6 +88,8 @@ def _columns(released: DensityMap | FlowMap) -> Iterator[FloatArray]:
         yield released.destination.astype(np.float64)
         if released.deviation is not None:
             yield released.deviation
+        if released.unbiased is not None:
+            yield released.unbiased
     yield released.trips if isinstance(released, FlowMap) else released.values
     if isinstance(released, SeriesMap | FlowSeriesMap):
         yield released.by_window
