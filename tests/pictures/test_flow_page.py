@@ -54,7 +54,7 @@ def unpack(packed: dict) -> np.ndarray:
 
 
 def test_arcs_and_their_facts_come_back() -> None:
-    flows = flows_of(60, deviation=np.arange(60.0), unbiased=np.arange(60.0) * np.arange(60) / 10 - 5)
+    flows = flows_of(60, deviation=np.arange(60.0), p_value=10.0 ** -np.arange(60))
     held = record(page_html(flows))
     between = flows.origin != flows.destination
     np.testing.assert_allclose(unpack(held["value"]), flows.trips[between], rtol=1e-3)

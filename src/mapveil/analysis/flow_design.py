@@ -5,9 +5,9 @@ of trips reported and c that of cells: up to 64 cells of one report with all of 
 (:meth:`mapveil.analysis.trip_reports.TripChannel.deviation`), above of a report of each end with half of it.
 By default c is the largest power of 4 for which
 
-.. math:: \frac n c \ge \frac 1 4\, \varphi_c \sqrt n
+.. math:: \frac n c \ge \frac 1 3\, \varphi_c \sqrt n
 
-where: n / c is about the size of the largest flows. The factor 1/4 was chosen on tables of the tune role, among several
+where: n / c is about the size of the largest flows. The factor 1/3 was chosen on tables of the tune role, among several
 (``benchmarks/flow_resolution.py`` measures them, on tables of the test role too).
 
 Source: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation" (2017), for variances
@@ -36,7 +36,7 @@ FlowDesign = Literal["default", "mixed", "pair", "ends"]
 """What clients report: one report of a pair or of an end; of pairs only; one of each end. By default mixed up to 64
 cells, and ends on more."""
 
-FLOW_SIGNAL: Final = 1 / 4
+FLOW_SIGNAL: Final = 1 / 3
 """Deviations that n / c is at least; see the module."""
 
 _DEEPEST: Final = 6  # 4,096 cells
@@ -125,7 +125,7 @@ def deviation_factor(cells: int, epsilon: Fraction, design: FlowDesign = "defaul
     Examples
     --------
     >>> round(deviation_factor(64, Fraction(1)), 1), round(deviation_factor(256, Fraction(1)), 1)
-    (3.3, 16.1)
+    (3.7, 16.7)
     """
     domain = Domain(Grid(Region.without_georeference(cells, 1), rows=1, columns=cells))
     if design in ("mixed", "pair") or (design == "default" and cells <= MOST_CELLS):

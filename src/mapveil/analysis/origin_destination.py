@@ -325,6 +325,7 @@ class OriginDestination:
             self.method,
             deviation=None if unbiased is None else unbiased.deviation[first, second],
             unbiased=None if unbiased is None else unbiased.trips[first, second],
+            p_value=None if unbiased is None else unbiased.p_value[first, second],
             unlisted=max(count - float(trips_of.sum()), 0.0),
             parameters=self.parameters(),
             notes=(f"{count} {who}", *made.notes),

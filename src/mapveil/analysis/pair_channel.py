@@ -229,10 +229,11 @@ def check_sites(randomizer: Randomizer) -> None:
 
 
 class UnbiasedFlows(NamedTuple):
-    """Unbiased estimates of the trips of every pair of sites, which may be negative, and their standard deviations."""
+    """Unbiased estimates of the trips of every pair of sites, which may be negative, and what randomization makes."""
 
     trips: FloatArray  # shape (sites, sites)
     deviation: FloatArray
+    p_value: FloatArray  # probability of at least as many trips of a pair that has none
 
 
 def unbiased_flows(
@@ -240,7 +241,8 @@ def unbiased_flows(
 ) -> UnbiasedFlows | None:
     r"""The unbiased estimate :math:`n \hat F` of each pair's trips, and its :func:`flow_deviation`.
 
-    Run by: the server; costs no privacy.
+    p-values are those of the normal law with that deviation, for estimates are sums over many reports. Run by: the
+    server; costs no privacy.
 
     Parameters
     ----------
@@ -257,6 +259,7 @@ def unbiased_flows(
         None as for :func:`flow_deviation`.
     """
     from scipy.sparse import coo_array
+    from scipy.special import ndtr
 
     found = _inverted(randomizer)
     if found is None:
@@ -264,9 +267,11 @@ def unbiased_flows(
     channel, inverse = found
     ends = channel.symbol_rank[origins], channel.symbol_rank[destinations]
     counts = coo_array((np.ones(origins.size), ends), shape=(channel.symbols, channel.symbols)).tocsr()
-    trips = np.asarray((counts.T @ inverse.T).T @ inverse.T)
+    trips = channel.out_of_site_order(np.asarray((counts.T @ inverse.T).T @ inverse.T))
     deviation = _flow_deviation(channel, inverse, joint, origins.size)
-    return UnbiasedFlows(channel.out_of_site_order(trips), deviation)
+    certain = np.where(trips > 0, np.inf, -np.inf)
+    ratio = np.divide(trips, deviation, out=certain, where=deviation > 0)
+    return UnbiasedFlows(trips, deviation, ndtr(-ratio))
 
 
 def flow_deviation(randomizer: Randomizer, joint: FloatArray, reports: int) -> FloatArray | None:

@@ -34,8 +34,11 @@ from mapveil.geo.zone_order import zone_order
 from mapveil.inference.flow_shrinkage import shrink_margin
 from mapveil.inference.gravity import spacing_m
 from mapveil.local.local_mechanism import LocalMechanism
-from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
-from mapveil.local.randomizers.hadamard_response import HadamardResponse
+from mapveil.local.randomizers.generalized_response import (
+    GeneralizedRandomizedResponse,
+    GeneralizedRandomizer,
+)
+from mapveil.local.randomizers.hadamard_response import HadamardRandomizer, HadamardResponse
 from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
 from mapveil.maps.flow_map import FlowMap
 from mapveil.mechanisms.mechanism import charged_to, check_outputs, check_tiling
@@ -132,6 +135,30 @@ class TripChannel(PairChannel):
             return np.full(joint.shape, np.inf)
         drawn = (1 - of_pairs / reports) * joint * (1 - joint)
         return np.asarray(reports * np.sqrt(np.maximum(noise + drawn, 0.0) / of_pairs))
+
+    def p_values(self, tally: Tally) -> FloatArray:
+        r"""Probability that a pair of which nobody reports has an estimate as large, shape (sites, sites): exact.
+
+        Generalized response: each of n reports of other pairs is this one with probability q. Hadamard response: each
+        report in the pair's block is in the pair's half of it with probability 1/2, whatever other pair it is of.
+
+        Parameters
+        ----------
+        tally : Tally
+            The reports of pairs.
+        """
+        from scipy.stats import binom
+
+        pair = self.randomizers[0]
+        if isinstance(pair, GeneralizedRandomizer):
+            found = binom.sf(tally.counts - 1, tally.reports, pair.probabilities[1])
+        else:
+            assert isinstance(pair, HadamardRandomizer)
+            of_block = tally.counts.reshape(pair.blocks, pair.length).sum(axis=1)
+            of_block = np.repeat(of_block, pair.length - 1)[: pair.size]
+            more = np.rint(pair.invert(tally) / pair.step * tally.reports)
+            found = binom.sf((of_block + more) / 2 - 1, of_block, 0.5)
+        return np.asarray(found, dtype=np.float64).reshape(self.sites, self.sites)
 
     def margin_precision(self, tallies: Sequence[Tally]) -> FloatArray:
         """Reciprocal variances of both estimates of a fraction of trips from, and to, a cell, shape (2, 2).
@@ -264,6 +291,7 @@ class TripReports:
             self.method,
             deviation=None if unbiased is None else unbiased.deviation.ravel()[listed],
             unbiased=None if unbiased is None else unbiased.trips.ravel()[listed],
+            p_value=None if unbiased is None else unbiased.p_value.ravel()[listed],
             unlisted=max(count - float(flat[listed].sum()), 0.0),
             parameters=self.parameters(),
             notes=(f"{count} users sent one report of one trip each: {self._kinds(channel)}",),
@@ -305,7 +333,8 @@ class TripReports:
         if not tallies[0].reports:
             return _Estimated(count * made.joint)
         deviation = channel.deviation(made.joint, count, tallies[0].reports)
-        return _Estimated(count * made.joint, UnbiasedFlows(count * pairs.reshape(size, size), deviation))
+        unbiased = UnbiasedFlows(count * pairs.reshape(size, size), deviation, channel.p_values(tallies[0]))
+        return _Estimated(count * made.joint, unbiased)
 
     def guarantee(self, *, seeded: bool = False) -> Guarantee:
         """The guarantee of one release with these parameters."""

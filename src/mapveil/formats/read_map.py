@@ -40,7 +40,17 @@ if TYPE_CHECKING:
 
 _OF_WINDOW: Final = "users "  # how columns of windows begin
 _BAND_OF_WINDOW: Final = "Users, "
-_COLUMNS: Final = ("cell", "users", "rss_dbm", "origin", "destination", "trips", "deviation", "unbiased")
+_COLUMNS: Final = (
+    "cell",
+    "users",
+    "rss_dbm",
+    "origin",
+    "destination",
+    "trips",
+    "deviation",
+    "unbiased",
+    "p_value",
+)
 NOT_READ_BACK: Final = {
     ".html": "a page answers in a browser, under 'Ask for a total'",
     ".png": "a picture carries no values of cells",
@@ -150,9 +160,9 @@ def read_flows(path: str | PathLike[str]) -> FlowMap:
         tiling = tiling_from_dict(metadata["tiling"])
         origin, destination = (table[name].to_numpy().astype(np.int64) for name in ("origin", "destination"))
         counted = "users" if "users" in table.column_names else "trips"
-        deviation, unbiased = (
+        deviation, unbiased, p_value = (
             table[name].to_numpy().astype(np.float64) if name in table.column_names else None
-            for name in ("deviation", "unbiased")
+            for name in ("deviation", "unbiased", "p_value")
         )
         measured = metadata.get(MEASUREMENTS_KEY, measured)
         pooled, _, by_window = measured.partition(SEPARATOR)
@@ -165,6 +175,7 @@ def read_flows(path: str | PathLike[str]) -> FlowMap:
             metadata["method"],
             deviation=deviation,
             unbiased=unbiased,
+            p_value=p_value,
             unlisted=float(metadata["unlisted"]),
             title=metadata["title"],
             subtitle=metadata.get("subtitle", ""),

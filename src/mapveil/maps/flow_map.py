@@ -64,7 +64,9 @@ class FlowMap(ReleasedMap):
         Standard deviation of an unbiased estimate of each pair, from the randomization or noise alone; NaN for
         a pair that was measured together with others only.
     unbiased : ndarray of float64, shape (flows,), optional
-        That estimate, where reports were randomized: it may be negative, and is what tells a flow from zero.
+        That estimate, where reports were randomized: it may be negative.
+    p_value : ndarray of float64, shape (flows,), optional
+        Probability that the unbiased estimate of a pair without trips is at least as large.
     unlisted : float
         Estimated trips, or users, of the pairs that are not among these.
     sums : FlowSums, optional
@@ -100,12 +102,13 @@ class FlowMap(ReleasedMap):
     unlisted: float = 0.0
     sums: FlowSums | None = field(default=None, kw_only=True, repr=False)
     unbiased: FloatArray | None = field(default=None, kw_only=True)
+    p_value: FloatArray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         origin, destination = (np.asarray(part, dtype=np.int64) for part in (self.origin, self.destination))
         trips = np.asarray(self.trips, dtype=np.float64)
         shapes = {origin.shape, destination.shape, trips.shape}
-        shapes |= {each.shape for each in (self.deviation, self.unbiased) if each is not None}
+        shapes |= {each.shape for each in (self.deviation, self.unbiased, self.p_value) if each is not None}
         if len(shapes) > 1 or trips.ndim != 1:
             raise ParameterError(
                 f"arrays of flows must have one dimension and one length, got shapes {sorted(shapes)}"
@@ -120,7 +123,7 @@ class FlowMap(ReleasedMap):
         order = np.lexsort((destination, origin, -trips))
         arrays: dict[str, IntArray | FloatArray | None]
         arrays = {"origin": origin, "destination": destination, "trips": trips}
-        arrays |= {"deviation": self.deviation, "unbiased": self.unbiased}
+        arrays |= {"deviation": self.deviation, "unbiased": self.unbiased, "p_value": self.p_value}
         for name, values in arrays.items():
             object.__setattr__(self, name, None if values is None else values[order])
 
@@ -178,26 +181,20 @@ class FlowMap(ReleasedMap):
     def told_from_zero(self, false_rate: float = FALSE_RATE) -> BoolArray | None:
         r"""Which pairs have any flow, by Benjamini and Hochberg's rule; shape (flows,).
 
-        .. math:: p_i = 1 - \Phi(x_i / s_i), \qquad
-                  i \text{ is kept where } p_i \le \max \{ p_{(j)} : p_{(j)} \le j q / m \}
+        .. math:: i \text{ is kept where } p_i \le \max \{ p_{(j)} : p_{(j)} \le j q / m \}
 
-        where: the null hypothesis is that nobody makes the trip; :math:`x_i` is ``unbiased``, whose mean is 0 then, and
-        :math:`s_i` is ``deviation``; q is ``false_rate``, the expected fraction of those kept that are no flow at all,
-        and m is the number of pairs of cells. The normal law of a sum over many reports is an approximation, and
-        estimates of different pairs are taken as independent, as they nearly are. With noisy sums :math:`p_i` is exact:
-        that of the pair's own noisy sum, among the m pairs measured alone; no other pair is kept. None where unbiased
-        estimates are not known. Run by: anybody who holds the map; costs no privacy.
+        where: the null hypothesis is that nobody makes the trip; :math:`p_i` is ``p_value``, of the unbiased estimate
+        and not of the listed one; q is ``false_rate``, the expected fraction of those kept that are no flow at all, and
+        m is the number of pairs of cells. Estimates of different pairs are taken as independent, as they nearly are.
+        With noisy sums :math:`p_i` is that of the pair's own noisy sum, among the m pairs measured alone; no other pair
+        is kept. None where p-values are not known. Run by: anybody who holds the map; costs no privacy.
         """
         check(0 < false_rate < 1, "false_rate", "between 0 and 1", false_rate)
         if self.sums is not None:
             return self._above_noise(self.sums, false_rate)
-        if self.deviation is None or self.unbiased is None:
+        if self.p_value is None:
             return None
-        from scipy.special import ndtr
-
-        certain = np.where(self.unbiased > 0, np.inf, -np.inf)
-        p = ndtr(-np.divide(self.unbiased, self.deviation, out=certain, where=self.deviation > 0))
-        return np.asarray(p <= _largest_kept(p, self.tiling.size**2, false_rate))
+        return np.asarray(self.p_value <= _largest_kept(self.p_value, self.tiling.size**2, false_rate))
 
     def with_told_note(self) -> FlowMap:
         """These flows with a note of how many of them :meth:`told_from_zero` keeps, where it can tell."""
@@ -264,6 +261,7 @@ class FlowMap(ReleasedMap):
             trips=self.trips[kept],
             deviation=None if self.deviation is None else self.deviation[kept],
             unbiased=None if self.unbiased is None else self.unbiased[kept],
+            p_value=None if self.p_value is None else self.p_value[kept],
             unlisted=self.unlisted + float(self.trips[~kept].sum()),
         )
 
@@ -299,6 +297,8 @@ class FlowMap(ReleasedMap):
             columns["deviation"] = self.deviation
         if self.unbiased is not None:
             columns["unbiased"] = self.unbiased
+        if self.p_value is not None:
+            columns["p_value"] = self.p_value
         ends = self.ends
         columns["length_m"] = np.round(self.lengths_m(), 1)
         columns |= {name: np.round(degrees, 8) for name, degrees in ends._asdict().items()}
