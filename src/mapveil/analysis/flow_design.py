@@ -97,9 +97,11 @@ def best_mechanism(sites: int, epsilon: Fraction) -> LocalMechanism:
     ('grr', 'hr')
     """
     domain = Domain(Grid(Region.without_georeference(sites, 1), rows=1, columns=sites))
-    more = {"epsilon": epsilon, "accept_large_epsilon": True}
-    tried: list[LocalMechanism] = [GeneralizedRandomizedResponse(**more)]
-    tried += [HadamardResponse(blocks=1 << number, **more) for number in range((sites - 1).bit_length() + 1)]
+    tried: list[LocalMechanism] = [GeneralizedRandomizedResponse(epsilon=epsilon, accept_large_epsilon=True)]
+    tried += [
+        HadamardResponse(epsilon=epsilon, accept_large_epsilon=True, blocks=1 << number)
+        for number in range((sites - 1).bit_length() + 1)
+    ]
     return min(tried, key=lambda each: _variance(each, domain))
 
 

@@ -151,14 +151,14 @@ class TripChannel(PairChannel):
 
         pair = self.randomizers[0]
         if isinstance(pair, GeneralizedRandomizer):
-            found = binom.sf(tally.counts - 1, tally.reports, pair.probabilities[1])
+            found = np.asarray(binom.sf(tally.counts - 1, tally.reports, pair.probabilities[1]))
         else:
             assert isinstance(pair, HadamardRandomizer)
             of_block = tally.counts.reshape(pair.blocks, pair.length).sum(axis=1)
             of_block = np.repeat(of_block, pair.length - 1)[: pair.size]
             more = np.rint(pair.invert(tally) / pair.step * tally.reports)
-            found = binom.sf((of_block + more) / 2 - 1, of_block, 0.5)
-        return np.asarray(found, dtype=np.float64).reshape(self.sites, self.sites)
+            found = np.asarray(binom.sf((of_block + more) / 2 - 1, of_block, 0.5))
+        return found.reshape(self.sites, self.sites)
 
     def margin_precision(self, tallies: Sequence[Tally]) -> FloatArray:
         """Reciprocal variances of both estimates of a fraction of trips from, and to, a cell, shape (2, 2).
