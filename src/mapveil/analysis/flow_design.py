@@ -33,7 +33,7 @@ from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
 
 FlowDesign = Literal["default", "mixed", "pair", "ends"]
-"""What clients report: one report of a pair or of an end; of pairs only; one of each end. By default mixed up to 64
+"""Reports of a client: one of a pair or of an end; one of a pair; one of each end. By default mixed up to 64
 cells, and ends on more."""
 
 FLOW_SIGNAL: Final = 1 / 3
