@@ -15,7 +15,7 @@ import duckdb
 import numpy as np
 
 import mapveil as mv
-from benchmarks.flow_errors import CASES, l1, trips_of
+from benchmarks.flow_errors import CASES, Case, l1, trips_of
 from mapveil.analysis.trips import Trips
 from mapveil_client.arrays import FloatArray
 
@@ -41,21 +41,13 @@ def main() -> None:
 def local_rows(folder: Path, name: str, trials: int) -> list[str]:
     """Rows of the table: L1 of each design in the settings of users, epsilon and cells."""
     case = next(each for each in CASES if each.name == name)
-    with duckdb.connect() as opened:
-        text = f"SELECT lon, lat, to_lon, to_lat FROM ({trips_of(case, folder).scan(opened)}) ORDER BY ALL"
-        found = opened.execute(text).fetchnumpy()
-    ends = [np.asarray(found[column]) for column in ("lon", "lat", "to_lon", "to_lat")]
+    ends = ends_of(case, folder)
     made = []
     for users in USERS:
-        drawn = np.random.default_rng(users).integers(0, ends[0].size, users)
-        lon, lat, to_lon, to_lat = (each[drawn] for each in ends)
-        trips = Trips(np.arange(users), lon, lat, to_lon, to_lat)
+        trips = drawn_trips(ends, users)
         for depth in DEPTHS:
             cells = mv.Quadtree(mv.Region.from_bbox(*case.box), depth=depth)
-            origin, destination = cells.locate(*trips.ends[:2]), cells.locate(*trips.ends[2:])
-            inside = (origin >= 0) & (destination >= 0)
-            pair = origin[inside] * cells.size + destination[inside]
-            true = np.bincount(pair, minlength=cells.size**2).astype(np.float64)
+            true = true_pairs(trips, cells)
             for epsilon in EPSILONS:
                 errors = [_error(trips, cells, true, epsilon, each, trials) for each in DESIGNS]
                 numbers = " | ".join(f"{each.mean():.3f} ± {each.std() / trials**0.5:.3f}" for each in errors)
@@ -68,6 +60,29 @@ def local_rows(folder: Path, name: str, trials: int) -> list[str]:
                 )
                 print(made[-1], flush=True)
     return made
+
+
+def ends_of(case: Case, folder: Path) -> list[FloatArray]:
+    """Longitude and latitude of the origins of a table's trips, then of the destinations."""
+    with duckdb.connect() as opened:
+        text = f"SELECT lon, lat, to_lon, to_lat FROM ({trips_of(case, folder).scan(opened)}) ORDER BY ALL"
+        found = opened.execute(text).fetchnumpy()
+    return [np.asarray(found[column]) for column in ("lon", "lat", "to_lon", "to_lat")]
+
+
+def drawn_trips(ends: list[FloatArray], users: int) -> Trips:
+    """Trips drawn with replacement, each of a user of its own."""
+    drawn = np.random.default_rng(users).integers(0, ends[0].size, users)
+    lon, lat, to_lon, to_lat = (each[drawn] for each in ends)
+    return Trips(np.arange(users), lon, lat, to_lon, to_lat)
+
+
+def true_pairs(trips: Trips, cells: mv.Quadtree) -> FloatArray:
+    """Number of trips of every pair of cells, flat."""
+    origin, destination = cells.locate(*trips.ends[:2]), cells.locate(*trips.ends[2:])
+    inside = (origin >= 0) & (destination >= 0)
+    pair = origin[inside] * cells.size + destination[inside]
+    return np.bincount(pair, minlength=cells.size**2).astype(np.float64)
 
 
 def _error(

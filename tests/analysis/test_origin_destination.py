@@ -83,7 +83,7 @@ def test_a_release_is_a_whole_map_of_flows(estimator: str) -> None:
     assert "place" not in flows.parameters
     assert flows.parameters["flow_estimator"] == estimator
     assert flows.deviation is not None
-    assert any("above twice their standard deviation" in note for note in flows.notes)
+    assert any("listed flows are told from zero" in note for note in flows.notes)
     assert {"ask the devices", "error bars"} <= set(told)
 
 

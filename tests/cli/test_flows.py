@@ -70,8 +70,7 @@ def test_cells_and_randomizer_follow_the_number_of_trips(
         assert done.code == 0, done.err
         record = json.loads(done.out)
         found[epsilon] = (record["tiling"]["depth"], record["parameters"]["randomizer"])
-    # sqrt(2000) / (2 phi) = 0.36 and 113 cells.
-    assert found == {"0.5": (1, "hr"), "6": (3, "hr")}
+    assert found == {"0.5": (2, "hr"), "6": (4, "hr")}
 
 
 @pytest.mark.parametrize("estimator", ["joint", "lasso", "independent"])

@@ -54,7 +54,7 @@ def unpack(packed: dict) -> np.ndarray:
 
 
 def test_arcs_and_their_facts_come_back() -> None:
-    flows = flows_of(60, deviation=np.arange(60.0))
+    flows = flows_of(60, deviation=np.arange(60.0), p_value=10.0 ** -np.arange(60))
     held = record(page_html(flows))
     between = flows.origin != flows.destination
     np.testing.assert_allclose(unpack(held["value"]), flows.trips[between], rtol=1e-3)
@@ -74,7 +74,7 @@ def test_arcs_and_their_facts_come_back() -> None:
 
 
 def test_only_the_largest_are_drawn_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mapveil.maps.flow_map._ON_PAGE", 10)
+    monkeypatch.setattr("mapveil.maps.flow_scene._ON_PAGE", 10)
     page = page_html(flows_of())
     assert "The 10 largest of 144 flows are shown" in page
     assert unpack(record(page)["value"]).size <= 10

@@ -1,25 +1,17 @@
-r"""Release flows between cells; resolution and randomizer are chosen from public numbers alone.
+"""Release flows between cells, of noisy sums or of randomized reports.
 
-The unbiased estimate of the trips of one pair, from n pairs of reports of which each end has :math:`\epsilon / 2`, has
-a standard deviation of about
-
-.. math:: \sigma = \varphi \sqrt{n}, \qquad \varphi = \frac{4 e^{\epsilon / 2}}{(e^{\epsilon / 2} - 1)^2}
-
-however many sites there are (that of unary encodings and Hadamard responses, squared, because there are two ends).
-With c cells the largest flows are about n / c trips; they are twice their deviation where
-
-.. math:: c = \frac{\sqrt n}{2 \varphi}
-
-Source: Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation" (2017), for the
-variances and for where generalized randomized response has the smaller one.
+Of randomized reports, resolution and randomizer are chosen from public numbers alone
+(:mod:`mapveil.analysis.flow_design`).
 """
 
-import math
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
+from mapveil.analysis.flow_design import FlowDesign, best_depth, best_mechanism
 from mapveil.analysis.origin_destination import FlowEstimator, FlowUnit, OriginDestination
 from mapveil.analysis.pair_channel import MOST_SITES
 from mapveil.analysis.trip_reports import MOST_CELLS, TripReports
@@ -32,6 +24,7 @@ from mapveil.geo.tiling import Tiling
 from mapveil.geo.windowed_points import check_times
 from mapveil.geo.windows import Windows
 from mapveil.local.local_mechanism import LocalMechanism
+from mapveil.local.randomizers.hadamard_response import HadamardResponse
 from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.provenance import Provenance
 from mapveil.mechanisms.flow_blocks import FlowBlocks
@@ -50,7 +43,8 @@ from mapveil_client.errors import InputError, ParameterError, check
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness
 
-_DEEPEST: Final = 6  # 4,096 cells
+if TYPE_CHECKING:
+    from mapveil.secure_sum.drivers import SecureSum
 
 
 def flows(
@@ -94,7 +88,7 @@ def flows(
     epsilon : int, float, str, Decimal or Fraction
         The whole budget of a user, or of a trip, above 0.
     method : str, optional
-        A randomizer of the local trust model; ``"grr"`` on few cells and ``"hr"`` on many by default.
+        A randomizer of the local trust model; by default that of the least variance on so many cells.
     options : mapping, optional
         Parameters of the randomizer, or of the flows from noisy sums and their trust model.
     trust : str
@@ -136,6 +130,8 @@ def flows(
     check(
         trust == "central" or window_error is None, "window_error", "left out without a curator", window_error
     )
+    listing = _Listing(most, least, accept_large_epsilon)
+    run = _Run(account, rng, progress)
     if trust != "local":
         given = {"method": method, "estimator": estimator, "candidates": candidates}
         given["unit"] = None if unit == "user" else unit
@@ -148,59 +144,116 @@ def flows(
                 "the number of trips"
             )
         over_time = {} if windows is None else {"windows": windows, "windows_per_user": windows_per_user}
-        summing = flow_blocks(
-            budget,
-            trust,
-            {**(options or {}), **over_time},
-            most=most,
-            least=least,
-            accept_large_epsilon=accept_large_epsilon,
+        summing = flow_blocks(budget, trust, {**(options or {}), **over_time}, **listing._asdict())
+        cells = tiling if isinstance(tiling, Tiling) else _parsed(tiling, region, trips)
+        rows = trips.as_points() if windows is None else _numbered(trips, summing, window_error)
+        made = _of_sums(trips, rows, cells, summing, run, transport, dropout)
+        return replace(
+            made, provenance=Provenance.of("flows", trips.points, secure_sum=secure_sum, dropout=dropout)
         )
-        summed = summing.release(
-            trips.as_points() if windows is None else _numbered(trips, summing, window_error),
-            tiling if isinstance(tiling, Tiling) else _parsed(tiling, region, trips),
-            people=trips.points,
-            account=account,
-            rng=rng,
-            progress=progress,
-            secure_sum=transport,
-            dropout=dropout or 0.0,
-        )
-        made_by = Provenance.of("flows", trips.points, secure_sum=secure_sum, dropout=dropout)
-        return replace(summed, provenance=made_by)
 
-    ends = "joint" if estimator is None or estimator == "mixed" or estimator == "pair" else estimator
-
-    def mechanism_of(name: str) -> OriginDestination:
-        given = dict(options or {}) if method else {"estimator": "multiscale", **(options or {})}
-        randomizer = cast("LocalMechanism", find_method(name, "local").make(budget, given))
-        randomizer = replace(randomizer, accept_large_epsilon=accept_large_epsilon)
-        return OriginDestination(mechanism=randomizer, estimator=ends, unit=unit, most=most, least=least)
-
-    mechanism = mechanism_of(method or "grr")
-    cells = _cells(tiling, region, mechanism, trips)
-    check_tiling(cells)
-    size = Domain(cells).size
+    asked = _Asked(budget, method, options or {}, unit, listing)
     of_users = unit == "user" and candidates is None
-    if estimator is None and method is None and of_users and size <= MOST_CELLS:
-        estimator = "mixed"
-    if estimator in ("mixed", "pair"):
-        if not of_users:
-            raise ParameterError(f"estimator {estimator} is for unit user, without candidates")
-        pair, end = (
-            mechanism_of(method or best_randomizer(number, 2 * budget)).mechanism
-            for number in (size**2, size)
-        )
-        share = 1.0 if estimator == "pair" else None
-        reporting = TripReports(mechanism=pair, ends=end, share=share, most=most, least=least)
-        found = reporting.release(trips, cells, account=account, rng=rng, progress=progress)
-        made_by = Provenance.of("flows", trips.points)
-        return replace(found, guarantee=_counted(found.guarantee, tiling), provenance=made_by)
-    if method is None:
-        mechanism = mechanism_of(best_randomizer(size, budget))
-    made = mechanism.release(trips, cells, candidates=candidates, account=account, rng=rng, progress=progress)
+    if estimator is None and method is None and of_users:
+        design: FlowDesign = "default"
+    else:
+        design = estimator if estimator == "mixed" or estimator == "pair" else "ends"
+    cells = _cells(tiling, region, asked, trips, design)
+    check_tiling(cells)
+    if design == "default":
+        design = "mixed" if Domain(cells).size <= MOST_CELLS else "ends"
+    if design == "ends":
+        ends = "joint" if estimator is None or estimator == "mixed" or estimator == "pair" else estimator
+        made = _of_two_reports(trips, cells, asked, ends, candidates, run)
+    elif of_users:
+        made = _of_one_report(trips, cells, asked, design, run)
+    else:
+        raise ParameterError(f"estimator {design} is for unit user, without candidates")
     made_by = Provenance.of("flows", trips.points, candidates=candidates is not None)
     return replace(made, guarantee=_counted(made.guarantee, tiling), provenance=made_by)
+
+
+class _Listing(NamedTuple):
+    """Flows to list, and whether epsilon may be large."""
+
+    most: int
+    least: float
+    accept_large_epsilon: bool
+
+
+class _Run(NamedTuple):
+    """Arguments of every release."""
+
+    account: Account | None
+    rng: Randomness | int | None
+    progress: Progress | None
+
+
+class _Asked(NamedTuple):
+    """Local flows as they are asked for."""
+
+    budget: Fraction  # of all reports about a trip
+    method: str | None
+    options: Mapping[str, Any]
+    unit: FlowUnit
+    listing: _Listing
+
+    def randomizer(self, sites: int, reports: int = 1) -> LocalMechanism:
+        """The mechanism of so many reports of so many values, with the whole budget: as asked for, or the best."""
+        name, given = self.method, dict(self.options)
+        if name is None:
+            best = best_mechanism(sites, self.budget / reports)
+            own = {"blocks": best.blocks} if isinstance(best, HadamardResponse) else {}
+            name, given = best.name, {"estimator": "multiscale", **own, **given}
+        made = cast("LocalMechanism", find_method(name, "local").make(self.budget, given))
+        return replace(made, accept_large_epsilon=self.listing.accept_large_epsilon)
+
+
+def _of_sums(
+    trips: Trips,
+    rows: Points,
+    cells: Tiling,
+    summing: FlowBlocks,
+    run: _Run,
+    transport: SecureSum | None,
+    dropout: float | None,
+) -> FlowMap:
+    """Flows that a curator or secure sums add up."""
+    return summing.release(
+        rows, cells, people=trips.points, secure_sum=transport, dropout=dropout or 0.0, **run._asdict()
+    )
+
+
+def _of_one_report(
+    trips: Trips, cells: Tiling, asked: _Asked, design: Literal["mixed", "pair"], run: _Run
+) -> FlowMap:
+    """Flows of one report of each user, with all of epsilon."""
+    size = Domain(cells).size
+    pair, end = (asked.randomizer(number) for number in (size**2, size))
+    share = 1.0 if design == "pair" else None
+    most, least, _ = asked.listing
+    reporting = TripReports(mechanism=pair, ends=end, share=share, most=most, least=least)
+    return reporting.release(trips, cells, **run._asdict())
+
+
+def _of_two_reports(
+    trips: Trips,
+    cells: Tiling,
+    asked: _Asked,
+    estimator: FlowEstimator,
+    candidates: tuple[IntArray, IntArray] | None,
+    run: _Run,
+) -> FlowMap:
+    """Flows of a report of each end of a trip, with half of epsilon each."""
+    most, least, _ = asked.listing
+    mechanism = OriginDestination(
+        mechanism=asked.randomizer(Domain(cells).size, reports=2),
+        estimator=estimator,
+        unit=asked.unit,
+        most=most,
+        least=least,
+    )
+    return mechanism.release(trips, cells, candidates=candidates, **run._asdict())
 
 
 def _numbered(trips: Trips, summing: FlowBlocks, window_error: float | None) -> Points:
@@ -226,7 +279,7 @@ def _counted(guarantee: Guarantee, tiling: Tiling | str | None) -> Guarantee:
 
 
 def _cells(
-    tiling: Tiling | str | None, region: Region | None, mechanism: OriginDestination, trips: Trips
+    tiling: Tiling | str | None, region: Region | None, asked: _Asked, trips: Trips, design: FlowDesign
 ) -> Tiling:
     """The cells as given, or a quadtree chosen by the number of reports, which the server sees anyway."""
     if tiling is not None and not isinstance(tiling, str):
@@ -236,12 +289,12 @@ def _cells(
     if region is None:
         raise _no_region(trips)
     coarse = Quadtree(region, depth=1)
-    outside, one_each = mechanism.mechanism.outside, mechanism.unit == "user"
+    outside, one_each = asked.randomizer(coarse.size).outside, asked.unit == "user"
     try:
         origins, _ = cells_of_trips(trips, Domain(coarse), outside, Randomness(0), one_each=one_each)
     except InputError:  # an end outside is refused: the release says so, after it has checked the budget
         return coarse
-    return Quadtree(region, depth=best_depth(max(origins.size, 1), mechanism.mechanism.budget))
+    return Quadtree(region, depth=best_depth(max(origins.size, 1), asked.budget, design))
 
 
 def _parsed(tiling: str, region: Region | None, trips: Trips) -> Tiling:
@@ -257,50 +310,3 @@ def _parsed(tiling: str, region: Region | None, trips: Trips) -> Tiling:
 
 def _no_region(trips: Trips) -> InputError:
     return InputError(f"{trips.source}: a table of trips needs a region or a tiling")
-
-
-def best_depth(trips: int, epsilon: Fraction) -> int:
-    """Depth of the quadtree whose number of cells is nearest the module's c, from 1 to 6. Run by: the server.
-
-    Parameters
-    ----------
-    trips : int
-        n, which the server counts.
-    epsilon : Fraction
-        Of a pair of reports.
-
-    Raises
-    ------
-    ParameterError
-        There is no trip, or epsilon is not above 0.
-
-    Examples
-    --------
-    >>> [best_depth(trips, Fraction(3)) for trips in (1_000, 30_000, 1_000_000)]
-    [2, 3, 4]
-    """
-    if trips < 1 or epsilon <= 0:
-        raise ParameterError(f"{trips} trips and epsilon {epsilon}; expected at least one, and above 0")
-    half = min(float(epsilon) / 2, 350.0)
-    # Logarithms to the base 4 of sqrt(n) / (2 phi), kept apart: phi overflows for tiny epsilons.
-    log_phi = math.log(4) + half - 2 * math.log(math.expm1(half))
-    cells = (math.log(trips) / 2 - math.log(2) - log_phi) / math.log(4)
-    return min(max(round(cells), 1), _DEEPEST)
-
-
-def best_randomizer(sites: int, epsilon: Fraction) -> str:
-    r"""``"grr"`` where its variance is the smaller one, :math:`d < 3 e^{\epsilon / 2} + 2`; else ``"hr"``.
-
-    Parameters
-    ----------
-    sites : int
-        d.
-    epsilon : Fraction
-        Of a pair of reports.
-
-    Examples
-    --------
-    >>> best_randomizer(4, Fraction(3)), best_randomizer(256, Fraction(3))
-    ('grr', 'hr')
-    """
-    return "grr" if sites < 3 * math.exp(min(float(epsilon) / 2, 350.0)) + 2 else "hr"

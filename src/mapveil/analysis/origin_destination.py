@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from mapveil.analysis.joint_flows import PairTally, estimate_joint
 from mapveil.analysis.lasso_flows import estimate_lasso
-from mapveil.analysis.pair_channel import check_pairs, check_sites, flow_deviation, pair_channel
+from mapveil.analysis.pair_channel import check_pairs, check_sites, pair_channel, unbiased_flows
 from mapveil.analysis.trips import Trips, cells_of_trips
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.gravity import spacing_m
@@ -308,17 +308,13 @@ class OriginDestination:
             tell("ask the devices", 1.0)
             made = self.estimate(randomizer, reports, stream, candidates=allowed, progress=progress)
             tell("error bars", 0.0)
-            deviation = flow_deviation(randomizer, made.joint, reports.origin.count)
+            ends = (end.values for end in reports)
+            unbiased = unbiased_flows(randomizer, made.joint, *ends)
             tell("error bars", 1.0)
         count = reports.origin.count
         kept = domain.cells
         first, second = np.unravel_index(self._listed(count * made.joint), made.joint.shape)
         trips_of = count * made.joint[first, second]
-        sure: tuple[str, ...] = ()
-        if deviation is not None:
-            deviation = deviation[first, second]
-            above = int((trips_of > 2 * deviation).sum())
-            sure = (f"{above} of {trips_of.size} listed flows are above twice their standard deviation",)
         who = "users reported one trip each" if self.unit == "user" else "trips were reported"
         released = FlowMap(
             kept[first],
@@ -327,12 +323,14 @@ class OriginDestination:
             tiling,
             self.guarantee(seeded=stream.seeded).as_simulation(),
             self.method,
-            deviation=deviation,
+            deviation=None if unbiased is None else unbiased.deviation[first, second],
+            unbiased=None if unbiased is None else unbiased.trips[first, second],
+            p_value=None if unbiased is None else unbiased.p_value[first, second],
             unlisted=max(count - float(trips_of.sum()), 0.0),
             parameters=self.parameters(),
-            notes=(f"{count} {who}", *made.notes, *sure),
+            notes=(f"{count} {who}", *made.notes),
         )
-        return charged_to(released, charges)
+        return charged_to(released.with_told_note(), charges)
 
     @property
     def _half(self) -> Fraction:

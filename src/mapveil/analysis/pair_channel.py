@@ -9,7 +9,7 @@ and :math:`O(d^2)` for generalized randomized response.
 """
 
 from abc import ABC, abstractmethod
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -228,6 +228,52 @@ def check_sites(randomizer: Randomizer) -> None:
         )
 
 
+class UnbiasedFlows(NamedTuple):
+    """Unbiased estimates of the trips of every pair of sites, which may be negative, and what randomization makes."""
+
+    trips: FloatArray  # shape (sites, sites)
+    deviation: FloatArray
+    p_value: FloatArray  # probability of at least as many trips of a pair that has none
+
+
+def unbiased_flows(
+    randomizer: Randomizer, joint: FloatArray, origins: IntArray, destinations: IntArray
+) -> UnbiasedFlows | None:
+    r"""The unbiased estimate :math:`n \hat F` of each pair's trips, and its :func:`flow_deviation`.
+
+    p-values are those of the normal law with that deviation, for estimates are sums over many reports. Run by: the
+    server; costs no privacy.
+
+    Parameters
+    ----------
+    randomizer : Randomizer
+        Of each report.
+    joint : ndarray of float64, shape (sites, sites)
+        The estimated distribution over pairs, which the deviations depend on a little.
+    origins, destinations : ndarray of int64, shape (trips,)
+        Reported symbols of both ends; sets of sites have no such estimate.
+
+    Returns
+    -------
+    UnbiasedFlows or None
+        None as for :func:`flow_deviation`.
+    """
+    from scipy.sparse import coo_array
+    from scipy.special import ndtr
+
+    found = _inverted(randomizer)
+    if found is None:
+        return None
+    channel, inverse = found
+    ends = channel.symbol_rank[origins], channel.symbol_rank[destinations]
+    counts = coo_array((np.ones(origins.size), ends), shape=(channel.symbols, channel.symbols)).tocsr()
+    trips = channel.out_of_site_order(np.asarray((counts.T @ inverse.T).T @ inverse.T))
+    deviation = _flow_deviation(channel, inverse, joint, origins.size)
+    certain = np.where(trips > 0, np.inf, -np.inf)
+    ratio = np.divide(trips, deviation, out=certain, where=deviation > 0)
+    return UnbiasedFlows(trips, deviation, ndtr(-ratio))
+
+
 def flow_deviation(randomizer: Randomizer, joint: FloatArray, reports: int) -> FloatArray | None:
     r"""Standard deviation, by the randomization alone, of an unbiased estimate of each pair's trips.
 
@@ -252,17 +298,28 @@ def flow_deviation(randomizer: Randomizer, joint: FloatArray, reports: int) -> F
         Trips; None where there is no such estimate: reports that are sets of sites, a channel that cannot be
         inverted, or more than 2,048 sites.
     """
+    found = _inverted(randomizer)
+    return None if found is None else _flow_deviation(*found, joint, reports)
+
+
+def _inverted(randomizer: Randomizer) -> tuple[ProductChannel, FloatArray] | None:
+    """The channel of a randomizer, and A; None where there is none."""
     if randomizer.size > _MOST_INVERTED or not isinstance(randomizer, SymbolRandomizer):
         return None
     channel = pair_channel(randomizer)
     matrix = channel.push(np.eye(channel.sites), 0).T  # Q
-    square = matrix @ matrix.T
     try:
-        inverse = np.linalg.solve(square, matrix)
+        inverse: FloatArray = np.asarray(np.linalg.solve(matrix @ matrix.T, matrix), dtype=np.float64)
     except np.linalg.LinAlgError:
         return None
     if not np.abs(inverse @ matrix.T - np.eye(channel.sites)).max() < _WORST_RESIDUAL:
         return None
+    return channel, inverse
+
+
+def _flow_deviation(
+    channel: ProductChannel, inverse: FloatArray, joint: FloatArray, reports: int
+) -> FloatArray:
     flows = channel.in_site_order(joint)
     squared = inverse * inverse
     variance = squared @ channel.forward(flows) @ squared.T - flows

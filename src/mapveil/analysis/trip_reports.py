@@ -4,26 +4,28 @@ Client: each user takes one of their trips at random, and reports with all of :m
 cells, one of :math:`d^2`, or its origin, or its destination. Which of the three is drawn by the client with public
 probabilities :math:`f, (1 - f) / 2, (1 - f) / 2` whatever the trip, so that the report is
 :math:`\epsilon`-locally differentially private. Server: the three steps of :mod:`mapveil.analysis.joint_flows`, for the
-likelihood of all three kinds together. The standard deviation of an unbiased estimate of one pair's trips is about
+likelihood of all three kinds together. The standard deviation of an unbiased estimate of one pair's trips
+(:meth:`TripChannel.deviation`) is about
 
 .. math:: \sigma = \sqrt{n / f}\, \frac{2 e^{\epsilon / 2}}{e^\epsilon - 1}
 
 where: n is the number of reports; it is far less than that of two reports with :math:`\epsilon / 2` each
-(:mod:`mapveil.analysis.flows`). The trips from and to one cell would be sums of d such estimates: the reports of one
-end tell those. The less epsilon, the more of these: :func:`pair_share` is f.
+(:mod:`mapveil.analysis.flow_design`). The trips from and to one cell would be sums of d such estimates: the reports of
+one end tell those. The less epsilon, the more of these: :func:`pair_share` is f.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
 from mapveil.analysis.joint_flows import PairTally, estimate_joint
-from mapveil.analysis.pair_channel import PairChannel
+from mapveil.analysis.pair_channel import PairChannel, UnbiasedFlows
 from mapveil.analysis.trips import Trips, cells_of_trips
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
@@ -32,8 +34,11 @@ from mapveil.geo.zone_order import zone_order
 from mapveil.inference.flow_shrinkage import shrink_margin
 from mapveil.inference.gravity import spacing_m
 from mapveil.local.local_mechanism import LocalMechanism
-from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
-from mapveil.local.randomizers.hadamard_response import HadamardResponse
+from mapveil.local.randomizers.generalized_response import (
+    GeneralizedRandomizedResponse,
+    GeneralizedRandomizer,
+)
+from mapveil.local.randomizers.hadamard_response import HadamardRandomizer, HadamardResponse
 from mapveil.local.randomizers.randomizer import SymbolRandomizer, Tally
 from mapveil.maps.flow_map import FlowMap
 from mapveil.mechanisms.mechanism import charged_to, check_outputs, check_tiling
@@ -115,6 +120,63 @@ class TripChannel(PairChannel):
         laws = zip(self.shares, self.randomizers, np.split(ratio[:, 0], self._starts), strict=True)
         pair, origin, destination = (share * randomizer.backward(each) for share, randomizer, each in laws)
         return np.asarray(pair.reshape(self.sites, self.sites) + origin[:, None] + destination)
+
+    def deviation(self, joint: FloatArray, reports: int, of_pairs: float) -> FloatArray:
+        r"""Standard deviation of the unbiased estimate of each pair's trips, by the clients' draws alone.
+
+        .. math:: \sigma_{x x'}^2
+            = \frac{n^2}{m} \Big( v_{x x'} + \big(1 - \tfrac m n\big) F_{x x'} (1 - F_{x x'}) \Big)
+
+        where: n is ``reports``, of which m, ``of_pairs``, are of the pair, of clients that drew so at random; F is
+        ``joint``, shape (sites, sites), and v the noise that one report of the pair adds to a site's estimate.
+        """
+        noise = self.randomizers[0].site_noise(joint.ravel()).variance.reshape(joint.shape)
+        if not of_pairs:
+            return np.full(joint.shape, np.inf)
+        drawn = (1 - of_pairs / reports) * joint * (1 - joint)
+        return np.asarray(reports * np.sqrt(np.maximum(noise + drawn, 0.0) / of_pairs))
+
+    def p_values(self, tally: Tally) -> FloatArray:
+        r"""Probability that a pair of which nobody reports has an estimate as large, shape (sites, sites): exact.
+
+        Generalized response: each of n reports of other pairs is this one with probability q. Hadamard response: each
+        report in the pair's block is in the pair's half of it with probability 1/2, whatever other pair it is of.
+
+        Parameters
+        ----------
+        tally : Tally
+            The reports of pairs.
+        """
+        from scipy.stats import binom
+
+        pair = self.randomizers[0]
+        if isinstance(pair, GeneralizedRandomizer):
+            found = np.asarray(binom.sf(tally.counts - 1, tally.reports, pair.probabilities[1]))
+        else:
+            assert isinstance(pair, HadamardRandomizer)
+            of_block = tally.counts.reshape(pair.blocks, pair.length).sum(axis=1)
+            of_block = np.repeat(of_block, pair.length - 1)[: pair.size]
+            more = np.rint(pair.invert(tally) / pair.step * tally.reports)
+            found = np.asarray(binom.sf((of_block + more) / 2 - 1, of_block, 0.5))
+        return found.reshape(self.sites, self.sites)
+
+    def margin_precision(self, tallies: Sequence[Tally]) -> FloatArray:
+        """Reciprocal variances of both estimates of a fraction of trips from, and to, a cell, shape (2, 2).
+
+        A row each for origins and destinations, of the reports of the pair and of that end: the former sum ``sites``
+        estimates of pairs, whose noise is as good as uncorrelated where users are everywhere. 0 without a report.
+        """
+        each = [
+            tally.reports
+            / float(randomizer.site_noise(np.full(randomizer.size, 1 / randomizer.size)).variance.mean())
+            for randomizer, tally in zip(self.randomizers, tallies, strict=True)
+        ]
+        return np.array([[each[0] / self.sites, end] for end in each[1:]])
+
+
+class _Estimated(NamedTuple):
+    trips: FloatArray  # of every pair of sites
+    unbiased: UnbiasedFlows | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,13 +275,13 @@ class TripReports:
                 "reports", Reports, lambda: channel.randomize(origins, destinations, stream)
             )
             tell("ask the devices", 1.0)
-            made, deviation = self._estimate(channel, reports, tiling, domain, stream)
+            found = self._estimate(channel, reports, tiling, domain, stream)
         count = reports.count
-        flat = made.ravel()
+        flat = found.trips.ravel()
         listed = np.flatnonzero(flat >= max(self.least, _LEAST_FLOW))
         listed = listed[np.argsort(-flat[listed], kind="stable")[: self.most]]
         first, second = np.divmod(listed, domain.size)
-        told = flat[listed] > 2 * deviation
+        unbiased = found.unbiased
         released = FlowMap(
             domain.cells[first],
             domain.cells[second],
@@ -227,15 +289,14 @@ class TripReports:
             tiling,
             self.guarantee(seeded=stream.seeded).as_simulation(),
             self.method,
-            deviation=np.full(listed.size, deviation) if math.isfinite(deviation) else None,
+            deviation=None if unbiased is None else unbiased.deviation.ravel()[listed],
+            unbiased=None if unbiased is None else unbiased.trips.ravel()[listed],
+            p_value=None if unbiased is None else unbiased.p_value.ravel()[listed],
             unlisted=max(count - float(flat[listed].sum()), 0.0),
             parameters=self.parameters(),
-            notes=(
-                f"{count} users sent one report of one trip each: {self._kinds(channel)}",
-                f"{int(told.sum())} of {told.size} listed flows are above twice their standard deviation",
-            ),
+            notes=(f"{count} users sent one report of one trip each: {self._kinds(channel)}",),
         )
-        return charged_to(released, charges)
+        return charged_to(released.with_told_note(), charges)
 
     @staticmethod
     def _kinds(channel: TripChannel) -> str:
@@ -245,21 +306,20 @@ class TripReports:
     @staticmethod
     def _estimate(
         channel: TripChannel, reports: Reports, tiling: Tiling, domain: Domain, rng: Randomness
-    ) -> tuple[FloatArray, float]:
-        """Trips of every pair of sites, and the standard deviation of an unbiased estimate. Run by: the server.
-
-        The deviation is infinite where nobody reported a pair.
-        """
+    ) -> _Estimated:
+        """Trips of every pair of sites, and unbiased estimates where anybody reported a pair. Run by: the server."""
         size, count = channel.sites, reports.count
         if not count:
-            return np.zeros((size, size)), 0.0
-        told = zip(channel.randomizers, channel.tallies(reports), strict=True)
-        (pairs, variance), *ends = (_unbiased(*each) for each in told)
+            return _Estimated(np.zeros((size, size)))
+        tallies = channel.tallies(reports)
+        pairs, *ends = (
+            randomizer.invert(tally) if tally.reports else np.zeros(randomizer.size)
+            for randomizer, tally in zip(channel.randomizers, tallies, strict=True)
+        )
         order, margins = zone_order(tiling), []
         place = order.place[domain.cells]
-        for axis, (end, of_end) in zip((1, 0), ends, strict=True):
+        for axis, end, precision in zip((1, 0), ends, channel.margin_precision(tallies), strict=True):
             # Both kinds of reports tell the margin: each with the weight of its precision.
-            precision = np.array([1 / (size * variance), 1 / of_end])
             if not precision.any():
                 margins.append(np.full(size, 1 / size))
                 continue
@@ -270,7 +330,11 @@ class TripReports:
         nothing, plane = np.zeros(count, dtype=np.int64), domain.plane
         tally = PairTally.of(channel, reports.values, nothing)
         made = estimate_joint(channel, tally, margins[0], margins[1], plane, spacing_m(plane), rng)
-        return count * made.joint, count * math.sqrt(variance)
+        if not tallies[0].reports:
+            return _Estimated(count * made.joint)
+        deviation = channel.deviation(made.joint, count, tallies[0].reports)
+        unbiased = UnbiasedFlows(count * pairs.reshape(size, size), deviation, channel.p_values(tallies[0]))
+        return _Estimated(count * made.joint, unbiased)
 
     def guarantee(self, *, seeded: bool = False) -> Guarantee:
         """The guarantee of one release with these parameters."""
@@ -285,11 +349,3 @@ class TripReports:
         own = {each.name: getattr(self, each.name) for each in fields(self)[2:]}
         own |= {"end_randomizer": self._of_end.name, "flow_estimator": self.design}
         return {"randomizer": self.mechanism.name, **randomizer, **own}
-
-
-def _unbiased(randomizer: SymbolRandomizer, tally: Tally) -> tuple[FloatArray, float]:
-    """Fractions of users at every site, and their variance where users are everywhere; infinite without a report."""
-    if not tally.reports:
-        return np.zeros(randomizer.size), math.inf
-    noise = randomizer.site_noise(np.full(randomizer.size, 1 / randomizer.size))
-    return randomizer.invert(tally), float(noise.variance.mean()) / tally.reports

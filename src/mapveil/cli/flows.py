@@ -87,7 +87,7 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
     "allow]",
 )
 @epsilon_option("The whole budget of a user, or of a trip with --unit trip.", required=True)
-@click.option("--method", help="Randomizer, see 'mapveil methods'. [default: grr on few cells, else hr]")
+@click.option("--method", help="Randomizer, see 'mapveil methods'. [default: grr or hr, of least deviation]")
 @click.option(
     "--estimator",
     type=click.Choice(["mixed", "pair", "joint", "lasso", "independent"]),

@@ -86,8 +86,8 @@ def _columns(released: DensityMap | FlowMap) -> Iterator[FloatArray]:
     if isinstance(released, FlowMap):
         yield released.origin.astype(np.float64)
         yield released.destination.astype(np.float64)
-        if released.deviation is not None:
-            yield released.deviation
+        of_flows = (released.deviation, released.unbiased, released.p_value)
+        yield from (each for each in of_flows if each is not None)
     yield released.trips if isinstance(released, FlowMap) else released.values
     if isinstance(released, SeriesMap | FlowSeriesMap):
         yield released.by_window

@@ -41,7 +41,17 @@ if TYPE_CHECKING:
 
 _OF_WINDOW: Final = "users "  # how columns of windows begin
 _BAND_OF_WINDOW: Final = "Users, "
-_COLUMNS: Final = ("cell", "users", "rss_dbm", "origin", "destination", "trips", "deviation")
+_COLUMNS: Final = (
+    "cell",
+    "users",
+    "rss_dbm",
+    "origin",
+    "destination",
+    "trips",
+    "deviation",
+    "unbiased",
+    "p_value",
+)
 NOT_READ_BACK: Final = {
     ".html": "a page answers in a browser, under 'Ask for a total'",
     ".png": "a picture carries no values of cells",
@@ -151,7 +161,10 @@ def read_flows(path: str | PathLike[str]) -> FlowMap:
         tiling = tiling_from_dict(metadata["tiling"])
         origin, destination = (table[name].to_numpy().astype(np.int64) for name in ("origin", "destination"))
         counted = "users" if "users" in table.column_names else "trips"
-        deviation = table["deviation"].to_numpy() if "deviation" in table.column_names else None
+        deviation, unbiased, p_value = (
+            table[name].to_numpy().astype(np.float64) if name in table.column_names else None
+            for name in ("deviation", "unbiased", "p_value")
+        )
         measured = metadata.get(MEASUREMENTS_KEY, measured)
         pooled, _, by_window = measured.partition(SEPARATOR)
         flows = FlowMap(
@@ -161,7 +174,9 @@ def read_flows(path: str | PathLike[str]) -> FlowMap:
             tiling,
             Guarantee.from_dict(metadata["guarantee"]),
             metadata["method"],
-            deviation=None if deviation is None else deviation.astype(np.float64),
+            deviation=deviation,
+            unbiased=unbiased,
+            p_value=p_value,
             unlisted=float(metadata["unlisted"]),
             title=metadata["title"],
             subtitle=metadata.get("subtitle", ""),

@@ -121,8 +121,10 @@ class LocalSeries(HierarchicalHashing):
 
             def ask() -> Tally:
                 counts = np.zeros((self.windows.count, randomizer.symbols), dtype=np.int64)
-                for window in range(self.windows.count):
-                    cells = chosen.cells[chosen.windows == window]
+                order = np.argsort(chosen.windows, kind="stable")
+                starts = np.searchsorted(chosen.windows[order], np.arange(1, self.windows.count))
+                for window, of_window in enumerate(np.split(order, starts)):
+                    cells = chosen.cells[of_window]
                     for start in range(0, cells.size, CHUNK):
                         reports = randomizer.randomize(cells[start : start + CHUNK], stream)
                         counts[window] += randomizer.tally(reports).counts

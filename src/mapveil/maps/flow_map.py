@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.supported_blocks import FALSE_RATE
+from mapveil.maps.flow_scene import flow_scene
 from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap, function_of
-from mapveil.maps.scene import Layer, Lines, LineWindows, Rows, Scene, Shading
+from mapveil.maps.scene import LineWindows, Rows, Scene
 from mapveil.privacy.claim import TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
@@ -30,11 +31,9 @@ if TYPE_CHECKING:
 ZoneNames = int | str | Iterable[int | str]
 """A zone, or several, by number or by name."""
 
-_ON_PAGE: Final = 4000  # flows
 _SMALL: Final = 0.25  # a false rate whose tail half_width finds
 _NEARLY: Final = 0.99
 _MOST_LEAVES: Final = 1 << 20  # of noisy sums behind a total that a release states by itself
-_MOST_DOTS: Final = 5000  # cells whose centres are all shown
 
 
 class Ends(NamedTuple):
@@ -64,6 +63,10 @@ class FlowMap(ReleasedMap):
     deviation : ndarray of float64, shape (flows,), optional
         Standard deviation of an unbiased estimate of each pair, from the randomization or noise alone; NaN for
         a pair that was measured together with others only.
+    unbiased : ndarray of float64, shape (flows,), optional
+        That estimate, where reports were randomized: it may be negative.
+    p_value : ndarray of float64, shape (flows,), optional
+        Probability that the unbiased estimate of a pair without trips is at least as large.
     unlisted : float
         Estimated trips, or users, of the pairs that are not among these.
     sums : FlowSums, optional
@@ -98,13 +101,14 @@ class FlowMap(ReleasedMap):
     deviation: FloatArray | None = None
     unlisted: float = 0.0
     sums: FlowSums | None = field(default=None, kw_only=True, repr=False)
+    unbiased: FloatArray | None = field(default=None, kw_only=True)
+    p_value: FloatArray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         origin, destination = (np.asarray(part, dtype=np.int64) for part in (self.origin, self.destination))
         trips = np.asarray(self.trips, dtype=np.float64)
         shapes = {origin.shape, destination.shape, trips.shape}
-        if self.deviation is not None:
-            shapes.add(self.deviation.shape)
+        shapes |= {each.shape for each in (self.deviation, self.unbiased, self.p_value) if each is not None}
         if len(shapes) > 1 or trips.ndim != 1:
             raise ParameterError(
                 f"arrays of flows must have one dimension and one length, got shapes {sorted(shapes)}"
@@ -117,7 +121,9 @@ class FlowMap(ReleasedMap):
         if not (np.isfinite(trips).all() and (trips >= 0).all()):
             raise ParameterError("trips must be finite and at least 0: one is negative or not finite")
         order = np.lexsort((destination, origin, -trips))
-        arrays = {"origin": origin, "destination": destination, "trips": trips, "deviation": self.deviation}
+        arrays: dict[str, IntArray | FloatArray | None]
+        arrays = {"origin": origin, "destination": destination, "trips": trips}
+        arrays |= {"deviation": self.deviation, "unbiased": self.unbiased, "p_value": self.p_value}
         for name, values in arrays.items():
             object.__setattr__(self, name, None if values is None else values[order])
 
@@ -173,28 +179,33 @@ class FlowMap(ReleasedMap):
         return np.asarray(Geod(ellps="WGS84").inv(*ends)[2], dtype=np.float64)
 
     def told_from_zero(self, false_rate: float = FALSE_RATE) -> BoolArray | None:
-        r"""Which flows the randomization leaves no doubt about, by Benjamini and Hochberg's rule; shape (flows,).
+        r"""Which pairs have any flow, by Benjamini and Hochberg's rule; shape (flows,).
 
-        .. math:: p_i = 1 - \Phi(x_i / s_i), \qquad
-                  i \text{ is kept where } p_i \le \max \{ p_{(j)} : p_{(j)} \le j q / m \}
+        .. math:: i \text{ is kept where } p_i \le \max \{ p_{(j)} : p_{(j)} \le j q / m \}
 
-        where: :math:`x_i` is ``trips``, :math:`s_i` is ``deviation``, q is ``false_rate``, the expected fraction of
-        those kept that are no flow at all, and m is the number of pairs of cells. The normal law is an approximation.
-        With noisy sums :math:`p_i` is exact: that of the pair's own noisy sum, among the m pairs measured alone; no
-        other pair is kept. None where deviations are not known. Run by: anybody who holds the map; costs no privacy.
+        where: the null hypothesis is that nobody makes the trip; :math:`p_i` is ``p_value``, of the unbiased estimate
+        and not of the listed one; q is ``false_rate``, the expected fraction of those kept that are no flow at all, and
+        m is the number of pairs of cells. Estimates of different pairs are taken as independent, as they nearly are.
+        With noisy sums :math:`p_i` is that of the pair's own noisy sum, among the m pairs measured alone; no other pair
+        is kept. None where p-values are not known. Run by: anybody who holds the map; costs no privacy.
         """
         check(0 < false_rate < 1, "false_rate", "between 0 and 1", false_rate)
         if self.sums is not None:
             return self._above_noise(self.sums, false_rate)
-        if self.deviation is None:
+        if self.p_value is None:
             return None
-        from scipy.special import ndtr
+        return np.asarray(self.p_value <= _largest_kept(self.p_value, self.tiling.size**2, false_rate))
 
-        ratio = np.divide(
-            self.trips, self.deviation, out=np.full(self.size, np.inf), where=self.deviation > 0
+    def with_told_note(self) -> FlowMap:
+        """These flows with a note of how many of them :meth:`told_from_zero` keeps, where it can tell."""
+        told = self.told_from_zero()
+        if told is None:
+            return self
+        note = (
+            f"{int(told.sum())} of {self.size} listed flows are told from zero, at a false discovery rate of "
+            f"{100 * FALSE_RATE:g} %"
         )
-        p = np.where(self.trips > 0, ndtr(-ratio), 1.0)
-        return np.asarray(p <= _largest_kept(p, self.tiling.size**2, false_rate))
+        return replace(self, notes=(*self.notes, note))
 
     def _above_noise(self, sums: FlowSums, false_rate: float) -> BoolArray:
         """Flows that were measured alone, and whose noisy sums no noise explains: by the law of the noise."""
@@ -234,20 +245,23 @@ class FlowMap(ReleasedMap):
         """
         check(0 <= minimum < np.inf, "minimum", f"at least 0 {self.counted}", minimum)
         note = f"flows estimated below {minimum:g} {self.counted} are not listed"
-        return replace(self._kept(self.trips >= minimum), notes=(*self.notes, note))
+        return replace(self.kept(self.trips >= minimum), notes=(*self.notes, note))
 
     def largest(self, count: int) -> FlowMap:
         """The ``count`` largest flows; the others become unlisted."""
         check(count >= 0, "count", "at least 0 flows", count)
-        return self._kept(np.arange(self.size) < count)
+        return self.kept(np.arange(self.size) < count)
 
-    def _kept(self, kept: npt.NDArray[np.bool_]) -> FlowMap:
+    def kept(self, kept: npt.NDArray[np.bool_]) -> FlowMap:
+        """The flows of a mask, shape (flows,); the others become unlisted."""
         return replace(
             self,
             origin=self.origin[kept],
             destination=self.destination[kept],
             trips=self.trips[kept],
             deviation=None if self.deviation is None else self.deviation[kept],
+            unbiased=None if self.unbiased is None else self.unbiased[kept],
+            p_value=None if self.p_value is None else self.p_value[kept],
             unlisted=self.unlisted + float(self.trips[~kept].sum()),
         )
 
@@ -266,7 +280,8 @@ class FlowMap(ReleasedMap):
         names: tuple[str, ...] | None = getattr(self.tiling, "names", None)
         return names
 
-    def _names(self, cells: IntArray) -> list[str] | None:
+    def names_of(self, cells: IntArray) -> list[str] | None:
+        """Names of some cells, where cells have names."""
         names = self.zone_names
         return None if names is None else [names[cell] for cell in cells.tolist()]
 
@@ -274,12 +289,16 @@ class FlowMap(ReleasedMap):
         """One row per flow, the largest first: cells and their names, trips or users, deviation, length, ends."""
         columns: dict[str, Any] = {"origin": self.origin, "destination": self.destination}
         for name, cells in (("origin", self.origin), ("destination", self.destination)):
-            called = self._names(cells)
+            called = self.names_of(cells)
             if called is not None:
                 columns[f"{name}_name"] = called
         columns[self.counted] = self.trips
         if self.deviation is not None:
             columns["deviation"] = self.deviation
+        if self.unbiased is not None:
+            columns["unbiased"] = self.unbiased
+        if self.p_value is not None:
+            columns["p_value"] = self.p_value
         ends = self.ends
         columns["length_m"] = np.round(self.lengths_m(), 1)
         columns |= {name: np.round(degrees, 8) for name, degrees in ends._asdict().items()}
@@ -292,68 +311,9 @@ class FlowMap(ReleasedMap):
 
     def scene(self, *, page: bool = False, arcs: int = 200) -> Scene:
         """The largest flows between cells as arcs (``arcs`` in a picture, 4000 on a page); those within one as dots."""
-        check(arcs >= 1, "arcs", "at least 1", arcs)
-        shown = self.largest(_ON_PAGE if page else arcs)
-        part = 100 * shown.trips.sum() / self.all_trips if self.all_trips else 100.0
-        unlisted = 100 * self.unlisted / self.all_trips if self.all_trips else 0.0
-        between = shown.origin != shown.destination
-        drawn = shown._kept(between)
-        told = self.told_from_zero()
-        told = np.ones(shown.size, dtype=np.bool_) if told is None else told[: shown.size]
-        unit = self.counted
-        facts: dict[str, FloatArray | list[str]] = {f"Estimated {unit}": drawn.trips}
-        thing, in_all = "cell" if self.zone_names is None else "zone", self.in_all()
-        reading = f"Arcs thicken towards their destination; a disc is the flow within one {thing}."
-        if page:
-            reading = (
-                "The slider hides small flows. An arc bends to the left of its direction; a disc is the flow within "
-                f"one {thing}."
-            )
-        if shown.size < self.size:
-            reading = (
-                f"The {shown.size} largest of {self.size} flows are shown, {part:.0f} % of all. {reading}"
-            )
-        reading = f"{in_all[:1].upper()}{in_all[1:]} in all. {reading}"
-        if page:
-            if unit == "users":
-                reading += " Each user counts 1 in all, divided over their trips."
-            if drawn.deviation is not None:
-                facts["Standard deviation"] = drawn.deviation
-            facts["Length, m"] = drawn.lengths_m()
-            for name, cells in (("From", drawn.origin), ("To", drawn.destination)):
-                called = self._names(cells) or [f"cell {cell}" for cell in cells.tolist()]
-                places = zip(called, *self.tiling.centres(cells), strict=True)
-                facts[name] = [f"{place} ({x:.5f}, {y:.5f})" for place, x, y in places]
-        windows = shown._by_window(between) if page else None
-        rows = drawn.rows()
-        dots = np.full(self.tiling.size, 0.0 if self.tiling.size <= _MOST_DOTS else np.nan)
-        within = ~between & told
-        dots[shown.origin[within]] = shown.trips[within]
-        doubted = not told.all()
-        coloured = shown.trips[told]
-        # Grey arcs have no colour: the ramp ends a decade below the smallest flow that has one.
-        floor = float(coloured.min()) / 10 if doubted and coloured.size else 0.0
-        if doubted:
-            count = f"{int(told[between].sum())} of {drawn.size} arcs"
-            reading += f" {count if told.any() else 'None'} can be told from zero; the grey ones may be no flow at all."
-        if windows is not None:
-            reading += (
-                " The slider of windows shows one window, grey where its own noise may be all there is."
-            )
-        return Scene(
-            title="Where people go",
-            layers=(Layer(unit, unit, unit, drawn.trips, Shading(noise_floor=floor)),),
-            lines=Lines(
-                rows.lon, rows.lat, rows.start, facts, directed=True, faded=~told[between], windows=windows
-            ),
-            dots=dots,
-            doubt="Grey: no flow, or too small to tell" if doubted else "",
-            reading=reading,
-            made=(("In all", in_all), ("In flows that are not listed", f"{unlisted:.0f} % of all")),
-            notes=self.notes,
-        )
+        return flow_scene(self, page=page, arcs=arcs)
 
-    def _by_window(self, between: BoolArray) -> LineWindows | None:
+    def line_windows(self, between: BoolArray) -> LineWindows | None:
         """Flows between cells, and those within one, by window; None where there are no windows."""
         return None
 

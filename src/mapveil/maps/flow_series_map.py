@@ -82,9 +82,10 @@ class FlowSeriesMap(FlowMap):
         given["deviation"] = np.where(alone, sums.blocks[-1].deviation(), np.nan)
         given["title"] = f"{self.title}, {name}" if self.title else name
         whole = FlowMap(**given)
-        return whole._kept(whole.trips > 0)
+        return whole.kept(whole.trips > 0)
 
-    def _kept(self, kept: BoolArray) -> FlowSeriesMap:
+    def kept(self, kept: BoolArray) -> FlowSeriesMap:
+        """See :meth:`mapveil.maps.flow_map.FlowMap.kept`."""
         rest = self.by_window[:, ~kept].sum(axis=1)
         return replace(
             self,
@@ -97,8 +98,8 @@ class FlowSeriesMap(FlowMap):
             unlisted_by_window=self.unlisted_by_window + rest,
         )
 
-    def _by_window(self, between: BoolArray) -> LineWindows:
-        """See :meth:`mapveil.maps.flow_map.FlowMap._by_window`."""
+    def line_windows(self, between: BoolArray) -> LineWindows:
+        """See :meth:`mapveil.maps.flow_map.FlowMap.line_windows`."""
         sums = [self.window_sums.of_window(at) for at in range(len(self))]
         told = np.array([self._above_noise(each, FALSE_RATE) for each in sums]).reshape(self.by_window.shape)
         dots = np.zeros((len(self), self.tiling.size))
