@@ -113,7 +113,7 @@ def test_a_column_of_categories_makes_windows(mapveil: Callable, folder: Path, t
         ((*WEEKS, "--smooth-m", "100"), "--smooth-m is for one map"),
         ((*WEEKS, "--windows-per-user", "4"), "from 1 to 3"),
         (("--by", "kind"), "--values"),
-        ((*WEEKS, "--time", "kind"), "holds no time in 3000 of 3000 rows"),
+        ((*WEEKS, "--time", "kind"), "3000 of 3000 rows cannot be used: next row 2"),
         (("--by", "hour"), "windows of hours need times"),
         ((*WEEKS, "--per", "user-week", "--epsilon", "2"), "the account allows 1 of them"),
         ((*WEEKS, "--per", "user-week", "--epsilon", "2", "--dry-run"), "the account allows 1 of them"),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from pathlib import Path
+
 import duckdb
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ import pytest
 import mapveil as mv
 from mapveil.geo.windowed_points import check_times, windowed
 from mapveil.geo.windows import Windows
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import CuratorWarning, InputError, ParameterError
 
 
 def numbers(windows: Windows, time: object, **columns: object) -> list[int]:
@@ -18,7 +22,7 @@ def numbers(windows: Windows, time: object, **columns: object) -> list[int]:
     place = np.zeros(time.size)
     points = mv.Points.from_arrays(np.arange(time.size), place, place, time=time, **columns)
     made = windowed(points, windows)
-    check_times(made, points)
+    check_times(made)
     with made.held_once() as held, duckdb.connect() as opened:
         found = dict(opened.execute(f"SELECT user_id, label FROM ({held.scan(opened)})").fetchall())
     return [found.get(user, -1) for user in range(time.size)]
@@ -96,12 +100,67 @@ def test_texts_of_days_and_clocks_are_read() -> None:
         (["2026-01-05 10:00:00", "2026-01-05T10:00:00Z"], "UTC", "some do not"),
         (["2026-01-05", "2026-01-05T10:00:00Z"], "UTC", "some do not"),
         ([1767607200], None, "expected dates or times"),
-        (["2026-01-05", "yesterday"], None, "holds no time in 1 of 2 rows"),
+        (
+            ["2026-01-05", "yesterday"],
+            None,
+            "row 2, column 'time' is 'yesterday'; expected a date or time such as",
+        ),
     ],
 )
 def test_times_that_tell_no_window_are_refused(time: object, zone: str | None, message: str) -> None:
     with pytest.raises(InputError, match=message):
         numbers(Windows(every="1d", start="2026-01-05", until="2026-01-07", zone=zone), time)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "31/01/2026 08:30",
+        "01/31/2026 8:30",
+        "23.01.2026",
+        "05 Jan 2026",
+        "2026-01-05 08:30 PM",
+        "2026-01-05 08:30 Europe/Paris",
+        "1767607200",
+        "20260105T080000",
+    ],
+)
+def test_times_of_other_formats_are_shown_before_a_time_zone_is_asked_for(time: str) -> None:
+    days = Windows(every="1d", start="2026-01-05", until="2026-01-07")
+    message = (
+        rf"column 'time' is '{re.escape(time)}'; expected a date or time such as 2026-01-31 08:30; 2 of 2"
+    )
+    with pytest.raises(InputError, match=message):
+        numbers(days, [time, time])
+
+
+@pytest.mark.parametrize(
+    "time", ["2026-01-05T08:30", "2026/01/05 08:30:01.5", " 2026-1-5 8:30 ", "2026-01-05"]
+)
+def test_dates_and_times_of_iso_8601_are_read(time: str) -> None:
+    assert numbers(Windows(every="1d", start="2026-01-05", until="2026-01-07", zone="UTC"), [time]) == [0]
+
+
+def test_dropped_rows_are_those_without_a_time_and_those_whose_time_is_not_read(tmp_path: Path) -> None:
+    days = Windows(every="1d", start="2026-01-05", until="2026-01-07")
+    path = tmp_path / "visits.csv"
+    path.write_text("user,lon,lat,time\n1,0,0,2026-01-05\n2,0,0,\n3,0,0,yesterday\n")
+    with pytest.warns(CuratorWarning, match="dropped 2 of 3 rows"):
+        with windowed(mv.read_points(path, on_bad_rows="drop"), days).held_once() as held:
+            assert held.arrays().users.size == 1
+
+
+def test_a_table_of_which_every_row_would_be_dropped_is_refused_before_the_charge(tmp_path: Path) -> None:
+    account = mv.Account("people", tmp_path / "ledger.sqlite")
+    region = mv.Region.from_bbox(0, 0, 1, 1)
+    days = Windows(every="1d", start="2026-01-05", until="2026-01-07")
+    for time, lon in (("01/05/2026", 0.5), ("2026-01-05", 500.0)):
+        points = mv.Points.from_arrays([1, 2], [lon, lon], [0.5, 0.5], time=[time, time])
+        dropping = dataclasses.replace(points, on_bad_rows="drop")
+        with pytest.raises(InputError, match="2 of 2 rows cannot be used") as caught:
+            mv.release_series(dropping, days, mv.Quadtree(region, depth=2), epsilon=1, account=account)
+        assert "on_bad_rows" not in str(caught.value)
+    assert mv.Ledger(tmp_path / "ledger.sqlite").entries() == ()
 
 
 def test_days_tell_no_hours_and_no_column_tells_nothing() -> None:

@@ -212,9 +212,8 @@ def _numbered(trips: Trips, summing: FlowBlocks, window_error: float | None) -> 
         raise InputError(
             f"{trips.source}: windows of flows need a row a trip, with both ends and a time; got a row a position"
         )
-    plain = trips.as_points()
-    numbered = summing.numbered(plain)
-    check_times(numbered, plain)
+    numbered = summing.numbered(trips.as_points())
+    check_times(numbered)
     return numbered
 
 

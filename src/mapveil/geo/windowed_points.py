@@ -15,6 +15,9 @@ from mapveil_client.errors import InputError
 _ZONED: Final = r"\d{2}:\d{2}.*(Z|z|[+-]\d{2}(:?\d{2})?)\s*$"
 """A text of a time that states its offset from UTC."""
 
+_NAMED: Final = "[A-SU-Za-su-z]"
+"""A letter other than the T between day and clock: of a month, of AM or PM, or of a time zone."""
+
 
 class Parts(NamedTuple):
     """Runs of windows, in each of which a user contributes 1 by themselves."""
@@ -70,7 +73,7 @@ def windowed(points: Points, windows: Windows, parts: Parts | None = None) -> Wi
     given = {item.name: getattr(points, item.name) for item in fields(Points) if item.init}
     given |= {
         "columns": points.columns._replace(label="window"),
-        "expressions": points.expressions._replace(label=number),
+        "expressions": points.expressions._replace(label=number, **({} if wall is None else {"time": wall})),
         "where": where,
     }
     return WindowedPoints(**given, windows=windows, parts=parts)
@@ -100,12 +103,16 @@ def _wall(points: Points, windows: Windows, kind: str) -> str:
 def _wall_of_text(points: Points, windows: Windows, time: str) -> str:
     zone = windows.zone
     zoned = f"regexp_matches({time}, '{_ZONED}')"
+    # DuckDB would read 8:30 PM as 8:30, and 8:30 of a named zone as that of any. Trimmed, else its reader of CSV takes
+    # the cast over and refuses the file.
+    plain = f"TRY_CAST(CASE WHEN NOT regexp_matches({time}, '{_NAMED}') THEN trim({time}) END AS TIMESTAMP)"
+    read = f"{plain} IS NOT NULL"
     with connection() as opened, reading(points.source):
         relation = points.table.relation(opened)
         ((stated, clocks, days),) = opened.execute(
-            f"SELECT COUNT(*) FILTER ({zoned}), COUNT(*) FILTER (NOT {zoned} AND contains({time}, ':')), "
+            f"SELECT COUNT(*) FILTER ({zoned}), COUNT(*) FILTER (NOT {zoned} AND contains({time}, ':') AND {read}), "
             # DuckDB would read a day beside zoned times in the machine's zone.
-            f"COUNT(*) FILTER (NOT {zoned} AND TRY_CAST({time} AS TIMESTAMP) IS NOT NULL) FROM {relation}"
+            f"COUNT(*) FILTER (NOT {zoned} AND {read}) FROM {relation}"
         ).fetchall()
     if windows.reads_hours and days and not (stated or clocks):
         raise _only_days(points)
@@ -117,8 +124,8 @@ def _wall_of_text(points: Points, windows: Windows, time: str) -> str:
     if clocks and zone is None:
         raise _no_zone(points)
     if stated:
-        return f"timezone('{zone or 'UTC'}', TRY_CAST({time} AS TIMESTAMP WITH TIME ZONE))"
-    return f"TRY_CAST({time} AS TIMESTAMP)"
+        return f"timezone('{zone or 'UTC'}', TRY_CAST(trim({time}) AS TIMESTAMP WITH TIME ZONE))"
+    return plain
 
 
 def _only_days(points: Points) -> InputError:
@@ -141,27 +148,15 @@ def windows_of_rows(points: WindowedPoints) -> tuple[int, ...]:
     return tuple(sorted(int(number) for (number,) in found))
 
 
-def check_times(points: WindowedPoints, plain: Points) -> None:
-    """Refuse a table with times that cannot be read, unless bad rows are dropped.
+def check_times(points: WindowedPoints) -> None:
+    """Refuse a table with rows that cannot be used, or whose times cannot be read, unless such rows are dropped.
 
     A cluster is given dates and timestamps only: it counts missing ones while it sums.
+
+    Raises
+    ------
+    InputError
+        A row cannot be used and is not dropped, or no row can be used.
     """
-    column = plain.columns.time
-    if (
-        not points.windows.reads_time
-        or column is None
-        or plain.on_bad_rows == "drop"
-        or plain.table.elsewhere
-    ):
-        return
-    wall = _wall(plain, points.windows, column_types(plain.table)[column])
-    with connection() as opened, reading(plain.source):
-        relation = plain.table.relation(opened)
-        ((bad, rows),) = opened.execute(
-            f"SELECT COUNT(*) FILTER (({wall}) IS NULL), COUNT(*) FROM {relation}"
-        ).fetchall()
-    if bad:
-        raise InputError(
-            f"{plain.source}: column {column!r} holds no time in {bad} of {rows} rows; expected a date or time "
-            "in each; on_bad_rows='drop' (--on-bad-rows drop) leaves out such rows"
-        )
+    if points.windows.reads_time and not points.table.elsewhere:
+        points.refuse(*points.bad_rows())

@@ -207,7 +207,7 @@ class LiveSeries:
             ours = left is not None and window in (None, facts.windows.names[left])
             number = left if left is not None and ours else file.next(window)
             numbered = windowed(points, facts.windows)
-            check_times(numbered, points)
+            check_times(numbered)
             if window is None:
                 file.check_rows(numbered, number)
             if ours:

@@ -113,7 +113,7 @@ def release_series(
     if tiling is None:
         assert region is not None
         tiling = default_tiling(mechanism, points, region).spec
-    check_times(numbered, points)
+    check_times(numbered)
     try:
         series = release(numbered, tiling, method=mechanism, trust=trust, region=region, **given)
     except BudgetExceeded as error:
