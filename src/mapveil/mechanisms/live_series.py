@@ -282,8 +282,12 @@ class LiveSeries:
 
 def _charge(facts: SeriesFacts) -> Fraction:
     """Epsilon of a user over all windows: that of every run of windows where runs are protected."""
-    runs = 1 if facts.run is None else -(-facts.windows.count // facts.run)
-    return runs * facts.epsilon
+    return _units(facts) * facts.epsilon
+
+
+def _units(facts: SeriesFacts) -> int:
+    """Runs of windows that all windows are divided into, where runs are protected; else the user alone."""
+    return 1 if facts.run is None else -(-facts.windows.count // facts.run)
 
 
 def _least(facts: SeriesFacts) -> Fraction:
@@ -356,7 +360,11 @@ def _promise(alone: Guarantee, facts: SeriesFacts) -> Guarantee:
     if facts.run is None:
         delta = min(facts.windows.count * alone.delta, Fraction(1))
         return replace(alone, epsilon=facts.epsilon, delta=delta, bound=bound)
-    added = (Assumes.COMPOSES(), Assumes.RUN_LENGTH(windows=facts.run))
+    added = (
+        Assumes.COMPOSES(),
+        Assumes.RUN_LENGTH(windows=facts.run),
+        Assumes.UNITS_OF_USER(units=_units(facts)),
+    )
     return replace(
         alone,
         unit=Unit.WINDOW_RUN,

@@ -112,8 +112,12 @@ class MultiscaleSeries(Multiscale):
     @property
     def charged(self) -> Fraction:
         """Epsilon that a release costs every user: the budget, once for each week where the unit is a user-week."""
-        weeks = int(self.windows.week_of.max()) + 1 if self.per == "user-week" else 1
-        return weeks * self.budget
+        return self.units_of_user * self.budget
+
+    @property
+    def units_of_user(self) -> int:
+        """Units that one user's rows are in at most."""
+        return int(self.windows.week_of.max()) + 1 if self.per == "user-week" else 1
 
     @property
     def window_budget(self) -> Fraction:
@@ -147,7 +151,8 @@ class MultiscaleSeries(Multiscale):
         unit = Unit.USER_WEEK if self.per == "user-week" else Unit.USER
         bound, assumptions = made.bound, made.assumptions
         if unit is Unit.USER_WEEK:
-            assumptions = (*assumptions, Assumes.COMPOSES())
+            units = Assumes.UNITS_OF_USER(units=self.units_of_user)
+            assumptions = (*assumptions, Assumes.COMPOSES(), units)
         if bound is not None and self.contribution > 1:
             bound = ContributionBound(Norm.L1, self.contribution * bound.value, bound.step)
         return dataclasses.replace(made, unit=unit, bound=bound, assumptions=assumptions)
