@@ -219,7 +219,8 @@ def test_a_live_series_from_its_start_to_a_late_window(
     wrong = mapveil("series", "map", city, "2026-W02", "-o", out[2], "--ledger", tmp_path / "other.sqlite")
     assert (wrong.code, "--ledger must be the one" in wrong.errors[-1]) == (2, True)
     assert not out[2].exists()
-    assert mapveil("series", "add", city, table, "--window", "2026-W04", "-o", out[2]).code == 0
+    skipping = mapveil("series", "add", city, table, "--window", "2026-W04", "-o", out[2])
+    assert (skipping.code, "2026-W04 passes over 2026-W03: no map of them" in skipping.err) == (0, True)
     late = mapveil("series", "add", city, table, "--window", "2026-W03", "-o", tmp_path / "late.parquet")
     assert (late.code, "is late" in late.errors[-1]) == (2, True)
     assert not (tmp_path / "late.parquet").exists()
@@ -228,6 +229,34 @@ def test_a_live_series_from_its_start_to_a_late_window(
     assert told["next"] is None
     assert mapveil("series", "start", city, *given).code == 2
     assert "2 of 3" in mapveil("ledger").out
+
+
+def test_people_whom_another_account_knows_join_it_or_are_stated_to_be_others(
+    mapveil: Callable, folder: Path, tmp_path: Path
+) -> None:
+    table, out = folder / "visits.parquet", tmp_path / "map.parquet"
+    released = mapveil("release", table, *WHERE, "--epsilon", 2, "--dataset", "before", "-o", out)
+    assert released.code == 0, released.err
+    city, given = tmp_path / "city.series", ("--name", "city", *WHERE, *WEEKS, "--epsilon", 2)
+    assert mapveil("series", "start", city, *given).code == 0
+    add = ("series", "add", city, table, "--window", "2026-W02", "-o", out)
+    refused = mapveil(*add)
+    assert refused.code == 2
+    said = refused.errors[-1]
+    assert "mapveil ledger name before city, then the same request again" in said
+    assert "joined, 4 of 3 would be spent, the smallest of their budgets" in said
+    assert ("--dataset" in said, "If they are others" in said, "--other-people REASON" in said) == (
+        False,
+        True,
+        True,
+    )
+    join = ("ledger", "name", "before", "city")
+    overspent = mapveil(*join)
+    assert overspent.code == 1
+    assert "to join them all the same: --accept-overspent" in overspent.errors[-1]
+    stated = mapveil(*add, "--other-people", "tourists, who were numbered anew")
+    assert stated.code == 0, stated.err
+    assert mapveil(*join, "--accept-overspent").code == 0
 
 
 def test_a_live_series_without_a_ledger_makes_none(mapveil: Callable, folder: Path, tmp_path: Path) -> None:

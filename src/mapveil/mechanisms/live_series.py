@@ -170,7 +170,14 @@ class LiveSeries:
             file.start()
         return made
 
-    def add(self, points: Points, window: str | None = None, *, ledger: Ledger | None = None) -> DensityMap:
+    def add(
+        self,
+        points: Points,
+        window: str | None = None,
+        *,
+        ledger: Ledger | None = None,
+        other_people: str | None = None,
+    ) -> DensityMap:
         """Release the map of a window; costs nothing beyond what the start was charged.
 
         Parameters
@@ -179,10 +186,12 @@ class LiveSeries:
             A table; rows of other windows are left out.
         window : str, optional
             Name of the window, later than those released; by default the one after the last, which every row must
-            then lie in.
+            then lie in. Windows between are passed over: no map of them can be released any more.
         ledger : Ledger, optional
             The ledger that the series was charged to, in which the table's people join the account; of a series that
             was started without one, left out.
+        other_people : str, optional
+            Reason why the people are others than those of every other account, such as ids that coincide by chance.
 
         Raises
         ------
@@ -203,6 +212,8 @@ class LiveSeries:
                 raise ParameterError(f"ledger is required: series {facts.name} was charged to an account")
             if ledger is not None and not facts.charged:
                 raise ParameterError(f"ledger must be left out: series {facts.name} was started without one")
+            if other_people is not None and ledger is None:
+                raise ParameterError("other_people (--other-people) must be left out without a ledger")
             left = _recorded(file, ledger)  # by a process that was killed
             ours = left is not None and window in (None, facts.windows.names[left])
             number = left if left is not None and ours else file.next(window)
@@ -213,7 +224,7 @@ class LiveSeries:
             if ours:
                 return file.map(number)
             if ledger is not None:
-                ledger.recognise(points, dataset=facts.name)
+                ledger.recognise(points, dataset=facts.name, other_people=other_people, of_series=True)
             with tempfile.TemporaryDirectory(prefix="mapveil-") as folder, numbered.held_once() as table:
                 week = _week(file, table, number, Path(folder) / "window.parquet")
                 present = _present(week, facts) if facts.run is None else []
@@ -245,6 +256,21 @@ class LiveSeries:
             if number not in file.released():
                 raise InputError(f"{self.path}: window {name} was not released")
             return file.map(number)
+
+    def passed_over(self, window: str | None) -> tuple[str, ...]:
+        """Names of the windows that could not be released any more once a later one is.
+
+        Parameters
+        ----------
+        window : str, optional
+            Name of the window to be released; by default the next one, which passes over none.
+        """
+        status = self.status()
+        with SeriesFile.opened(self.path) as file:
+            windows = file.facts.windows
+        if window is None or status.next is None:
+            return ()
+        return windows.names[windows.index(status.next) : windows.index(window)]
 
     def written(self, outputs: Sequence[str | PathLike[str]], *, ledger: Ledger) -> None:
         """Note in the ledger that was charged the files that maps of windows were written to, so that it signs them.

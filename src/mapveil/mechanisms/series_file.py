@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import secrets
+import shlex
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from fractions import Fraction
 from os import PathLike
@@ -37,6 +38,13 @@ CREATE TABLE users (id TEXT PRIMARY KEY, used INTEGER NOT NULL);
 _PUBLICATIONS: Final = (
     "CREATE TABLE IF NOT EXISTS publications (number INTEGER PRIMARY KEY, epsilon TEXT NOT NULL)"
 )
+
+
+def short_list(names: Sequence[str]) -> str:
+    """Names of windows in a message, the first, the last and how many where they are many."""
+    if len(names) <= _SHOWN:
+        return ", ".join(names)
+    return f"{names[0]} to {names[-1]} ({len(names)} windows)"
 
 
 class SeriesFacts(NamedTuple):
@@ -95,7 +103,10 @@ def create_series_file(path: str | PathLike[str], facts: SeriesFacts) -> None:
             opened.execute("INSERT INTO series VALUES (?, ?, ?, 0)", row)
             opened.execute("COMMIT")
     except (OSError, sqlite3.Error) as error:
-        raise InputError(f"{path}: no series can be kept here ({error})") from error
+        reason = getattr(error, "strerror", None) or error
+        if not Path(path).parent.is_dir():
+            reason = f"there is no folder {Path(path).parent}; make it first"
+        raise InputError(f"{path}: no series can be kept here: {reason}") from error
 
 
 class SeriesFile:
@@ -233,8 +244,15 @@ class SeriesFile:
         drawn = {row[0] for row in self._opened.execute("SELECT number FROM windows")}
         said = [names[at] + " (released already)" * (at in drawn) for at in found[:_SHOWN]]
         said += [f"{len(found) - _SHOWN} more"] * (len(found) > _SHOWN)
+        hint = "name the one to release: window=NAME (--window NAME)"
+        if found and drawn.issuperset(found):
+            again = f"mapveil series map {shlex.quote(str(self.path))} {names[found[-1]]} -o FILE"
+            hint = f"to write its map again: {again}"
+        elif found and found[0] > number:
+            lost = short_list(names[number : found[0]])
+            hint += f", which passes over {lost} for good: no map of a window before one that was released can be made"
         raise InputError(
             f"{table.source}: its rows lie in {', '.join(said) or 'no window of the series'}, but the next window is "
-            f"{names[number]}; name the one to release: window=NAME (--window NAME). Nothing was released and "
+            f"{names[number]}; {hint}. Nothing was released and "
             "no window used up; keep this message private, it tells of the data"
         )
