@@ -83,22 +83,38 @@ class PublicWindows:
         self._check_categories()
         if self.every is None:
             named = self.start is not None or self.until is not None
-            check(not named, "every", "given with start and until (--every with --from and --until)", None)
+            check(
+                not named,
+                "every (--every)",
+                "given with start and until (--every with --from and --until)",
+                None,
+            )
         else:
             check(
-                _STEP.match(self.every) is not None, "every", "a length such as 1h, 1d, 1w or 1mo", self.every
+                _STEP.match(self.every) is not None,
+                "every (--every)",
+                "a length such as 1h, 1d, 1w or 1mo",
+                self.every,
             )
             if self.start is None or self.until is None:
                 raise ParameterError(
                     "start and until (--from and --until) are required with every: taken from the table, the windows "
                     "would tell when somebody was there"
                 )
-            check(len(self._edges) > 1, "windows", "at least one", self.every)
+            check(len(self._edges) > 1, "every (--every)", "at least one window long", self.every)
         check(self.count <= _MOST, "windows", f"at most {_MOST}", self.count)
 
     def _check_categories(self) -> None:
+        texts = isinstance(self.values, Sequence) and not isinstance(self.values, str)
+        if not texts or not all(isinstance(value, str) for value in self.values):
+            raise ParameterError(
+                f"values (--values) must be a list of texts, such as ['work', 'leisure'], got {self.values!r}"
+            )
+        object.__setattr__(self, "values", tuple(self.values))
         if self.by in PROFILES or self.by is None:
-            check(not self.values, "values", "left out without a column of categories", self.values)
+            check(
+                not self.values, "values (--values)", "left out without a column of categories", self.values
+            )
             return
         if not self.values:
             raise ParameterError(
@@ -106,7 +122,12 @@ class PublicWindows:
                 f"would tell which are there; recurring times are {', '.join(PROFILES)}"
             )
         distinct = len(set(self.values)) == len(self.values)
-        check(distinct and all(map(str.isprintable, self.values)), "values", "different texts", self.values)
+        check(
+            distinct and all(map(str.isprintable, self.values)),
+            "values (--values)",
+            "different texts",
+            self.values,
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -257,7 +278,7 @@ class PublicWindows:
                 )
         elif unit != "h" and (start.hour or until.hour):
             raise ParameterError(f"start and until (--from, --until) must be days with every {self.every}")
-        check(until > start, "until", f"after {self.start} (--from)", self.until)
+        check(until > start, "until (--until)", f"after start (--from) {self.start}", self.until)
         edges = [start]
         while edges[-1] < until and len(edges) <= _MOST + 1:
             passed = len(edges) * number

@@ -81,7 +81,8 @@ def test_periods_and_categories_are_every_pair() -> None:
     both = Windows(every="1d", start="2026-01-05", until="2026-01-07", by="label", values=("in", "out"))
     assert both.names == ("2026-01-05 in", "2026-01-05 out", "2026-01-06 in", "2026-01-06 out")
     days = np.array(["2026-01-05", "2026-01-06", "2026-01-06", "2026-01-06"], "M8[D]")
-    assert numbers(both, days, label=["out", "in", "out", "else"]) == [1, 2, 3, -1]
+    with pytest.warns(CuratorWarning, match="1 of 4 rows hold a value of column 'label' that is not listed"):
+        assert numbers(both, days, label=["out", "in", "out", "else"]) == [1, 2, 3, -1]
     assert Windows.from_dict(both.to_dict()) == both
 
 
@@ -179,7 +180,7 @@ def test_days_tell_no_hours_and_no_column_tells_nothing() -> None:
         ({"every": "1w"}, "would tell when somebody was there"),
         ({"every": "7", "start": "2026-01-05", "until": "2026-01-12"}, "a length such as"),
         ({"every": "1w", "start": "2026-01-05", "until": "2026-01-15"}, "2026-01-12 or 2026-01-19"),
-        ({"every": "1w", "start": "2026-01-05", "until": "2026-01-05"}, "after 2026-01-05"),
+        ({"every": "1w", "start": "2026-01-05", "until": "2026-01-05"}, "after start 2026-01-05"),
         ({"every": "1w", "start": "5.1.2026", "until": "2026-01-12"}, "dates such as"),
         ({"every": "1d", "start": "2026-01-05T06:00", "until": "2026-01-06"}, "must be days"),
         ({"every": "1mo", "start": "2026-01-05", "until": "2026-02-05"}, "first of a month"),
@@ -187,6 +188,8 @@ def test_days_tell_no_hours_and_no_column_tells_nothing() -> None:
         ({"by": "hour", "start": "2026-01-05"}, "every must be given with start and until"),
         ({"by": "kind"}, "a public list"),
         ({"by": "kind", "values": ("a", "a")}, "different texts"),
+        ({"by": "kind", "values": "work"}, "a list of texts, such as .*, got 'work'"),
+        ({"by": "kind", "values": [1, 2]}, r"a list of texts, such as .*, got \[1, 2\]"),
         ({"by": "hour", "values": ("a",)}, "left out"),
         ({"by": "hour", "zone": "Mars/Olympus"}, "a name such as Europe/Paris"),
     ],

@@ -31,6 +31,7 @@ from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.windowed_points import check_times
 from mapveil.geo.windows import Windows
+from mapveil.geo.zone_cells import ZoneCells
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.provenance import Provenance
@@ -124,17 +125,29 @@ def flows(
     BudgetExceeded
         The account does not allow the epsilon.
     """
+    text = "Trips, which mapveil.analysis.trips.read_trips makes of a table"
+    check(isinstance(trips, Trips), "trips", text, type(trips).__name__)
+    if isinstance(tiling, ZoneCells):
+        tiling.check_names()
     budget = as_epsilon(epsilon)
     transport = transport_for(trust, secure_sum, dropout)
     if windows is None:
-        check(windows_per_user is None, "windows_per_user", "left out without windows", windows_per_user)
-        check(window_error is None, "window_error", "left out without windows", window_error)
+        check(
+            windows_per_user is None,
+            "windows_per_user (--windows-per-user)",
+            "left out without windows",
+            windows_per_user,
+        )
+        check(window_error is None, "window_error (--window-error)", "left out without windows", window_error)
     elif trust == "local":
         raise ParameterError(
             "trust must be central, distributed or operators for flows over windows, got local"
         )
     check(
-        trust == "central" or window_error is None, "window_error", "left out without a curator", window_error
+        trust == "central" or window_error is None,
+        "window_error (--window-error)",
+        "left out without a curator",
+        window_error,
     )
     if trust != "local":
         given = {"method": method, "estimator": estimator, "candidates": candidates}

@@ -165,7 +165,9 @@ def zone_cells_options(function: Callable[..., Any]) -> Callable[..., Any]:
         from mapveil.geo.zone_cells import ZoneCells
         from mapveil.geo.zones import Zones
 
-        return {"zones": ZoneCells(Zones.read(zones, name=zone_name))}
+        cells = ZoneCells(Zones.read(zones, name=zone_name))
+        cells.check_names()
+        return {"zones": cells}
 
     return gathered(
         given,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple
 
@@ -10,13 +11,16 @@ from mapveil.geo.point_query import Columns
 from mapveil.geo.points import Points
 from mapveil.geo.tables import column_types, connection, quote_name, reading
 from mapveil.geo.windows import Windows, no_time_column
-from mapveil_client.errors import InputError
+from mapveil_client.errors import CuratorWarning, InputError, one_line
 
 _ZONED: Final = r"\d{2}:\d{2}.*(Z|z|[+-]\d{2}(:?\d{2})?)\s*$"
 """A text of a time that states its offset from UTC."""
 
 _NAMED: Final = "[A-SU-Za-su-z]"
 """A letter other than the T between day and clock: of a month, of AM or PM, or of a time zone."""
+
+
+_WIDEST: Final = 200  # characters of a list in a message
 
 
 class Parts(NamedTuple):
@@ -36,10 +40,13 @@ class WindowedPoints(Points):
         The windows.
     parts : Parts, optional
         The parts of the windows in which a user contributes 1 each; 1 over all windows by default.
+    listed : str, optional
+        SQL of the number of a row's category: NULL for one that is not listed, -1 for a row that the filter left out.
     """
 
     windows: Windows = field(kw_only=True)
     parts: Parts | None = field(default=None, kw_only=True)
+    listed: str | None = field(default=None, kw_only=True)
 
     def usable(self, columns: Columns) -> dict[str, str]:
         """See :meth:`mapveil.geo.point_query.PointQuery.usable`; a row without a time is in no window."""
@@ -76,7 +83,10 @@ def windowed(points: Points, windows: Windows, parts: Parts | None = None) -> Wi
         "expressions": points.expressions._replace(label=number, **({} if wall is None else {"time": wall})),
         "where": where,
     }
-    return WindowedPoints(**given, windows=windows, parts=parts)
+    listed = None if category is None else windows.category_sql(category)
+    if listed is not None and points.where is not None:
+        listed = f"CASE WHEN {points.kept} THEN {listed} ELSE -1 END"
+    return WindowedPoints(**given, windows=windows, parts=parts, listed=listed)
 
 
 def _wall(points: Points, windows: Windows, kind: str) -> str:
@@ -158,5 +168,35 @@ def check_times(points: WindowedPoints) -> None:
     InputError
         A row cannot be used and is not dropped, or no row can be used.
     """
-    if points.windows.reads_time and not points.table.elsewhere:
+    if points.table.elsewhere:
+        return
+    if points.windows.reads_time:
         points.refuse(*points.bad_rows())
+    text = unlisted(points)
+    if text is not None:
+        warnings.warn(f"{points.source}: {text}; keep this private", CuratorWarning, stacklevel=2)
+
+
+def unlisted(points: WindowedPoints) -> str | None:
+    """Text on rows whose category is not listed, and on listed ones without a row; None without any. Not private."""
+    if points.listed is None:
+        return None
+    with connection() as opened, reading(points.source):
+        relation = points.table.relation(opened)
+        rows = dict(
+            opened.execute(
+                f"SELECT {points.listed} AS number, COUNT(*) FROM {relation} GROUP BY number"
+            ).fetchall()
+        )
+    rows.pop(-1, None)
+    column, values = points.windows.category, points.windows.values
+    said = []
+    if None in rows:
+        said.append(
+            f"{rows[None]} of {sum(rows.values())} rows hold a value of column {column!r} that is not listed, and "
+            "count in no window"
+        )
+    missing = [value for at, value in enumerate(values) if at not in rows]
+    if missing:
+        said.append(f"listed and in no row: {one_line(', '.join(missing), _WIDEST)}")
+    return "; ".join(said) or None

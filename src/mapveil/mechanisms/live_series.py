@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mapveil.engines import user_sums
 from mapveil.engines.contributions import located_rows
@@ -48,6 +48,9 @@ from mapveil.privacy.window_draws import record_draws, record_files
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, readable
 from mapveil_client.errors import InputError, ParameterError, PromiseError, check, is_whole
 from mapveil_client.randomness.random import Randomness
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class SeriesStatus(NamedTuple):
@@ -126,17 +129,26 @@ class LiveSeries:
         """
         exact = as_epsilon(epsilon)
         check(windows.every is not None, "windows", "periods (--every)", str(windows))
-        for given, value in (("windows_per_user", windows_per_user), ("w_event", w_event)):
+        for given, value in (
+            ("windows_per_user (--windows-per-user)", windows_per_user),
+            ("w_event (--w-event)", w_event),
+        ):
             held = value is None or is_whole(value, 1, windows.count)
             check(held, given, f"a whole number from 1 to {windows.count}", value)
         if windows_per_user is not None and w_event is not None:
             raise ParameterError(
-                "windows_per_user must be left out with w_event, where a user counts in every window"
+                "windows_per_user (--windows-per-user) must be left out with w_event (--w-event), where a user counts "
+                "in every window"
             )
         check_tiling(tiling)
         most = windows.count if windows_per_user is None else windows_per_user
         if window_error is not None:
-            check(w_event is None, "window_error", "left out with w_event", window_error)
+            check(
+                w_event is None,
+                "window_error (--window-error)",
+                "left out with w_event (--w-event)",
+                window_error,
+            )
             blocks = Multiscale(epsilon=exact).curators_last_budget
             check_error(
                 blocks, most, window_error, fix="give a smaller windows_per_user (--windows-per-user)"
@@ -227,7 +239,7 @@ class LiveSeries:
                 ledger.recognise(points, dataset=facts.name, other_people=other_people, of_series=True)
             with tempfile.TemporaryDirectory(prefix="mapveil-") as folder, numbered.held_once() as table:
                 week = _week(file, table, number, Path(folder) / "window.parquet")
-                present = _present(week, facts) if facts.run is None else []
+                present = _present(week, facts) if facts.run is None else None
                 if facts.run is None:
                     heat = Multiscale(epsilon=facts.epsilon / facts.most).release(
                         week, facts.tiling, account=None
@@ -326,7 +338,7 @@ def _week(file: SeriesFile, table: Points, number: int, path: Path) -> Points:
     import pyarrow as pa
 
     name = file.facts.windows.names[number]
-    exhausted = pa.table({"id": pa.array(file.exhausted(), pa.string())})
+    exhausted = pa.table({"id": file.exhausted()})
     with connection() as engine, reading(table.source):
         engine.register("exhausted", exhausted)
         scan = table.scan(engine)
@@ -349,11 +361,10 @@ def _recorded(file: SeriesFile, ledger: Ledger | None) -> int | None:
     return file.release_all()
 
 
-def _present(week: Points, facts: SeriesFacts) -> list[tuple[str]]:
+def _present(week: Points, facts: SeriesFacts) -> pa.Table:
     """The users who count in a window: those with a row in a cell."""
     with located_rows(week, facts.tiling) as rows:
-        found = rows.connection.execute(f"SELECT DISTINCT user_id FROM ({rows.sql}) AS rows").fetchall()
-    return [(str(row[0]),) for row in found]
+        return rows.connection.sql(f"SELECT DISTINCT user_id FROM ({rows.sql}) AS rows").to_arrow_table()
 
 
 def _published(file: SeriesFile, week: Points, number: int) -> DensityMap:

@@ -82,7 +82,9 @@ class MultiscaleSeries(Multiscale):
         self._check(isinstance(self.windows, Windows), "windows", "Windows")
         most, count = self.windows_per_user, self.windows.count
         self._check(
-            most is None or is_whole(most, 1, count), "windows_per_user", f"a whole number from 1 to {count}"
+            most is None or is_whole(most, 1, count),
+            "windows_per_user (--windows-per-user)",
+            f"a whole number from 1 to {count}",
         )
         self._check_share("pooled_share")
         self._check_positive("window_signal")

@@ -106,7 +106,7 @@ def release_series(
     assert isinstance(made, MultiscaleSeries | LocalSeries)
     mechanism = replace(made, accept_large_epsilon=accept_large_epsilon)
     if window_error is not None:
-        check(trust == "central", "window_error", "left out without a curator", window_error)
+        check(trust == "central", "window_error (--window-error)", "left out without a curator", window_error)
         assert isinstance(mechanism, MultiscaleSeries)
         check_error(mechanism.window_budget, mechanism.contribution, window_error, fix="raise epsilon")
     numbered = mechanism.numbered(points)
