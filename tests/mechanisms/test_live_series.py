@@ -87,6 +87,9 @@ def test_each_window_costs_its_part_and_promises_the_whole(tmp_path: Path) -> No
     heat = series.add(visits(np.arange(300), 0))
     assert sum(share.epsilon for share in heat.guarantee.shares) == 1
     assert heat.guarantee.epsilon == 2
+    assert (
+        heat.guarantee.delta == 4 * Multiscale(epsilon=1).guarantee().delta > 0
+    )  # of the maps of all windows
     assert heat.guarantee.bound is not None
     assert heat.guarantee.bound.value == 2
     assert heat.title == NAMES[0]

@@ -11,12 +11,12 @@ import secrets
 import shlex
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mapveil.formats.read_map import read_map
 from mapveil.geo.parse_tiling import tiling_from_dict
@@ -28,7 +28,11 @@ from mapveil.mechanisms.window_runs import PublicationBudget
 from mapveil_client.errors import InputError
 from mapveil_client.private_file import new_private_file
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _WAIT_S: Final = 30.0
+_BATCH: Final = 1 << 16  # users whose ids are Python's at a time
 _SHOWN: Final = 3  # names of windows in a message
 _SCHEMA: Final = """
 CREATE TABLE series (record TEXT NOT NULL, key TEXT NOT NULL, spend TEXT NOT NULL, started INTEGER NOT NULL);
@@ -182,16 +186,21 @@ class SeriesFile:
             path.write_bytes(stored)
             return read_map(path)
 
-    def store(self, number: int, stored: bytes, counted: Iterable[tuple[str]]) -> None:
-        """Store the map of a window, and count it for users by their hashed ids."""
+    def store(self, number: int, stored: bytes, counted: pa.Table | None) -> None:
+        """Store the map of a window, and count it for users by their hashed ids, one column of a table."""
         self._opened.execute("INSERT INTO windows VALUES (?, ?, 0)", (number, stored))
         sql = "INSERT INTO users VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET used = used + 1"
-        self._opened.executemany(sql, counted)
+        for batch in () if counted is None else counted.to_batches(_BATCH):
+            self._opened.executemany(sql, zip(batch.column(0).to_pylist(), strict=True))
 
-    def exhausted(self) -> list[str]:
+    def exhausted(self) -> pa.ChunkedArray:
         """Hashed ids of the users who count in no further window."""
-        used = "SELECT id FROM users WHERE used >= ?"
-        return [row[0] for row in self._opened.execute(used, (self.facts.most,))]
+        import pyarrow as pa
+
+        found = self._opened.execute("SELECT id FROM users WHERE used >= ?", (self.facts.most,))
+        batches = iter(lambda: found.fetchmany(_BATCH), [])
+        chunks = [pa.array([row[0] for row in batch], pa.string()) for batch in batches]
+        return pa.chunked_array(chunks, pa.string())
 
     def publications(self) -> PublicationBudget:
         """The epsilon that publications of windows cost, where runs of windows are protected."""
