@@ -240,6 +240,31 @@ class PublicWindows:
         edge = self._edges[int(self.period_of[window]) + 1]
         return edge.replace(tzinfo=zone_named(self.zone or "UTC")).timestamp()
 
+    @property
+    def clock_notes(self) -> tuple[str, ...]:
+        """What is to be said of hours that the clock skips or repeats.
+
+        They are windows as any other: the number of windows is the same on every device, whatever it knows of clocks.
+        """
+        if self.every is None or self._step[1] != "h":
+            return ()
+        zone, names = zone_named(self.zone or "UTC"), self._periods
+        moments = [edge.replace(tzinfo=zone).timestamp() for edge in self._edges]
+        lasts = np.diff(moments)
+        skipped = [name for name, lasts_s in zip(names, lasts, strict=True) if lasts_s == 0]
+        twice = [
+            name for name, lasts_s in zip(names, lasts, strict=True) if self._step[0] == 1 and lasts_s == 7200
+        ]
+        noted = []
+        if skipped:
+            noted.append(
+                f"the clock of {self.zone} skips {', '.join(skipped)}: nobody was there then, and what a map shows of "
+                "it is noise"
+            )
+        if twice:
+            noted.append(f"the clock of {self.zone} repeats {', '.join(twice)}: a window of two hours")
+        return tuple(noted)
+
     def _period(self, reading: datetime) -> int:
         """Number of the period of a clock's reading, -1 for none."""
         first, number, unit = self._edges[0], *self._step

@@ -180,7 +180,8 @@ def flows(
             dropout=dropout or 0.0,
         )
         made_by = Provenance.of("flows", trips.points, secure_sum=secure_sum, dropout=dropout)
-        return replace(summed, provenance=made_by)
+        notes = () if windows is None else windows.clock_notes
+        return replace(summed, provenance=made_by, notes=(*summed.notes, *notes))
 
     ends = "joint" if estimator is None or estimator == "mixed" or estimator == "pair" else estimator
 

@@ -125,4 +125,4 @@ def release_series(
             )
         raise
     assert isinstance(series, SeriesMap)
-    return series
+    return replace(series, notes=(*series.notes, *windows.clock_notes))
