@@ -242,7 +242,7 @@ class PublicWindows:
 
     @property
     def clock_notes(self) -> tuple[str, ...]:
-        """What is to be said of hours that the clock skips or repeats.
+        """Notes on hours that the clock skips or repeats.
 
         They are windows as any other: the number of windows is the same on every device, whatever it knows of clocks.
         """

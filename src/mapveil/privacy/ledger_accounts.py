@@ -171,7 +171,7 @@ def join_account(connection: sqlite3.Connection, account: int, other: int) -> tu
 
 
 def together(*accounts: Balance) -> str | None:
-    """What is to be said of a join of accounts before it is done, if more than the smallest budget would be spent."""
+    """The reason against a join of accounts, if more than the smallest budget would be spent; None without any."""
     spent, budget = sum((each.spent for each in accounts), Fraction(0)), min(each.budget for each in accounts)
     if spent <= budget:
         return None

@@ -312,7 +312,7 @@ def _people_in_common(
 
 
 def _overspent(connection: sqlite3.Connection, accounts: Sequence[int]) -> str:
-    """What a join of accounts is refused for, where it would overspend."""
+    """The reason why a join of accounts is refused, where it would overspend."""
     refusal = together(*(find_account(connection, first_dataset(connection, each)) for each in accounts))
     return "" if refusal is None else f" ({refusal})"
 
