@@ -151,7 +151,7 @@ class Checked:
 
     def _check(self, held: bool, name: str, needed: str) -> None:
         """Refuse a parameter outside its range."""
-        check(held, name, needed, getattr(self, name))
+        check(held, name, needed, getattr(self, name.partition(" ")[0]))  # a flag may follow the name
 
     def _check_positive(self, *names: str) -> None:
         """Refuse parameters that are no finite numbers above 0."""

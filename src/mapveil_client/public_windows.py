@@ -83,22 +83,38 @@ class PublicWindows:
         self._check_categories()
         if self.every is None:
             named = self.start is not None or self.until is not None
-            check(not named, "every", "given with start and until (--every with --from and --until)", None)
+            check(
+                not named,
+                "every (--every)",
+                "given with start and until (--every with --from and --until)",
+                None,
+            )
         else:
             check(
-                _STEP.match(self.every) is not None, "every", "a length such as 1h, 1d, 1w or 1mo", self.every
+                _STEP.match(self.every) is not None,
+                "every (--every)",
+                "a length such as 1h, 1d, 1w or 1mo",
+                self.every,
             )
             if self.start is None or self.until is None:
                 raise ParameterError(
                     "start and until (--from and --until) are required with every: taken from the table, the windows "
                     "would tell when somebody was there"
                 )
-            check(len(self._edges) > 1, "windows", "at least one", self.every)
+            check(len(self._edges) > 1, "every (--every)", "at least one window long", self.every)
         check(self.count <= _MOST, "windows", f"at most {_MOST}", self.count)
 
     def _check_categories(self) -> None:
+        texts = isinstance(self.values, Sequence) and not isinstance(self.values, str)
+        if not texts or not all(isinstance(value, str) for value in self.values):
+            raise ParameterError(
+                f"values (--values) must be a list of texts, such as ['work', 'leisure'], got {self.values!r}"
+            )
+        object.__setattr__(self, "values", tuple(self.values))
         if self.by in PROFILES or self.by is None:
-            check(not self.values, "values", "left out without a column of categories", self.values)
+            check(
+                not self.values, "values (--values)", "left out without a column of categories", self.values
+            )
             return
         if not self.values:
             raise ParameterError(
@@ -106,7 +122,12 @@ class PublicWindows:
                 f"would tell which are there; recurring times are {', '.join(PROFILES)}"
             )
         distinct = len(set(self.values)) == len(self.values)
-        check(distinct and all(map(str.isprintable, self.values)), "values", "different texts", self.values)
+        check(
+            distinct and all(map(str.isprintable, self.values)),
+            "values (--values)",
+            "different texts",
+            self.values,
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -219,6 +240,31 @@ class PublicWindows:
         edge = self._edges[int(self.period_of[window]) + 1]
         return edge.replace(tzinfo=zone_named(self.zone or "UTC")).timestamp()
 
+    @property
+    def clock_notes(self) -> tuple[str, ...]:
+        """Notes on hours that the clock skips or repeats.
+
+        They are windows as any other: the number of windows is the same on every device, whatever it knows of clocks.
+        """
+        if self.every is None or self._step[1] != "h":
+            return ()
+        zone, names = zone_named(self.zone or "UTC"), self._periods
+        moments = [edge.replace(tzinfo=zone).timestamp() for edge in self._edges]
+        lasts = np.diff(moments)
+        skipped = [name for name, lasts_s in zip(names, lasts, strict=True) if lasts_s == 0]
+        twice = [
+            name for name, lasts_s in zip(names, lasts, strict=True) if self._step[0] == 1 and lasts_s == 7200
+        ]
+        noted = []
+        if skipped:
+            noted.append(
+                f"the clock of {self.zone} skips {', '.join(skipped)}: nobody was there then, and what a map shows of "
+                "it is noise"
+            )
+        if twice:
+            noted.append(f"the clock of {self.zone} repeats {', '.join(twice)}: a window of two hours")
+        return tuple(noted)
+
     def _period(self, reading: datetime) -> int:
         """Number of the period of a clock's reading, -1 for none."""
         first, number, unit = self._edges[0], *self._step
@@ -257,7 +303,7 @@ class PublicWindows:
                 )
         elif unit != "h" and (start.hour or until.hour):
             raise ParameterError(f"start and until (--from, --until) must be days with every {self.every}")
-        check(until > start, "until", f"after {self.start} (--from)", self.until)
+        check(until > start, "until (--until)", f"after start (--from) {self.start}", self.until)
         edges = [start]
         while edges[-1] < until and len(edges) <= _MOST + 1:
             passed = len(edges) * number

@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mapveil as mv
+from mapveil_client.errors import ParameterError
+
 BOX = "-8.70,41.10,-8.52,41.22"
 
 
@@ -233,3 +236,38 @@ def test_cells_that_follow_from_the_number_of_clients_are_named_in_the_guarantee
 
     assert "participation public" in assumed()
     assert "participation public" not in assumed("--tiling", "quadtree:1")
+
+
+def test_zones_of_one_name_are_refused_before_the_charge(
+    mapveil: Callable, trips: Path, tmp_path: Path
+) -> None:
+    halves = [[[w, 0.0], [w + 1, 0.0], [w + 1, 2.0], [w, 2.0], [w, 0.0]] for w in (0.0, 1.0)]
+    features = [
+        {
+            "type": "Feature",
+            "properties": {"name": "A", "code": f"A{at}"},
+            "geometry": {"type": "Polygon", "coordinates": [ring]},
+        }
+        for at, ring in enumerate(halves)
+    ]
+    zones = tmp_path / "zones.geojson"
+    zones.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    given = ("--trust", "central", "--zones", zones, "--epsilon", 1, "-o", tmp_path / "f.csv")
+    done = mapveil("flows", trips, *given)
+    assert (done.code, done.errors[-1]) == (
+        2,
+        "mapveil: error: zones must have different names, got 2 named 'A'; name another column for them: "
+        "--zone-name COLUMN",
+    )
+    assert "nothing was spent yet" in mapveil("ledger").out
+
+
+def test_what_is_no_trips_and_no_map_of_users_is_named() -> None:
+    with pytest.raises(
+        ParameterError, match=r"trips must be Trips, which .*read_trips makes of a table, got 'str'"
+    ):
+        mv.flows("trips.csv", "quadtree:3", epsilon=1)  # type: ignore[arg-type]
+    with pytest.raises(
+        ParameterError, match=r"before and after must be two maps of users; of flows: .*end_changes"
+    ):
+        mv.changes("a.parquet", "b.parquet", [])  # type: ignore[arg-type]

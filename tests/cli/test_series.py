@@ -77,6 +77,21 @@ def test_a_series_is_released_asked_and_compared(mapveil: Callable, folder: Path
     assert f"windows 2026-W02 and 2026-W04: {counts}" in found.out
 
 
+def test_a_change_between_windows_of_a_live_series_adds_no_epsilons(
+    mapveil: Callable, folder: Path, tmp_path: Path
+) -> None:
+    city, zones = tmp_path / "city.series", ("--zones", folder / "zones.geojson")
+    given = ("--name", "city", *WHERE, *WEEKS, "--epsilon", 1)
+    assert mapveil("series", "start", city, *given).code == 0
+    files = [tmp_path / f"{week}.parquet" for week in ("2026-W02", "2026-W03")]
+    for path in files:
+        add = ("series", "add", city, folder / "visits.parquet", "--window", path.stem, "-o", path)
+        assert mapveil(*add).code == 0
+    found = mapveil("change", *files, *zones)
+    assert found.code == 0, found.err
+    assert "of both tables" not in found.err
+
+
 def test_a_rehearsal_says_what_a_series_would_charge(mapveil: Callable, folder: Path, tmp_path: Path) -> None:
     given = (*WHERE, *WEEKS, "--per", "user-week", "--epsilon", "0.5", "--dry-run")
     done = mapveil("release", folder / "visits.parquet", *given, "-o", tmp_path / "weeks.parquet")
@@ -97,6 +112,16 @@ def test_a_column_of_categories_makes_windows(mapveil: Callable, folder: Path, t
     done = mapveil("release", folder / "visits.parquet", *WHERE, *by, "--epsilon", 1, "-o", out)
     assert done.code == 0, done.err
     assert "users tourist" in out.read_text().splitlines()[0]
+    assert "listed" not in done.err
+    wrong = ("--by", "kind", "--values", "local,Tourist")
+    typed = mapveil("release", folder / "visits.parquet", *WHERE, *wrong, "--epsilon", 1, "-o", out)
+    assert typed.code == 0, typed.err
+    said = "rows hold a value of column 'kind' that is not listed, and count in no window"
+    said += "; listed and in no row: Tourist"
+    assert f"of 3000 {said}; keep this private" in typed.err
+    assert "listed" not in typed.out
+    assert said in mapveil("describe", folder / "visits.parquet", *wrong).out
+    assert mapveil("describe", folder / "visits.parquet", "--by", "hour").code == 2
 
 
 @pytest.mark.parametrize(
@@ -111,9 +136,9 @@ def test_a_column_of_categories_makes_windows(mapveil: Callable, folder: Path, t
             "--trust must be one of central, distributed, operators, local",
         ),
         ((*WEEKS, "--smooth-m", "100"), "--smooth-m is for one map"),
-        ((*WEEKS, "--windows-per-user", "4"), "from 1 to 3"),
+        ((*WEEKS, "--windows-per-user", "4"), "--windows-per-user must be a whole number from 1 to 3"),
         (("--by", "kind"), "--values"),
-        ((*WEEKS, "--time", "kind"), "holds no time in 3000 of 3000 rows"),
+        ((*WEEKS, "--time", "kind"), "3000 of 3000 rows cannot be used: next row 2"),
         (("--by", "hour"), "windows of hours need times"),
         ((*WEEKS, "--per", "user-week", "--epsilon", "2"), "the account allows 1 of them"),
         ((*WEEKS, "--per", "user-week", "--epsilon", "2", "--dry-run"), "the account allows 1 of them"),
@@ -121,7 +146,7 @@ def test_a_column_of_categories_makes_windows(mapveil: Callable, folder: Path, t
         (("--window-error", "7"), "--window-error is for a series"),
         (
             ("--every", "1w", "--from", "2026-01-26", "--until", "2026-01-05"),
-            "until must be after 2026-01-26",
+            "--until must be after --from 2026-01-26",
         ),
         (("--every", "1w", "--from", "2026-01-05", "--until", "2026-01-20"), "must end a window of 1w"),
         ((*WEEKS, "--trust", "local", "--per", "user-week"), "per must be user under trust local"),
@@ -219,7 +244,8 @@ def test_a_live_series_from_its_start_to_a_late_window(
     wrong = mapveil("series", "map", city, "2026-W02", "-o", out[2], "--ledger", tmp_path / "other.sqlite")
     assert (wrong.code, "--ledger must be the one" in wrong.errors[-1]) == (2, True)
     assert not out[2].exists()
-    assert mapveil("series", "add", city, table, "--window", "2026-W04", "-o", out[2]).code == 0
+    skipping = mapveil("series", "add", city, table, "--window", "2026-W04", "-o", out[2])
+    assert (skipping.code, "2026-W04 passes over 2026-W03: no map of them" in skipping.err) == (0, True)
     late = mapveil("series", "add", city, table, "--window", "2026-W03", "-o", tmp_path / "late.parquet")
     assert (late.code, "is late" in late.errors[-1]) == (2, True)
     assert not (tmp_path / "late.parquet").exists()
@@ -228,6 +254,34 @@ def test_a_live_series_from_its_start_to_a_late_window(
     assert told["next"] is None
     assert mapveil("series", "start", city, *given).code == 2
     assert "2 of 3" in mapveil("ledger").out
+
+
+def test_people_whom_another_account_knows_join_it_or_are_stated_to_be_others(
+    mapveil: Callable, folder: Path, tmp_path: Path
+) -> None:
+    table, out = folder / "visits.parquet", tmp_path / "map.parquet"
+    released = mapveil("release", table, *WHERE, "--epsilon", 2, "--dataset", "before", "-o", out)
+    assert released.code == 0, released.err
+    city, given = tmp_path / "city.series", ("--name", "city", *WHERE, *WEEKS, "--epsilon", 2)
+    assert mapveil("series", "start", city, *given).code == 0
+    add = ("series", "add", city, table, "--window", "2026-W02", "-o", out)
+    refused = mapveil(*add)
+    assert refused.code == 2
+    said = refused.errors[-1]
+    assert "mapveil ledger name before city, then the same request again" in said
+    assert "joined, 4 of 3 would be spent, the smallest of their budgets" in said
+    assert ("--dataset" in said, "If they are others" in said, "--other-people REASON" in said) == (
+        False,
+        True,
+        True,
+    )
+    join = ("ledger", "name", "before", "city")
+    overspent = mapveil(*join)
+    assert overspent.code == 1
+    assert "to join them all the same: --accept-overspent" in overspent.errors[-1]
+    stated = mapveil(*add, "--other-people", "tourists, who were numbered anew")
+    assert stated.code == 0, stated.err
+    assert mapveil(*join, "--accept-overspent").code == 0
 
 
 def test_a_live_series_without_a_ledger_makes_none(mapveil: Callable, folder: Path, tmp_path: Path) -> None:

@@ -7,13 +7,16 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import mapveil as mv
-from mapveil.analysis.verify_release import verify_release
+from mapveil.analysis.verify_release import _charged_whole, verify_release
 from mapveil.formats.read_map import read_map
 from mapveil.formats.read_record import read_record
 from mapveil.maps import density_map
@@ -52,6 +55,45 @@ def test_a_signed_release_is_verified(mapveil: Callable, signed: Path, tmp_path:
     )
     assert states(signed, key="0" * 64)["signature"] == "failed"
     assert mapveil("verify", signed, "--key", "abc").code == 2
+
+
+FOUR_WEEKS = ("--every", "1w", "--from", "2026-01-05", "--until", "2026-02-02", "--epsilon", "1/2")
+
+
+@pytest.mark.parametrize(
+    ("given", "charged"),
+    [
+        (("release",), "1/2"),
+        (("release", "--per", "user-week"), 2),
+        (("series",), "1/2"),
+        (("series", "--w-event", "3"), 1),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
+)
+def test_the_whole_charge_of_every_unit_is_verified_exactly(
+    mapveil: Callable, given: tuple[str, ...], charged: int | str, tmp_path: Path
+) -> None:
+    users, path, table = np.arange(60), tmp_path / "week.parquet", tmp_path / "visits.parquet"
+    columns = {"user": users, "lon": np.full(60, -74.0), "lat": np.full(60, 40.7)}
+    columns["time"] = np.full(60, np.datetime64("2026-01-06"))
+    pyarrow.parquet.write_table(pa.table(columns), table)
+    where = ("--region", BOX, "--tiling", "quadtree:3", *FOUR_WEEKS, *given[1:])
+    if given[0] == "release":
+        assert mapveil("release", table, *where, "--dataset", "city", "-o", path).code == 0
+    else:
+        file = tmp_path / "city.series"
+        assert mapveil("series", "start", file, "--name", "city", *where).code == 0
+        assert mapveil("series", "add", file, table, "-o", path).code == 0
+    assert mv.Account("city").spent == Fraction(charged)
+    assert mapveil("ledger", "sign", path).code == 0
+    key = key_of(path)
+    done = mapveil("verify", path, "--key", key)
+    assert done.code == 0, done.out
+    guarantee = read_map(path).guarantee
+    assert guarantee.epsilon is not None
+    for units in range(1, 29):
+        multiple = units * guarantee.epsilon
+        assert _charged_whole(multiple, guarantee) == (multiple == Fraction(charged))
 
 
 def test_a_signature_by_an_unknown_key_vouches_for_nobody(mapveil: Callable, signed: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,6 +41,22 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path, failure:
         write_half()
     assert target.read_text() == "old"
     assert os.listdir(tmp_path) == ["map.tif"]
+
+
+def test_what_a_killed_process_left_of_the_same_file_goes(tmp_path: Path) -> None:
+    target = tmp_path / "map.tif"
+    script = (
+        "import os, signal, sys\nfrom mapveil.formats.atomic import atomic_path\n"
+        "with atomic_path(sys.argv[1]): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    for name in ("map.tif", "other.tif"):
+        subprocess.run([sys.executable, "-c", script, tmp_path / name], check=False)
+    assert len(os.listdir(tmp_path)) == 2
+    with atomic_path(target) as place, atomic_path(target) as second:  # one that is being written stays
+        assert place.exists()
+        second.write_text("whole")
+    (left,) = set(os.listdir(tmp_path)) - {"map.tif"}
+    assert left.startswith(".other.")
 
 
 def test_a_full_disk_is_a_failure_not_bad_input(tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from pathlib import Path
+
 import duckdb
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ import pytest
 import mapveil as mv
 from mapveil.geo.windowed_points import check_times, windowed
 from mapveil.geo.windows import Windows
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import CuratorWarning, InputError, ParameterError
 
 
 def numbers(windows: Windows, time: object, **columns: object) -> list[int]:
@@ -18,7 +22,7 @@ def numbers(windows: Windows, time: object, **columns: object) -> list[int]:
     place = np.zeros(time.size)
     points = mv.Points.from_arrays(np.arange(time.size), place, place, time=time, **columns)
     made = windowed(points, windows)
-    check_times(made, points)
+    check_times(made)
     with made.held_once() as held, duckdb.connect() as opened:
         found = dict(opened.execute(f"SELECT user_id, label FROM ({held.scan(opened)})").fetchall())
     return [found.get(user, -1) for user in range(time.size)]
@@ -63,6 +67,28 @@ def test_an_hour_that_a_clock_repeats_is_one_window_of_two_hours() -> None:
     assert numbers(gone, hours("2026-03-29T00", "2026-03-29T02")) == [0, 2]
 
 
+def test_hours_that_a_clock_skips_or_repeats_are_named() -> None:
+    given = {"every": "1h", "zone": "America/New_York"}
+    spring = Windows(start="2010-03-14", until="2010-03-15", **given)
+    (note,) = spring.clock_notes
+    assert note.startswith("the clock of America/New_York skips 2010-03-14T02:00: nobody was there")
+    (note,) = Windows(start="2010-11-07", until="2010-11-08", **given).clock_notes
+    assert note == "the clock of America/New_York repeats 2010-11-07T01:00: a window of two hours"
+    for quiet in (
+        Windows(start="2010-03-15", until="2010-03-16", **given),
+        Windows(every="1d", start="2010-03-14", until="2010-03-15", zone="America/New_York"),
+        Windows(by="hour", zone="America/New_York"),
+        Windows(every="3h", start="2010-03-14", until="2010-03-15", zone="America/New_York"),
+    ):
+        assert quiet.clock_notes == ()
+    region = mv.Region.from_bbox(0, 0, 1, 1)
+    points = mv.Points.from_arrays(
+        [1, 2], [0.5, 0.5], [0.5, 0.5], time=["2010-03-14 03:30", "2010-03-14 05:00"]
+    )
+    series = mv.release_series(points, spring, mv.Quadtree(region, depth=2), epsilon=1, account=None, rng=1)
+    assert spring.clock_notes[0] in series.notes
+
+
 def test_recurring_times_follow_the_clock_of_the_zone() -> None:
     # Sunday 23:30 UTC is Monday morning in Paris.
     instant = ["2026-01-04T23:30:00+00:00"]
@@ -77,7 +103,8 @@ def test_periods_and_categories_are_every_pair() -> None:
     both = Windows(every="1d", start="2026-01-05", until="2026-01-07", by="label", values=("in", "out"))
     assert both.names == ("2026-01-05 in", "2026-01-05 out", "2026-01-06 in", "2026-01-06 out")
     days = np.array(["2026-01-05", "2026-01-06", "2026-01-06", "2026-01-06"], "M8[D]")
-    assert numbers(both, days, label=["out", "in", "out", "else"]) == [1, 2, 3, -1]
+    with pytest.warns(CuratorWarning, match="1 of 4 rows hold a value of column 'label' that is not listed"):
+        assert numbers(both, days, label=["out", "in", "out", "else"]) == [1, 2, 3, -1]
     assert Windows.from_dict(both.to_dict()) == both
 
 
@@ -96,12 +123,67 @@ def test_texts_of_days_and_clocks_are_read() -> None:
         (["2026-01-05 10:00:00", "2026-01-05T10:00:00Z"], "UTC", "some do not"),
         (["2026-01-05", "2026-01-05T10:00:00Z"], "UTC", "some do not"),
         ([1767607200], None, "expected dates or times"),
-        (["2026-01-05", "yesterday"], None, "holds no time in 1 of 2 rows"),
+        (
+            ["2026-01-05", "yesterday"],
+            None,
+            "row 2, column 'time' is 'yesterday'; expected a date or time such as",
+        ),
     ],
 )
 def test_times_that_tell_no_window_are_refused(time: object, zone: str | None, message: str) -> None:
     with pytest.raises(InputError, match=message):
         numbers(Windows(every="1d", start="2026-01-05", until="2026-01-07", zone=zone), time)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "31/01/2026 08:30",
+        "01/31/2026 8:30",
+        "23.01.2026",
+        "05 Jan 2026",
+        "2026-01-05 08:30 PM",
+        "2026-01-05 08:30 Europe/Paris",
+        "1767607200",
+        "20260105T080000",
+    ],
+)
+def test_times_of_other_formats_are_shown_before_a_time_zone_is_asked_for(time: str) -> None:
+    days = Windows(every="1d", start="2026-01-05", until="2026-01-07")
+    message = (
+        rf"column 'time' is '{re.escape(time)}'; expected a date or time such as 2026-01-31 08:30; 2 of 2"
+    )
+    with pytest.raises(InputError, match=message):
+        numbers(days, [time, time])
+
+
+@pytest.mark.parametrize(
+    "time", ["2026-01-05T08:30", "2026/01/05 08:30:01.5", " 2026-1-5 8:30 ", "2026-01-05"]
+)
+def test_dates_and_times_of_iso_8601_are_read(time: str) -> None:
+    assert numbers(Windows(every="1d", start="2026-01-05", until="2026-01-07", zone="UTC"), [time]) == [0]
+
+
+def test_dropped_rows_are_those_without_a_time_and_those_whose_time_is_not_read(tmp_path: Path) -> None:
+    days = Windows(every="1d", start="2026-01-05", until="2026-01-07")
+    path = tmp_path / "visits.csv"
+    path.write_text("user,lon,lat,time\n1,0,0,2026-01-05\n2,0,0,\n3,0,0,yesterday\n")
+    numbered = windowed(mv.read_points(path, on_bad_rows="drop"), days)
+    with pytest.warns(CuratorWarning, match="dropped 2 of 3 rows"), numbered.held_once() as held:
+        assert held.arrays().users.size == 1
+
+
+def test_a_table_of_which_every_row_would_be_dropped_is_refused_before_the_charge(tmp_path: Path) -> None:
+    account = mv.Account("people", tmp_path / "ledger.sqlite")
+    region = mv.Region.from_bbox(0, 0, 1, 1)
+    days = Windows(every="1d", start="2026-01-05", until="2026-01-07")
+    for time, lon in (("01/05/2026", 0.5), ("2026-01-05", 500.0)):
+        points = mv.Points.from_arrays([1, 2], [lon, lon], [0.5, 0.5], time=[time, time])
+        dropping = dataclasses.replace(points, on_bad_rows="drop")
+        with pytest.raises(InputError, match="2 of 2 rows cannot be used") as caught:
+            mv.release_series(dropping, days, mv.Quadtree(region, depth=2), epsilon=1, account=account)
+        assert "on_bad_rows" not in str(caught.value)
+    assert mv.Ledger(tmp_path / "ledger.sqlite").entries() == ()
 
 
 def test_days_tell_no_hours_and_no_column_tells_nothing() -> None:
@@ -120,7 +202,7 @@ def test_days_tell_no_hours_and_no_column_tells_nothing() -> None:
         ({"every": "1w"}, "would tell when somebody was there"),
         ({"every": "7", "start": "2026-01-05", "until": "2026-01-12"}, "a length such as"),
         ({"every": "1w", "start": "2026-01-05", "until": "2026-01-15"}, "2026-01-12 or 2026-01-19"),
-        ({"every": "1w", "start": "2026-01-05", "until": "2026-01-05"}, "after 2026-01-05"),
+        ({"every": "1w", "start": "2026-01-05", "until": "2026-01-05"}, "after start 2026-01-05"),
         ({"every": "1w", "start": "5.1.2026", "until": "2026-01-12"}, "dates such as"),
         ({"every": "1d", "start": "2026-01-05T06:00", "until": "2026-01-06"}, "must be days"),
         ({"every": "1mo", "start": "2026-01-05", "until": "2026-02-05"}, "first of a month"),
@@ -128,6 +210,8 @@ def test_days_tell_no_hours_and_no_column_tells_nothing() -> None:
         ({"by": "hour", "start": "2026-01-05"}, "every must be given with start and until"),
         ({"by": "kind"}, "a public list"),
         ({"by": "kind", "values": ("a", "a")}, "different texts"),
+        ({"by": "kind", "values": "work"}, "a list of texts, such as .*, got 'work'"),
+        ({"by": "kind", "values": [1, 2]}, r"a list of texts, such as .*, got \[1, 2\]"),
         ({"by": "hour", "values": ("a",)}, "left out"),
         ({"by": "hour", "zone": "Mars/Olympus"}, "a name such as Europe/Paris"),
     ],

@@ -87,6 +87,9 @@ def test_each_window_costs_its_part_and_promises_the_whole(tmp_path: Path) -> No
     heat = series.add(visits(np.arange(300), 0))
     assert sum(share.epsilon for share in heat.guarantee.shares) == 1
     assert heat.guarantee.epsilon == 2
+    assert (
+        heat.guarantee.delta == 4 * Multiscale(epsilon=1).guarantee().delta > 0
+    )  # of the maps of all windows
     assert heat.guarantee.bound is not None
     assert heat.guarantee.bound.value == 2
     assert heat.title == NAMES[0]
@@ -134,10 +137,11 @@ def test_without_a_name_a_window_is_released_only_where_every_row_lies_in_the_ne
     for points, message in (
         (
             first,
-            "lie in 2026-W02 .released already., but the next window is 2026-W03; .*keep this message private",
+            "lie in 2026-W02 .released already., but the next window is 2026-W03; to write its map again: mapveil "
+            r"series map .*city.series 2026-W02 -o FILE\. .*keep this message private",
         ),
         (several, "lie in 2026-W03, 2026-W04, but the next window is 2026-W03"),
-        (visits(np.arange(30), 2), "lie in 2026-W04, but the next"),
+        (visits(np.arange(30), 2), "lie in 2026-W04, but the next .*which passes over 2026-W03 for good"),
         (outside, "lie in no window of the series"),
     ):
         with pytest.raises(InputError, match=message):
@@ -296,7 +300,9 @@ def test_the_key_is_readable_by_its_owner_only_from_the_moment_it_is_written(
     assert modes
     assert set(modes) == {0o600}
     assert [each.name for each in tmp_path.iterdir()] == ["city.series"]
-    with pytest.raises(InputError, match="no series can be kept"):
+    with pytest.raises(
+        InputError, match=r"no series can be kept here: there is no folder .*none; make it first"
+    ):
         started(tmp_path / "none" / "city.series")
 
 
@@ -358,7 +364,9 @@ def test_an_account_over_its_budget_releases_no_window(tmp_path: Path, sums: lis
     series = started(tmp_path / "city.series", ledger=ledger)
     stream = ledger.identify(None, dataset="stream")
     ledger.spend(stream, 2, method="laplace")
-    ledger.name("city", "stream")
+    with pytest.raises(BudgetExceeded, match="joined, 4 of 3 would be spent"):
+        ledger.name("city", "stream")
+    ledger.name("city", "stream", accept_overspent=True)
     with pytest.raises(BudgetExceeded, match="4 of 3 spent"):
         series.add(visits(np.arange(30), 0), ledger=ledger)
     assert sums == []

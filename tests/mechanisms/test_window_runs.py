@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from mapveil.mechanisms.live_series import LiveSeries
 from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.mechanisms.window_runs import PublicationBudget, distance
 from mapveil.privacy.claim import Assumes, Unit
+from mapveil.privacy.sampling import sampling_delta
 from mapveil_client.errors import ParameterError
+from mapveil_client.randomness.random import Randomness
 
 TILING = mv.Quadtree(mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83), depth=3)
 WEEKS = mv.Windows(every="1w", start="2026-01-05", until="2026-03-02")
@@ -125,6 +128,30 @@ def test_what_is_drawn_costs_no_run_more_than_epsilon(
         series.add(visits(week, corner=week % 2 == 1))
     runs = [sum(lost[at : at + 2]) for at in range(3)]
     assert (max(runs) <= 4) == (factor == 1)
+
+
+def test_delta_is_that_of_a_comparison_and_a_publication_in_each_window_of_a_run(tmp_path: Path) -> None:
+    series = LiveSeries.start(tmp_path / "city.series", "city", WEEKS, TILING, epsilon=6, w_event=3)
+    for week in range(2):
+        delta = series.add(visits(week, users=50)).guarantee.delta
+        assert delta == 6 * sampling_delta(Fraction(3)) > sampling_delta(Fraction(3)) > 0
+
+
+@pytest.mark.parametrize("run", [1, 2, 4])
+def test_a_window_is_published_where_blocks_differ_by_more_than_the_noise_of_a_publication(
+    run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the boundary, without noise on the comparison: 1 / epsilon of the publication for each block."""
+    monkeypatch.setattr(window_runs, "discrete_laplace", lambda *given: np.zeros(1, dtype=np.int64))
+    budget = PublicationBudget(Fraction(2), run, {0: Fraction(1, run)})
+    published = SimpleNamespace(values=np.full(TILING.size, 3.0))
+    for window in range(1, 5):
+        boundary = np.full(TILING.size, 3 * UNIT)
+        boundary[5] += TILING.size * UNIT / budget.of(window)  # blocks are cells, so few are there
+        for more in (0, 1):
+            boundary[5] += more
+            sums = UserSums(boundary.copy(), TILING)
+            assert window_runs.differs(sums, published, budget, window, Randomness(1)) == bool(more)
 
 
 def test_the_account_is_charged_for_every_run(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.windowed_points import check_times
 from mapveil.geo.windows import Windows
+from mapveil.geo.zone_cells import ZoneCells
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.hadamard_response import HadamardResponse
 from mapveil.maps.flow_map import FlowMap
@@ -118,17 +119,29 @@ def flows(
     BudgetExceeded
         The account does not allow the epsilon.
     """
+    text = "Trips, which mapveil.analysis.trips.read_trips makes of a table"
+    check(isinstance(trips, Trips), "trips", text, type(trips).__name__)
+    if isinstance(tiling, ZoneCells):
+        tiling.check_names()
     budget = as_epsilon(epsilon)
     transport = transport_for(trust, secure_sum, dropout)
     if windows is None:
-        check(windows_per_user is None, "windows_per_user", "left out without windows", windows_per_user)
-        check(window_error is None, "window_error", "left out without windows", window_error)
+        check(
+            windows_per_user is None,
+            "windows_per_user (--windows-per-user)",
+            "left out without windows",
+            windows_per_user,
+        )
+        check(window_error is None, "window_error (--window-error)", "left out without windows", window_error)
     elif trust == "local":
         raise ParameterError(
             "trust must be central, distributed or operators for flows over windows, got local"
         )
     check(
-        trust == "central" or window_error is None, "window_error", "left out without a curator", window_error
+        trust == "central" or window_error is None,
+        "window_error (--window-error)",
+        "left out without a curator",
+        window_error,
     )
     listing = _Listing(most, least, accept_large_epsilon)
     run = _Run(account, rng, progress)
@@ -148,9 +161,9 @@ def flows(
         cells = tiling if isinstance(tiling, Tiling) else _parsed(tiling, region, trips)
         rows = trips.as_points() if windows is None else _numbered(trips, summing, window_error)
         made = _of_sums(trips, rows, cells, summing, run, transport, dropout)
-        return replace(
-            made, provenance=Provenance.of("flows", trips.points, secure_sum=secure_sum, dropout=dropout)
-        )
+        made_by = Provenance.of("flows", trips.points, secure_sum=secure_sum, dropout=dropout)
+        notes = () if windows is None else windows.clock_notes
+        return replace(made, provenance=made_by, notes=(*made.notes, *notes))
 
     asked = _Asked(budget, method, options or {}, unit, listing)
     of_users = unit == "user" and candidates is None
@@ -265,9 +278,8 @@ def _numbered(trips: Trips, summing: FlowBlocks, window_error: float | None) -> 
         raise InputError(
             f"{trips.source}: windows of flows need a row a trip, with both ends and a time; got a row a position"
         )
-    plain = trips.as_points()
-    numbered = summing.numbered(plain)
-    check_times(numbered, plain)
+    numbered = summing.numbered(trips.as_points())
+    check_times(numbered)
     return numbered
 
 

@@ -19,7 +19,7 @@ from mapveil.maps.measurement import EstimatedUsers, Measurement
 from mapveil.maps.series_map import SeriesMap
 from mapveil.pictures.release_sheet import ReleaseSheet, inspect
 from mapveil.privacy.chain_head import ChainHead
-from mapveil.privacy.claim import Norm, Unit
+from mapveil.privacy.claim import Assumes, Norm
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.signed_release import SIGNATURE_SUFFIX, SignedRelease
 from mapveil_client import __version__
@@ -163,10 +163,11 @@ def _signature(
 
 
 def _charged_whole(charged: Fraction, guarantee: Guarantee) -> bool:
-    """Whether a charge is that of a promise: of every run of windows in a series where runs are protected."""
-    if guarantee.epsilon is None or guarantee.unit is not Unit.WINDOW_RUN:
-        return charged == guarantee.epsilon
-    return charged > 0 and (charged / guarantee.epsilon).denominator == 1
+    """Whether a charge is exactly that of a promise, for all units that a user has by it; one without a number."""
+    units = (
+        dict(each.parameters)["units"] for each in guarantee.assumptions if each.kind is Assumes.UNITS_OF_USER
+    )
+    return guarantee.epsilon is not None and charged == int(next(units, 1)) * guarantee.epsilon
 
 
 def _content(path: str | PathLike[str], sheet: ReleaseSheet) -> Iterator[Finding]:

@@ -98,6 +98,9 @@ def changes(
     ParameterError
         Another null hypothesis, or a rate outside its range.
     """
+    for heat in (before, after):
+        text = "two maps of users; of flows: mapveil.analysis.flow_totals.end_changes"
+        check(isinstance(heat, DensityMap), "before and after", text, type(heat).__name__)
     check_alike(before, after, (before.measurements, after.measurements))
     one = ZoneOverlay.of(before, Zones.read(zones, **read))
     two = ZoneOverlay.of(after, one.zones)

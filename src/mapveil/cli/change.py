@@ -14,10 +14,12 @@ from mapveil.cli.options import flags_of, zone_options
 from mapveil.cli.outputs import outputs
 from mapveil.cli.windows import map_or_flows
 from mapveil.formats.zone_table import ZONE_SUFFIXES
+from mapveil.privacy.claim import Unit
 from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
     from mapveil.inference.zone_results import Null, ZoneChanges
+    from mapveil.maps.density_map import DensityMap
 
 _LINES = 40  # of a table on the terminal
 _NULLS = {"rate": "one expected number in both maps", "people": "the same number of users in both tables"}
@@ -101,7 +103,7 @@ def command(
         progress("compare", 0.0)
         found = changes(one, two, zones, fdr=fdr, null=null, **read)
         progress("compare", 1.0)
-        if window is None or after is not None:
+        if (window is None or after is not None) and not _one_promise(one, two):
             found = found._replace(
                 zones=replace(found.zones, notes=(*found.zones.notes, *both_note(one, two)))
             )
@@ -143,6 +145,18 @@ def command(
         )
     ]
     console.result("\n".join(lines), {**about["question"], "zones": rows}, outputs)
+
+
+def _one_promise(one: DensityMap, two: DensityMap) -> bool:
+    """Whether two maps were charged once, together: windows of a live series, whose epsilon is for all of them."""
+    accounts = one.guarantee.account, two.guarantee.account
+    of_users = one.guarantee.unit is Unit.USER and two.guarantee.unit is Unit.USER
+    return (
+        of_users
+        and accounts[0] is not None
+        and accounts[1] is not None
+        and accounts[0].entries == accounts[1].entries
+    )
 
 
 def _table(found: ZoneChanges) -> list[str]:

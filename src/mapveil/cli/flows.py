@@ -22,7 +22,7 @@ from mapveil.cli.options import (
 )
 from mapveil.cli.outputs import release_options
 from mapveil.cli.run_file import Rerunnable, titled
-from mapveil.cli.windows import windows_options
+from mapveil.cli.windows import note_clock, windows_options
 from mapveil.maps.released import LINE_SUFFIXES
 from mapveil_client.errors import InputError, ParameterError
 
@@ -185,6 +185,7 @@ def command(
         progress("read the trips", 1.0)
         if trips.points is not None:
             console.note_columns(trips.points)
+            note_clock(console, windows)
         released = flows(
             trips,
             cells,

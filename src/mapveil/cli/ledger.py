@@ -115,11 +115,14 @@ def budget(ledger: Path | None, account: str, epsilon: str, reason: str, owner: 
 @command.command("name")
 @click.argument("account")
 @click.argument("name")
+@click.option(
+    "--accept-overspent", is_flag=True, help="Join accounts that have spent more than the smaller budget."
+)
 @click.pass_obj
-def name(ledger: Path | None, account: str, name: str) -> None:
+def name(ledger: Path | None, account: str, name: str, accept_overspent: bool) -> None:
     """Call ACCOUNT by NAME; a name that is taken joins both accounts under the smaller budget, for good."""
     opened = Ledger(ledger)
-    joined = opened.name(account, name)
+    joined = opened.name(account, name, accept_overspent=accept_overspent)
     for each in joined:
         click.echo(f"joined {_account_line(each)}")
     if joined:

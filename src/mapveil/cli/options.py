@@ -33,7 +33,7 @@ _COLUMNS = {
     "weight": "Column of weights: how much each row counts within its user. [default: none, rows count alike]",
     "label": "Column of labels, for methods that estimate proportions.",
     "rss": "Column of signal strength in dBm. [default: the usual names]",
-    "time": "Column of times, UTC.",
+    "time": "Column of times: dates, timestamps or texts such as 2026-01-31 08:30 or 2026-01-31T08:30:00Z.",
 }
 
 
@@ -165,7 +165,9 @@ def zone_cells_options(function: Callable[..., Any]) -> Callable[..., Any]:
         from mapveil.geo.zone_cells import ZoneCells
         from mapveil.geo.zones import Zones
 
-        return {"zones": ZoneCells(Zones.read(zones, name=zone_name))}
+        cells = ZoneCells(Zones.read(zones, name=zone_name))
+        cells.check_names()
+        return {"zones": cells}
 
     return gathered(
         given,

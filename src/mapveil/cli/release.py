@@ -24,7 +24,7 @@ from mapveil.cli.options import (
 )
 from mapveil.cli.outputs import release_options
 from mapveil.cli.run_file import Rerunnable, titled
-from mapveil.cli.windows import check_series, windows_options
+from mapveil.cli.windows import check_series, note_clock, windows_options
 from mapveil.maps.released import ANIMATIONS, SUFFIXES
 from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 from mapveil_client.epsilon import readable
@@ -179,6 +179,7 @@ def command(
         points = read_cluster(source, engine, table, columns, account=account, region=region)
     if isinstance(points, Points):
         console.note_columns(points)
+        note_clock(console, windows)
         if region is None and epsilon is not None and windows is None:
             console.note(
                 f"no --region: {readable(split_region(epsilon)[0])} of epsilon is spent on finding one"

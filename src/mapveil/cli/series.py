@@ -121,10 +121,16 @@ def start_series(
 @click.argument("source", metavar="INPUT")
 @click.option(
     "--window",
-    help="Name of the window, such as 2026-W34. [default: the one after the last, if every row lies in it]",
+    help="Name of the window, such as 2026-W34; windows before it that were not released never can be. [default: the "
+    "one after the last, if every row lies in it]",
 )
 @table_source("user", "lon", "lat", "time", "weight")
 @ledger_option
+@click.option(
+    "--other-people",
+    metavar="REASON",
+    help="State that these people are others than those of accounts with the same ids.",
+)
 @outputs(SUFFIXES, _maps)
 @console_options
 def add_window(
@@ -134,11 +140,13 @@ def add_window(
     window: str | None,
     columns: dict[str, Any],
     ledger: Path | None,
+    other_people: str | None,
     outputs: tuple[Path, ...],
 ) -> None:
     """Release the map of the next window; it costs nothing beyond what the start was charged."""
     from mapveil.geo.read_points import read_points
     from mapveil.mechanisms.live_series import LiveSeries
+    from mapveil.mechanisms.series_file import short_list
     from mapveil.privacy.account import Account
     from mapveil.privacy.ledger import Ledger
 
@@ -149,8 +157,11 @@ def add_window(
     points = read_points(source, **columns)
     console.note_columns(points)
     opened = Ledger(ledger) if charged else None
+    passed = series.passed_over(window)
+    if passed:
+        console.warn(f"{window} passes over {short_list(passed)}: no map of them can be released any more")
     with console.progress() as progress:
-        heat = series.add(points, window, ledger=opened)
+        heat = series.add(points, window, ledger=opened, other_people=other_people)
         save_all(outputs, heat.save, progress)
     if opened is not None:
         series.written(outputs, ledger=opened)

@@ -15,6 +15,7 @@ from mapveil_client.errors import ParameterError
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from mapveil.cli.console import Console
     from mapveil.geo.windows import Windows
     from mapveil.maps.density_map import DensityMap
     from mapveil.maps.flow_map import FlowMap
@@ -91,6 +92,12 @@ def windows_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         window_error_option,
     )(function)
+
+
+def note_clock(console: Console, windows: Windows | None) -> None:
+    """Say which clock tells the hours, where none was named."""
+    if windows is not None and windows.reads_hours and windows.zone is None:
+        console.note("hours are those of UTC; --time-zone ZONE names another clock, such as Europe/Paris")
 
 
 def check_series(

@@ -1,15 +1,19 @@
 """Files appear whole or not at all: written beside their place, then renamed into it."""
 
 import os
+import re
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from glob import escape
 from pathlib import Path
 
 from mapveil_client.errors import InputError, MapveilError
 
 _INPUT_ERRORS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+_WRITER = re.compile(r"\.[0-9a-f]{8}-([1-9][0-9]*)\.partial")
 _pending: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("_pending", default=None)
 """Temporary files and their targets, inside :func:`all_or_none`."""
 
@@ -33,7 +37,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise InputError(f"{path}: there is no folder {target.parent}; make it first")
     if target.exists() and not target.is_file():
         raise InputError(f"{path}: must be the path of a file to write; something else is there")
-    place = target.with_name(f".{target.stem}.{secrets.token_hex(4)}.partial{target.suffix}")
+    _remove_left(target)
+    place = target.with_name(f".{target.stem}.{secrets.token_hex(4)}-{os.getpid()}.partial{target.suffix}")
     try:
         # Created here rather than by the writer: a missing permission is seen before any work.
         os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -55,6 +60,27 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         if (place, target) not in (_pending.get() or ()):
             with suppress(OSError):
                 place.unlink()
+
+
+def _remove_left(target: Path) -> None:
+    """Remove what a killed process left of the same target: a file whose name has the id of no running process."""
+    if sys.platform == "win32":  # a signal would end a process
+        return
+    for left in target.parent.glob(f".{escape(target.stem)}.*.partial{escape(target.suffix)}"):
+        named = _WRITER.search(left.name)
+        if named and not _runs(int(named[1])):
+            with suppress(OSError):
+                left.unlink()
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's; a number that is no process's
+        return True
+    return True
 
 
 @contextmanager

@@ -10,10 +10,12 @@ import numpy as np
 
 from mapveil.geo.point_query import first_failures, look_swapped
 from mapveil.geo.tables import column_types, connection, reading
+from mapveil.geo.windowed_points import unlisted, windowed
 
 if TYPE_CHECKING:
     from mapveil.geo.points import Points
     from mapveil.geo.region import Region
+    from mapveil.geo.windows import Windows
     from mapveil_client.plane import BoxEdges
 
 _QUANTILES: Final = {
@@ -48,6 +50,7 @@ class Description:
     bbox: BoxEdges | None  # degrees; None without rows
     times: tuple[str, str] | None  # the first and the last; None where any is not read
     unread_times: tuple[int, str] | None  # texts that are not read as times: how many, and one of them
+    unlisted: str | None  # rows and listed values of a column of categories that do not meet
     inside: int | None  # rows in the region, where one is given
     swapped: bool  # whether most rows would be locations, or in the region, with lat and lon exchanged
     bad_rows: int
@@ -75,6 +78,8 @@ class Description:
             lines += [
                 f"times: {number} of {self.rows} are not read, such as {text!r}; expected such as 2026-01-31 08:30"
             ]
+        if self.unlisted is not None:
+            lines += [f"categories: {self.unlisted}"]
         if self.inside is not None:
             lines += [f"rows inside the region: {self.inside}"]
         if self.swapped:
@@ -88,7 +93,9 @@ class Description:
         return f"Description({self.source})"  # no numbers: a repr ends up in logs
 
 
-def describe(points: Points, region: Region | None = None) -> Description:
+def describe(
+    points: Points, region: Region | None = None, *, categories: Windows | None = None
+) -> Description:
     """Describe a table for its curator: exact, NOT private, never for publication. Run by: the curator.
 
     Nothing is charged, because nothing may leave the curator's hands.
@@ -99,6 +106,9 @@ def describe(points: Points, region: Region | None = None) -> Description:
         The table; rows that its filter leaves out are not described.
     region : Region, optional
         A region to count the rows of.
+    categories : Windows, optional
+        A column of categories and their public list, such as ``Windows(by="purpose", values=("work",))``: how many rows
+        hold another value, and which values are in no row.
 
     Raises
     ------
@@ -141,6 +151,9 @@ def describe(points: Points, region: Region | None = None) -> Description:
         bbox=None if box[0] is None else (box[0], box[1], box[2], box[3]),
         times=None if first is None or unread else (str(first), str(last)),
         unread_times=(int(unread), str(unlike)) if unread else None,
+        unlisted=None
+        if categories is None
+        else unlisted(windowed(points, categories)) or "every row is listed",
         inside=None if region is None else inside,
         swapped=swapped,
         bad_rows=bad,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 import warnings
@@ -30,7 +31,7 @@ _WANTED: Final = {
     "place": "expected a point with longitude -180 to 180 and latitude -90 to 90, or crs (--crs)",
     "to_lon": "expected the longitude of a destination, from -180 to 180 degrees",
     "to_lat": "expected the latitude of a destination, from -90 to 90 degrees",
-    "time": "expected a date or time",
+    "time": "expected a date or time such as 2026-01-31 08:30",
     "weight": f"expected a number from {_SMALLEST_WEIGHT:g} to {_LARGEST_WEIGHT:g}",
 }
 
@@ -116,8 +117,8 @@ class PointQuery:
         ------
         InputError
             A row has no user id, a coordinate that is missing, not finite or out of range, or a weight that is
-            missing or not above 0, and bad rows are not dropped: names the first rows (1 is the first of the data)
-            and their values.
+            missing or not above 0, and bad rows are not dropped, or every row is one: names the first rows (1 is the
+            first of the data) and their values.
         """
         if not self.checked:
             self.treat(*self.bad_rows())
@@ -130,12 +131,25 @@ class PointQuery:
     def treat(self, bad: int, rows: int) -> None:
         """Refuse so many bad rows, naming the first few, or warn that they are dropped; see :meth:`check`."""
         self._treated.append(bad)
-        if bad and self.on_bad_rows == "fail":
-            changed = f"{self.source}: changed while it was read; expected a table that stays as it is"
-            raise InputError(first_failures(self.copy_of or self, bad, rows) or changed)
+        self.refuse(bad, rows)
         if bad:
             text = f"{self.source}: dropped {bad} of {rows} rows, which cannot be used; keep these numbers private"
             warnings.warn(text, CuratorWarning, stacklevel=2)
+
+    def refuse(self, bad: int, rows: int) -> None:
+        """Refuse so many bad rows of a table, naming the first few, where they are not dropped or are all of them.
+
+        Raises
+        ------
+        InputError
+            Rows cannot be used and are not dropped, or no row can be used.
+        """
+        if not bad or (bad < rows and self.on_bad_rows == "drop"):
+            return
+        changed = f"{self.source}: changed while it was read; expected a table that stays as it is"
+        # Rows that look swapped are read as they are.
+        asked = dataclasses.replace(self.copy_of or self, on_bad_rows="fail")
+        raise InputError(first_failures(asked, bad, rows) or changed)
 
     def bad_rows(self) -> tuple[int, int]:
         """Number of rows that cannot be used, whatever the filter, and of all rows. Not private."""
@@ -186,7 +200,8 @@ def first_failures(points: PointQuery, bad: int, rows: int) -> str | None:
         if not found:
             return None
         first, *others = found
-        text = f"{first.part.name}: {first.where}; {_wanted(points, first, opened)}"
+        hint = "; on_bad_rows='drop' (--on-bad-rows drop) leaves out such rows" if bad < rows else ""
+        text = f"{first.part.name}: {first.where}; {_wanted(points, first, opened, hint)}"
     if bad < 2:
         return text
     more = ", ".join(
@@ -195,8 +210,8 @@ def first_failures(points: PointQuery, bad: int, rows: int) -> str | None:
     return f"{text}; {bad} of {rows} rows cannot be used{f': next {more}' if more else ''}"
 
 
-def _wanted(points: PointQuery, failure: _Failure, opened: duckdb.DuckDBPyConnection) -> str:
-    """The text of an expected value, and a hint."""
+def _wanted(points: PointQuery, failure: _Failure, opened: duckdb.DuckDBPyConnection, hint: str) -> str:
+    """The text of an expected value, with a hint: a better one where the values suggest it."""
     wanted = _WANTED["place" if points.written and failure.kind in ("lon", "lat") else failure.kind]
     if failure.kind == "lat" and look_swapped(points, opened):
         return f"{wanted}; are lat and lon swapped?"
@@ -204,7 +219,7 @@ def _wanted(points: PointQuery, failure: _Failure, opened: duckdb.DuckDBPyConnec
         return f"{wanted}; if it is in metres, give its reference system: crs='EPSG:...' (--crs EPSG:...)"
     if failure.kind != "user" and re.fullmatch(r"'\s*[+-]?\d+,\d+\s*'", failure.text):
         return f"{wanted}, written with a point instead of a comma"
-    return f"{wanted}; on_bad_rows='drop' (--on-bad-rows drop) leaves out such rows"
+    return f"{wanted}{hint}"
 
 
 def _failures_in(points: PointQuery, part: Table, opened: duckdb.DuckDBPyConnection) -> Iterator[_Failure]:

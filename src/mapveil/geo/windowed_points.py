@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple
 
@@ -10,10 +11,16 @@ from mapveil.geo.point_query import Columns
 from mapveil.geo.points import Points
 from mapveil.geo.tables import column_types, connection, quote_name, reading
 from mapveil.geo.windows import Windows, no_time_column
-from mapveil_client.errors import InputError
+from mapveil_client.errors import CuratorWarning, InputError, one_line
 
 _ZONED: Final = r"\d{2}:\d{2}.*(Z|z|[+-]\d{2}(:?\d{2})?)\s*$"
 """A text of a time that states its offset from UTC."""
+
+_NAMED: Final = "[A-SU-Za-su-z]"
+"""A letter other than the T between day and clock: of a month, of AM or PM, or of a time zone."""
+
+
+_WIDEST: Final = 200  # characters of a list in a message
 
 
 class Parts(NamedTuple):
@@ -33,10 +40,13 @@ class WindowedPoints(Points):
         The windows.
     parts : Parts, optional
         The parts of the windows in which a user contributes 1 each; 1 over all windows by default.
+    listed : str, optional
+        SQL of the number of a row's category: NULL for one that is not listed, -1 for a row that the filter left out.
     """
 
     windows: Windows = field(kw_only=True)
     parts: Parts | None = field(default=None, kw_only=True)
+    listed: str | None = field(default=None, kw_only=True)
 
     def usable(self, columns: Columns) -> dict[str, str]:
         """See :meth:`mapveil.geo.point_query.PointQuery.usable`; a row without a time is in no window."""
@@ -70,10 +80,13 @@ def windowed(points: Points, windows: Windows, parts: Parts | None = None) -> Wi
     given = {item.name: getattr(points, item.name) for item in fields(Points) if item.init}
     given |= {
         "columns": points.columns._replace(label="window"),
-        "expressions": points.expressions._replace(label=number),
+        "expressions": points.expressions._replace(label=number, **({} if wall is None else {"time": wall})),
         "where": where,
     }
-    return WindowedPoints(**given, windows=windows, parts=parts)
+    listed = None if category is None else windows.category_sql(category)
+    if listed is not None and points.where is not None:
+        listed = f"CASE WHEN {points.kept} THEN {listed} ELSE -1 END"
+    return WindowedPoints(**given, windows=windows, parts=parts, listed=listed)
 
 
 def _wall(points: Points, windows: Windows, kind: str) -> str:
@@ -100,12 +113,16 @@ def _wall(points: Points, windows: Windows, kind: str) -> str:
 def _wall_of_text(points: Points, windows: Windows, time: str) -> str:
     zone = windows.zone
     zoned = f"regexp_matches({time}, '{_ZONED}')"
+    # DuckDB would read 8:30 PM as 8:30, and 8:30 of a named zone as that of any. Trimmed, else its reader of CSV takes
+    # the cast over and refuses the file.
+    plain = f"TRY_CAST(CASE WHEN NOT regexp_matches({time}, '{_NAMED}') THEN trim({time}) END AS TIMESTAMP)"
+    read = f"{plain} IS NOT NULL"
     with connection() as opened, reading(points.source):
         relation = points.table.relation(opened)
         ((stated, clocks, days),) = opened.execute(
-            f"SELECT COUNT(*) FILTER ({zoned}), COUNT(*) FILTER (NOT {zoned} AND contains({time}, ':')), "
+            f"SELECT COUNT(*) FILTER ({zoned}), COUNT(*) FILTER (NOT {zoned} AND contains({time}, ':') AND {read}), "
             # DuckDB would read a day beside zoned times in the machine's zone.
-            f"COUNT(*) FILTER (NOT {zoned} AND TRY_CAST({time} AS TIMESTAMP) IS NOT NULL) FROM {relation}"
+            f"COUNT(*) FILTER (NOT {zoned} AND {read}) FROM {relation}"
         ).fetchall()
     if windows.reads_hours and days and not (stated or clocks):
         raise _only_days(points)
@@ -117,8 +134,8 @@ def _wall_of_text(points: Points, windows: Windows, time: str) -> str:
     if clocks and zone is None:
         raise _no_zone(points)
     if stated:
-        return f"timezone('{zone or 'UTC'}', TRY_CAST({time} AS TIMESTAMP WITH TIME ZONE))"
-    return f"TRY_CAST({time} AS TIMESTAMP)"
+        return f"timezone('{zone or 'UTC'}', TRY_CAST(trim({time}) AS TIMESTAMP WITH TIME ZONE))"
+    return plain
 
 
 def _only_days(points: Points) -> InputError:
@@ -141,27 +158,45 @@ def windows_of_rows(points: WindowedPoints) -> tuple[int, ...]:
     return tuple(sorted(int(number) for (number,) in found))
 
 
-def check_times(points: WindowedPoints, plain: Points) -> None:
-    """Refuse a table with times that cannot be read, unless bad rows are dropped.
+def check_times(points: WindowedPoints) -> None:
+    """Refuse a table with rows that cannot be used, or whose times cannot be read, unless such rows are dropped.
 
     A cluster is given dates and timestamps only: it counts missing ones while it sums.
+
+    Raises
+    ------
+    InputError
+        A row cannot be used and is not dropped, or no row can be used.
     """
-    column = plain.columns.time
-    if (
-        not points.windows.reads_time
-        or column is None
-        or plain.on_bad_rows == "drop"
-        or plain.table.elsewhere
-    ):
+    if points.table.elsewhere:
         return
-    wall = _wall(plain, points.windows, column_types(plain.table)[column])
-    with connection() as opened, reading(plain.source):
-        relation = plain.table.relation(opened)
-        ((bad, rows),) = opened.execute(
-            f"SELECT COUNT(*) FILTER (({wall}) IS NULL), COUNT(*) FROM {relation}"
-        ).fetchall()
-    if bad:
-        raise InputError(
-            f"{plain.source}: column {column!r} holds no time in {bad} of {rows} rows; expected a date or time "
-            "in each; on_bad_rows='drop' (--on-bad-rows drop) leaves out such rows"
+    if points.windows.reads_time:
+        points.refuse(*points.bad_rows())
+    text = unlisted(points)
+    if text is not None:
+        warnings.warn(f"{points.source}: {text}; keep this private", CuratorWarning, stacklevel=2)
+
+
+def unlisted(points: WindowedPoints) -> str | None:
+    """Text on rows whose category is not listed, and on listed ones without a row; None without any. Not private."""
+    if points.listed is None:
+        return None
+    with connection() as opened, reading(points.source):
+        relation = points.table.relation(opened)
+        rows = dict(
+            opened.execute(
+                f"SELECT {points.listed} AS number, COUNT(*) FROM {relation} GROUP BY number"
+            ).fetchall()
         )
+    rows.pop(-1, None)
+    column, values = points.windows.category, points.windows.values
+    said = []
+    if None in rows:
+        said.append(
+            f"{rows[None]} of {sum(rows.values())} rows hold a value of column {column!r} that is not listed, and "
+            "count in no window"
+        )
+    missing = [value for at, value in enumerate(values) if at not in rows]
+    if missing:
+        said.append(f"listed and in no row: {one_line(', '.join(missing), _WIDEST)}")
+    return "; ".join(said) or None

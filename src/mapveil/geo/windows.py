@@ -48,11 +48,15 @@ class Windows(PublicWindows):
         if self.by in PROFILES:
             parts.append((f"({_PROFILES[self.by].format(wall=wall)})", len(self._groups)))
         elif self.by is not None:
-            cases = " ".join(f"WHEN {quote_text(value)} THEN {at}" for at, value in enumerate(self.values))
-            parts.append((f"(CASE {category} {cases} END)", len(self._groups)))
+            parts.append((self.category_sql(str(category)), len(self._groups)))
         if len(parts) == 1:
             return f"CAST({parts[0][0]} AS BIGINT)"
         return f"CAST({parts[0][0]} * {parts[1][1]} + {parts[1][0]} AS BIGINT)"
+
+    def category_sql(self, category: str) -> str:
+        """SQL of the number of a row's category, NULL for one that is not listed."""
+        cases = " ".join(f"WHEN {quote_text(value)} THEN {at}" for at, value in enumerate(self.values))
+        return f"(CASE {category} {cases} END)"
 
     def _period_sql(self, wall: str) -> str:
         first, end = (f"TIMESTAMP '{edge.isoformat(sep=' ')}'" for edge in (self._edges[0], self._edges[-1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,10 +13,10 @@ import numpy.typing as npt
 
 from mapveil.geo.region import Region, reprojected
 from mapveil.geo.tiling import Bounds, SqlKey
-from mapveil.geo.zones import Zones, overlapping_pairs
+from mapveil.geo.zones import LABEL, Zones, overlapping_pairs
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.cells import Centres, Lattice
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, one_line
 from mapveil_client.tiles_and_sites import scattered
 
 _SPARE_LEVELS = 2  # of the lattice of middles
@@ -54,6 +55,21 @@ class ZoneCells:
         if one.size:
             pair = f"{self.zones.names[int(one[0])]} and {self.zones.names[int(other[0])]}"
             raise InputError(f"zones must not overlap, got {one.size} pairs that do, such as {pair}")
+
+    def check_names(self) -> None:
+        """Refuse zones of one name, of which nobody could ask for one.
+
+        Raises
+        ------
+        InputError
+            Two zones have one name.
+        """
+        name, times = Counter(self.names).most_common(1)[0]
+        if times > 1:
+            raise InputError(
+                f"zones must have different names, got {times} named {one_line(name, LABEL)!r}; name another column "
+                "for them: name=COLUMN (--zone-name COLUMN)"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -72,7 +72,9 @@ class LocalSeries(HierarchicalHashing):
         self._check(isinstance(self.windows, Windows), "windows", "Windows")
         most, count = self.windows_per_user, self.windows.count
         self._check(
-            most is None or is_whole(most, 1, count), "windows_per_user", f"a whole number from 1 to {count}"
+            most is None or is_whole(most, 1, count),
+            "windows_per_user (--windows-per-user)",
+            f"a whole number from 1 to {count}",
         )
         self._check(self.estimator == "smoothed-em", "estimator", "smoothed-em for a series")
 

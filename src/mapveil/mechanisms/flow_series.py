@@ -95,7 +95,9 @@ class FlowSeries(FlowBlocks):
         self._check(isinstance(self.windows, Windows), "windows", "Windows")
         most, count = self.windows_per_user, self.windows.count
         self._check(
-            most is None or is_whole(most, 1, count), "windows_per_user", f"a whole number from 1 to {count}"
+            most is None or is_whole(most, 1, count),
+            "windows_per_user (--windows-per-user)",
+            f"a whole number from 1 to {count}",
         )
         for name in ("pooled_share", "window_margin_share"):
             self._check(1e-4 <= getattr(self, name) <= 1 - 1e-4, name, "from 0.0001 to 0.9999")

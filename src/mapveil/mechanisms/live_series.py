@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mapveil.engines import user_sums
 from mapveil.engines.contributions import located_rows
@@ -48,6 +48,9 @@ from mapveil.privacy.window_draws import record_draws, record_files
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, readable
 from mapveil_client.errors import InputError, ParameterError, PromiseError, check, is_whole
 from mapveil_client.randomness.random import Randomness
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class SeriesStatus(NamedTuple):
@@ -126,17 +129,26 @@ class LiveSeries:
         """
         exact = as_epsilon(epsilon)
         check(windows.every is not None, "windows", "periods (--every)", str(windows))
-        for given, value in (("windows_per_user", windows_per_user), ("w_event", w_event)):
+        for given, value in (
+            ("windows_per_user (--windows-per-user)", windows_per_user),
+            ("w_event (--w-event)", w_event),
+        ):
             held = value is None or is_whole(value, 1, windows.count)
             check(held, given, f"a whole number from 1 to {windows.count}", value)
         if windows_per_user is not None and w_event is not None:
             raise ParameterError(
-                "windows_per_user must be left out with w_event, where a user counts in every window"
+                "windows_per_user (--windows-per-user) must be left out with w_event (--w-event), where a user counts "
+                "in every window"
             )
         check_tiling(tiling)
         most = windows.count if windows_per_user is None else windows_per_user
         if window_error is not None:
-            check(w_event is None, "window_error", "left out with w_event", window_error)
+            check(
+                w_event is None,
+                "window_error (--window-error)",
+                "left out with w_event (--w-event)",
+                window_error,
+            )
             blocks = Multiscale(epsilon=exact).curators_last_budget
             check_error(
                 blocks, most, window_error, fix="give a smaller windows_per_user (--windows-per-user)"
@@ -170,7 +182,14 @@ class LiveSeries:
             file.start()
         return made
 
-    def add(self, points: Points, window: str | None = None, *, ledger: Ledger | None = None) -> DensityMap:
+    def add(
+        self,
+        points: Points,
+        window: str | None = None,
+        *,
+        ledger: Ledger | None = None,
+        other_people: str | None = None,
+    ) -> DensityMap:
         """Release the map of a window; costs nothing beyond what the start was charged.
 
         Parameters
@@ -179,10 +198,12 @@ class LiveSeries:
             A table; rows of other windows are left out.
         window : str, optional
             Name of the window, later than those released; by default the one after the last, which every row must
-            then lie in.
+            then lie in. Windows between are passed over: no map of them can be released any more.
         ledger : Ledger, optional
             The ledger that the series was charged to, in which the table's people join the account; of a series that
             was started without one, left out.
+        other_people : str, optional
+            Reason why the people are others than those of every other account, such as ids that coincide by chance.
 
         Raises
         ------
@@ -203,20 +224,22 @@ class LiveSeries:
                 raise ParameterError(f"ledger is required: series {facts.name} was charged to an account")
             if ledger is not None and not facts.charged:
                 raise ParameterError(f"ledger must be left out: series {facts.name} was started without one")
+            if other_people is not None and ledger is None:
+                raise ParameterError("other_people (--other-people) must be left out without a ledger")
             left = _recorded(file, ledger)  # by a process that was killed
             ours = left is not None and window in (None, facts.windows.names[left])
             number = left if left is not None and ours else file.next(window)
             numbered = windowed(points, facts.windows)
-            check_times(numbered, points)
+            check_times(numbered)
             if window is None:
                 file.check_rows(numbered, number)
             if ours:
                 return file.map(number)
             if ledger is not None:
-                ledger.recognise(points, dataset=facts.name)
+                ledger.recognise(points, dataset=facts.name, other_people=other_people, of_series=True)
             with tempfile.TemporaryDirectory(prefix="mapveil-") as folder, numbered.held_once() as table:
                 week = _week(file, table, number, Path(folder) / "window.parquet")
-                present = _present(week, facts) if facts.run is None else []
+                present = _present(week, facts) if facts.run is None else None
                 if facts.run is None:
                     heat = Multiscale(epsilon=facts.epsilon / facts.most).release(
                         week, facts.tiling, account=None
@@ -245,6 +268,21 @@ class LiveSeries:
             if number not in file.released():
                 raise InputError(f"{self.path}: window {name} was not released")
             return file.map(number)
+
+    def passed_over(self, window: str | None) -> tuple[str, ...]:
+        """Names of the windows that could not be released any more once a later one is.
+
+        Parameters
+        ----------
+        window : str, optional
+            Name of the window to be released; by default the next one, which passes over none.
+        """
+        status = self.status()
+        with SeriesFile.opened(self.path) as file:
+            windows = file.facts.windows
+        if window is None or status.next is None:
+            return ()
+        return windows.names[windows.index(status.next) : windows.index(window)]
 
     def written(self, outputs: Sequence[str | PathLike[str]], *, ledger: Ledger) -> None:
         """Note in the ledger that was charged the files that maps of windows were written to, so that it signs them.
@@ -282,8 +320,12 @@ class LiveSeries:
 
 def _charge(facts: SeriesFacts) -> Fraction:
     """Epsilon of a user over all windows: that of every run of windows where runs are protected."""
-    runs = 1 if facts.run is None else -(-facts.windows.count // facts.run)
-    return runs * facts.epsilon
+    return _units(facts) * facts.epsilon
+
+
+def _units(facts: SeriesFacts) -> int:
+    """Runs of windows that all windows are divided into, where runs are protected; else the user alone."""
+    return 1 if facts.run is None else -(-facts.windows.count // facts.run)
 
 
 def _least(facts: SeriesFacts) -> Fraction:
@@ -296,7 +338,7 @@ def _week(file: SeriesFile, table: Points, number: int, path: Path) -> Points:
     import pyarrow as pa
 
     name = file.facts.windows.names[number]
-    exhausted = pa.table({"id": pa.array(file.exhausted(), pa.string())})
+    exhausted = pa.table({"id": file.exhausted()})
     with connection() as engine, reading(table.source):
         engine.register("exhausted", exhausted)
         scan = table.scan(engine)
@@ -319,11 +361,10 @@ def _recorded(file: SeriesFile, ledger: Ledger | None) -> int | None:
     return file.release_all()
 
 
-def _present(week: Points, facts: SeriesFacts) -> list[tuple[str]]:
+def _present(week: Points, facts: SeriesFacts) -> pa.Table:
     """The users who count in a window: those with a row in a cell."""
     with located_rows(week, facts.tiling) as rows:
-        found = rows.connection.execute(f"SELECT DISTINCT user_id FROM ({rows.sql}) AS rows").fetchall()
-    return [(str(row[0]),) for row in found]
+        return rows.connection.sql(f"SELECT DISTINCT user_id FROM ({rows.sql}) AS rows").to_arrow_table()
 
 
 def _published(file: SeriesFile, week: Points, number: int) -> DensityMap:
@@ -356,7 +397,11 @@ def _promise(alone: Guarantee, facts: SeriesFacts) -> Guarantee:
     if facts.run is None:
         delta = min(facts.windows.count * alone.delta, Fraction(1))
         return replace(alone, epsilon=facts.epsilon, delta=delta, bound=bound)
-    added = (Assumes.COMPOSES(), Assumes.RUN_LENGTH(windows=facts.run))
+    added = (
+        Assumes.COMPOSES(),
+        Assumes.RUN_LENGTH(windows=facts.run),
+        Assumes.UNITS_OF_USER(units=_units(facts)),
+    )
     return replace(
         alone,
         unit=Unit.WINDOW_RUN,

@@ -82,7 +82,9 @@ class MultiscaleSeries(Multiscale):
         self._check(isinstance(self.windows, Windows), "windows", "Windows")
         most, count = self.windows_per_user, self.windows.count
         self._check(
-            most is None or is_whole(most, 1, count), "windows_per_user", f"a whole number from 1 to {count}"
+            most is None or is_whole(most, 1, count),
+            "windows_per_user (--windows-per-user)",
+            f"a whole number from 1 to {count}",
         )
         self._check_share("pooled_share")
         self._check_positive("window_signal")
@@ -112,8 +114,12 @@ class MultiscaleSeries(Multiscale):
     @property
     def charged(self) -> Fraction:
         """Epsilon that a release costs every user: the budget, once for each week where the unit is a user-week."""
-        weeks = int(self.windows.week_of.max()) + 1 if self.per == "user-week" else 1
-        return weeks * self.budget
+        return self.units_of_user * self.budget
+
+    @property
+    def units_of_user(self) -> int:
+        """Units that one user's rows are in at most."""
+        return int(self.windows.week_of.max()) + 1 if self.per == "user-week" else 1
 
     @property
     def window_budget(self) -> Fraction:
@@ -147,7 +153,8 @@ class MultiscaleSeries(Multiscale):
         unit = Unit.USER_WEEK if self.per == "user-week" else Unit.USER
         bound, assumptions = made.bound, made.assumptions
         if unit is Unit.USER_WEEK:
-            assumptions = (*assumptions, Assumes.COMPOSES())
+            units = Assumes.UNITS_OF_USER(units=self.units_of_user)
+            assumptions = (*assumptions, Assumes.COMPOSES(), units)
         if bound is not None and self.contribution > 1:
             bound = ContributionBound(Norm.L1, self.contribution * bound.value, bound.step)
         return dataclasses.replace(made, unit=unit, bound=bound, assumptions=assumptions)

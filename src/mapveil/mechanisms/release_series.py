@@ -106,14 +106,14 @@ def release_series(
     assert isinstance(made, MultiscaleSeries | LocalSeries)
     mechanism = replace(made, accept_large_epsilon=accept_large_epsilon)
     if window_error is not None:
-        check(trust == "central", "window_error", "left out without a curator", window_error)
+        check(trust == "central", "window_error (--window-error)", "left out without a curator", window_error)
         assert isinstance(mechanism, MultiscaleSeries)
         check_error(mechanism.window_budget, mechanism.contribution, window_error, fix="raise epsilon")
     numbered = mechanism.numbered(points)
     if tiling is None:
         assert region is not None
         tiling = default_tiling(mechanism, points, region).spec
-    check_times(numbered, points)
+    check_times(numbered)
     try:
         series = release(numbered, tiling, method=mechanism, trust=trust, region=region, **given)
     except BudgetExceeded as error:
@@ -125,4 +125,4 @@ def release_series(
             )
         raise
     assert isinstance(series, SeriesMap)
-    return series
+    return replace(series, notes=(*series.notes, *windows.clock_notes))

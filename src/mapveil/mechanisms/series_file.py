@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import secrets
+import shlex
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mapveil.formats.read_map import read_map
 from mapveil.geo.parse_tiling import tiling_from_dict
@@ -27,7 +28,11 @@ from mapveil.mechanisms.window_runs import PublicationBudget
 from mapveil_client.errors import InputError
 from mapveil_client.private_file import new_private_file
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _WAIT_S: Final = 30.0
+_BATCH: Final = 1 << 16  # users whose ids are Python's at a time
 _SHOWN: Final = 3  # names of windows in a message
 _SCHEMA: Final = """
 CREATE TABLE series (record TEXT NOT NULL, key TEXT NOT NULL, spend TEXT NOT NULL, started INTEGER NOT NULL);
@@ -37,6 +42,13 @@ CREATE TABLE users (id TEXT PRIMARY KEY, used INTEGER NOT NULL);
 _PUBLICATIONS: Final = (
     "CREATE TABLE IF NOT EXISTS publications (number INTEGER PRIMARY KEY, epsilon TEXT NOT NULL)"
 )
+
+
+def short_list(names: Sequence[str]) -> str:
+    """Names of windows in a message, the first, the last and how many where they are many."""
+    if len(names) <= _SHOWN:
+        return ", ".join(names)
+    return f"{names[0]} to {names[-1]} ({len(names)} windows)"
 
 
 class SeriesFacts(NamedTuple):
@@ -95,7 +107,10 @@ def create_series_file(path: str | PathLike[str], facts: SeriesFacts) -> None:
             opened.execute("INSERT INTO series VALUES (?, ?, ?, 0)", row)
             opened.execute("COMMIT")
     except (OSError, sqlite3.Error) as error:
-        raise InputError(f"{path}: no series can be kept here ({error})") from error
+        reason = getattr(error, "strerror", None) or error
+        if not Path(path).parent.is_dir():
+            reason = f"there is no folder {Path(path).parent}; make it first"
+        raise InputError(f"{path}: no series can be kept here: {reason}") from error
 
 
 class SeriesFile:
@@ -171,16 +186,21 @@ class SeriesFile:
             path.write_bytes(stored)
             return read_map(path)
 
-    def store(self, number: int, stored: bytes, counted: Iterable[tuple[str]]) -> None:
-        """Store the map of a window, and count it for users by their hashed ids."""
+    def store(self, number: int, stored: bytes, counted: pa.Table | None) -> None:
+        """Store the map of a window, and count it for users by their hashed ids, one column of a table."""
         self._opened.execute("INSERT INTO windows VALUES (?, ?, 0)", (number, stored))
         sql = "INSERT INTO users VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET used = used + 1"
-        self._opened.executemany(sql, counted)
+        for batch in () if counted is None else counted.to_batches(_BATCH):
+            self._opened.executemany(sql, zip(batch.column(0).to_pylist(), strict=True))
 
-    def exhausted(self) -> list[str]:
+    def exhausted(self) -> pa.ChunkedArray:
         """Hashed ids of the users who count in no further window."""
-        used = "SELECT id FROM users WHERE used >= ?"
-        return [row[0] for row in self._opened.execute(used, (self.facts.most,))]
+        import pyarrow as pa
+
+        found = self._opened.execute("SELECT id FROM users WHERE used >= ?", (self.facts.most,))
+        batches = iter(lambda: found.fetchmany(_BATCH), [])
+        chunks = [pa.array([row[0] for row in batch], pa.string()) for batch in batches]
+        return pa.chunked_array(chunks, pa.string())
 
     def publications(self) -> PublicationBudget:
         """The epsilon that publications of windows cost, where runs of windows are protected."""
@@ -233,8 +253,15 @@ class SeriesFile:
         drawn = {row[0] for row in self._opened.execute("SELECT number FROM windows")}
         said = [names[at] + " (released already)" * (at in drawn) for at in found[:_SHOWN]]
         said += [f"{len(found) - _SHOWN} more"] * (len(found) > _SHOWN)
+        hint = "name the one to release: window=NAME (--window NAME)"
+        if found and drawn.issuperset(found):
+            again = f"mapveil series map {shlex.quote(str(self.path))} {names[found[-1]]} -o FILE"
+            hint = f"to write its map again: {again}"
+        elif found and found[0] > number:
+            lost = short_list(names[number : found[0]])
+            hint += f", which passes over {lost} for good: no map of a window before one that was released can be made"
         raise InputError(
             f"{table.source}: its rows lie in {', '.join(said) or 'no window of the series'}, but the next window is "
-            f"{names[number]}; name the one to release: window=NAME (--window NAME). Nothing was released and "
+            f"{names[number]}; {hint}. Nothing was released and "
             "no window used up; keep this message private, it tells of the data"
         )

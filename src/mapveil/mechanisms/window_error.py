@@ -49,7 +49,7 @@ def check_error(epsilon: Fraction, windows: int, error: float, *, fix: str) -> N
     ParameterError
         There are more than that, or the error is no number above 0; the message says how many it allows.
     """
-    check(error > 0, "window_error", "a number of users above 0 (--window-error)", error)
+    check(error > 0, "window_error (--window-error)", "a number of users above 0", error)
     most = allowed_windows(epsilon, error)
     if most < windows:
         few = f"allows {most} window{'s' * (most != 1)}" if most else "allows none, not even one window"

@@ -139,6 +139,7 @@ class Assumes(_Kind):
     ONE_TRIP = "one trip per user"
     COMPOSES = "composes"
     RUN_LENGTH = "run length"
+    UNITS_OF_USER = "units of a user"
     DROPOUT = "dropout"
     SECURE_SUM = "secure sum"
     OPERATORS_APART = "operators apart"

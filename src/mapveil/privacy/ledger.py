@@ -44,9 +44,11 @@ from mapveil.privacy.ledger_accounts import (
     find_account,
     find_dataset,
     find_entries,
+    first_dataset,
     join_account,
     now,
     refusal,
+    together,
 )
 from mapveil.privacy.ledger_file import create_ledger, transaction
 from mapveil.privacy.population import Seen, see
@@ -111,7 +113,12 @@ class Ledger:
             pass
 
     def recognise(
-        self, data: Points | Counts | None, *, dataset: str | None = None, other_people: str | None = None
+        self,
+        data: Points | Counts | None,
+        *,
+        dataset: str | None = None,
+        other_people: str | None = None,
+        of_series: bool = False,
     ) -> str:
         """The id of a dataset, in the account of its people: a known account, one that it joins, or a new one.
 
@@ -128,18 +135,25 @@ class Ledger:
         other_people : str, optional
             Reason why the people are others than those of every other account, such as ids that coincide by chance;
             recorded. Needs ``dataset``.
+        of_series : bool
+            Whether the data are of a series, whose account is that of its start.
 
         Raises
         ------
         InputError
             The people are in other accounts too, or the source cannot be read: nothing was written.
         """
-        found = self.identify(data, dataset=dataset, other_people=other_people)
+        found = self.identify(data, dataset=dataset, other_people=other_people, of_series=of_series)
         with self._writing(found) as (connection, current):
             return recorded(connection, current)
 
     def identify(
-        self, data: Points | Counts | None, *, dataset: str | None = None, other_people: str | None = None
+        self,
+        data: Points | Counts | None,
+        *,
+        dataset: str | None = None,
+        other_people: str | None = None,
+        of_series: bool = False,
     ) -> Recognition:
         """The dataset that :meth:`recognise` would record, which :meth:`spend` records with the first charge.
 
@@ -150,7 +164,7 @@ class Ledger:
         InputError
             As for :meth:`recognise`.
         """
-        asked = Asked(data, dataset, other_people)
+        asked = Asked(data, dataset, other_people, of_series)
         with self._seen(asked) as seen, transaction(self.path) as connection:
             found = recognition(connection, asked, seen)
         for text in found.warnings:
@@ -338,7 +352,7 @@ class Ledger:
                     f"UPDATE accounts SET budget = ?, {kept} WHERE account = ?", (*given, number)
                 )
 
-    def name(self, account: str, name: str) -> tuple[Balance, ...]:
+    def name(self, account: str, name: str, *, accept_overspent: bool = False) -> tuple[Balance, ...]:
         """Name an account; a name that is taken joins the account to that one for good.
 
         Join accounts of the same people. The spend of both counts against the smaller budget of the two, which keeps
@@ -353,6 +367,8 @@ class Ledger:
         ------
         ParameterError
             The name is empty, ``default``, or could be taken for an id.
+        BudgetExceeded
+            More than the smaller budget is spent of both, which ``accept_overspent`` allows.
         """
         with transaction(self.path, write=True) as connection:
             number = account_of(connection, find_dataset(connection, account))
@@ -360,6 +376,13 @@ class Ledger:
             if taken is None:
                 add_name(connection, number, name)
             elif taken[0] != number:
+                both = (
+                    find_account(connection, first_dataset(connection, each)) for each in (number, taken[0])
+                )
+                refused = together(*both)
+                if refused is not None and not accept_overspent:
+                    hint = "accept_overspent=True (--accept-overspent)"
+                    raise BudgetExceeded(f"{self.path}: {refused}; to join them all the same: {hint}")
                 return join_account(connection, number, taken[0])
         return ()
 

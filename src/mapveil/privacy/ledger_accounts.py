@@ -170,6 +170,17 @@ def join_account(connection: sqlite3.Connection, account: int, other: int) -> tu
     return joined, joining
 
 
+def together(*accounts: Balance) -> str | None:
+    """The reason against a join of accounts, if more than the smallest budget would be spent; None without any."""
+    spent, budget = sum((each.spent for each in accounts), Fraction(0)), min(each.budget for each in accounts)
+    if spent <= budget:
+        return None
+    return (
+        f"joined, {readable(spent)} of {readable(budget)} would be spent, the smallest of their budgets, and nothing "
+        "more released: raise the budgets first (mapveil ledger budget)"
+    )
+
+
 def find_account(connection: sqlite3.Connection, dataset: str, before: str | None = None) -> Balance:
     """The account of a dataset; what is spent is added up from the lines alone, or from those before a spend."""
     found = connection.execute(

@@ -50,6 +50,9 @@ ASSUMPTIONS: Final[Mapping[Assumes, str]] = {
     Assumes.RUN_LENGTH: (
         "a window-run is all rows of one user in any {windows:g} consecutive windows (w-event privacy)"
     ),
+    Assumes.UNITS_OF_USER: (
+        "a user has at most {units:g} {unit}s in the series, and is charged the epsilon of each"
+    ),
     Assumes.DROPOUT: (
         "at most {tolerated_percent:.4g} % of a shard's clients drop out (checked: otherwise no sum is revealed) and "
         "at most {corrupt_percent:.4g} % add no noise"

@@ -7,7 +7,7 @@ import re
 import secrets
 import shlex
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -33,6 +33,7 @@ from mapveil.privacy.ledger_accounts import (
     now,
     sketches,
     statements,
+    together,
 )
 from mapveil.privacy.population import NOBODY, SHARED, Seen, Sketch
 from mapveil_client.errors import InputError, ParameterError
@@ -52,6 +53,8 @@ class Asked:
         Name of the account that they join or open.
     other_people : str, optional
         Reason why the people are others than those of every other account.
+    of_series : bool
+        Whether the data are of a series, whose account is that of its start.
 
     Raises
     ------
@@ -62,6 +65,7 @@ class Asked:
     data: Points | Counts | None = None
     dataset: str | None = None
     other_people: str | None = None
+    of_series: bool = False
 
     def __post_init__(self) -> None:
         if self.dataset is None and (self.data is None or self.other_people is not None):
@@ -291,16 +295,26 @@ def _people_in_common(
     first = names[next(iter(shares))] if named is None else shlex.quote(str(asked.dataset))
     more = [name for name in names.values() if name != first]
     joins = "".join(f"mapveil ledger name {name} {first}, then " for name in more)
-    own = asked.dataset or proposed_name(connection, asked.source)
-    quoted = shlex.quote(own)
+    quoted = shlex.quote(asked.dataset or proposed_name(connection, asked.source))
+    if asked.of_series:  # its account is that of its start
+        again, apart = "the same request again", ""
+    else:
+        again, apart = f"dataset={first} (--dataset {first})", f"dataset={quoted} (--dataset {quoted}) with "
+    joined = [*shares, *([] if named is None else [named])]
     return InputError(
         f"{asked.source}: has people in common with {common}, so nothing is charged or released. If they are "
-        f"the same people: {joins}dataset={first} (--dataset {first}). If they are others whose "
-        f"ids coincide, as ids such as 1 to n do by chance: dataset={quoted} (--dataset {quoted}) with "
+        f"the same people: {joins}{again}{_overspent(connection, joined) if more else ''}. If they are others whose "
+        f"ids coincide, as ids such as 1 to n do by chance: {apart}"
         "other_people=REASON (--other-people REASON), and say why"
         f"{''.join(_last_release(connection, account) for account in shares)}"
         + (". Of rows that a filter left one common person is refused, else 10 %" if filtered else "")
     )
+
+
+def _overspent(connection: sqlite3.Connection, accounts: Sequence[int]) -> str:
+    """The reason why a join of accounts is refused, where it would overspend."""
+    refusal = together(*(find_account(connection, first_dataset(connection, each)) for each in accounts))
+    return "" if refusal is None else f" ({refusal})"
 
 
 def _last_release(connection: sqlite3.Connection, account: int) -> str:
