@@ -43,6 +43,26 @@ def test_every_window_has_the_ground_a_frame_and_hatching(series: mv.SeriesMap) 
     assert np.ma.count(np.ma.masked_invalid(empty)) == 0 < np.ma.count(np.ma.masked_invalid(full))
 
 
+def test_a_window_that_was_measured_in_one_block_has_one_tone() -> None:
+    rng = np.random.default_rng(1)
+    west, south, _, _ = REGION.bbox
+    lon, lat = west + rng.uniform(0, 0.03, 60), south + rng.uniform(0, 0.03, 60)
+    day = np.datetime64("2026-01-05") + rng.integers(0, 14, 60)
+    points = mv.Points.from_arrays(np.arange(60), lon, lat, time=day)
+    days = mv.Windows(every="1w", start="2026-01-05", until="2026-02-02")
+    made = mv.release_series(points, days, mv.Quadtree(REGION, depth=3), epsilon=1, account=None, rng=1)
+    assert "each window was measured in 1 block" in made.notes[-2]
+    full, empty = (made.window(at).scene() for at in (0, 3))
+    assert made.window(0).values.std() > 0, "the cells of a file lie as in all windows together"
+    assert np.unique(full.layers[0].values).size == 1
+    assert full.reading.startswith("Measured in one block, which has one tone")
+    assert np.isnan(empty.layers[0].values).all()
+    assert empty.doubt
+    figure = plot_windows(made).figure
+    assert "Each window was measured in 1 block" in figure.get_suptitle()
+    assert "5 to 11 January 2026" in words_of(figure.axes[0])
+
+
 def test_a_change_names_its_zones_once_and_says_its_null(series: mv.SeriesMap) -> None:
     west, south, _, north = REGION.bbox
     corners = np.array([shapely.box(west, south, -73.98, 40.76), shapely.box(-73.97, 40.76, -73.92, north)])

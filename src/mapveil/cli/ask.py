@@ -97,8 +97,9 @@ def command(
     from mapveil.formats.zone_table import write_zones
     from mapveil.inference.zone_overlay import ZoneOverlay
     from mapveil.inference.zone_results import WIDENED, placed_notes
+    from mapveil.maps.counting import counting_note
     from mapveil.maps.flow_map import FlowMap
-    from mapveil.maps.series_map import SeriesMap, counting_note
+    from mapveil.maps.series_map import SeriesMap
     from mapveil.pictures.zone_page import write_answers_page
 
     if top is not None and above is not None:

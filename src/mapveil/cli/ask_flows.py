@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from mapveil.maps.flow_map import FlowMap
 
 _LINES = 40  # of a table on the terminal
-_COUNTED = "each of whom counts 1 over all their trips"
 _NUMBERS = ("estimate", "low", "high")
 
 
@@ -53,7 +52,7 @@ def answer_flows(
         (low, high), (least, most) = total.interval(alpha), total.certain(alpha)
         answer = {"estimate": max(total.estimate, 0.0), "low": low, "high": high}
         answer |= {"placed": total.placed, "certain_low": least, "certain_high": most}
-        text = f"users from {origins or 'all zones'} to {destinations or 'all zones'}, {_COUNTED}: "
+        text = f"users from {origins or 'all zones'} to {destinations or 'all zones'} ({flows.counting}): "
         text += f"{answer['estimate']:,.1f} ({level} %: {low:,.1f} to {high:,.1f})"
         if total.placed:
             text += (
@@ -74,7 +73,7 @@ def answer_flows(
         save_all(outputs, lambda path: write_zones(found.outflow.zones, columns, about, path), progress)
     _warn(console, flows)
     lines = [
-        f"{counted(flows.tiling.size, 'zone')}, {level} % intervals of the noise, of users, {_COUNTED}; "
+        f"{counted(flows.tiling.size, 'zone')}, {level} % intervals of the noise, of users: {flows.counting}; "
         "asking costs no privacy",
         *_totals_table(found),
     ]

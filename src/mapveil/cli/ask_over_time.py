@@ -30,7 +30,8 @@ def answer_over_time(
     from mapveil.formats.zone_table import write_zones
     from mapveil.geo.zones import Zones
     from mapveil.inference.zone_results import WINDOW_COLUMNS, placed_notes
-    from mapveil.maps.series_map import SeriesMap, counting_note
+    from mapveil.maps.counting import counting_note
+    from mapveil.maps.series_map import SeriesMap
     from mapveil.pictures.zone_pictures import check_panels, write_totals_page, write_totals_png
 
     for name, value in others.items():

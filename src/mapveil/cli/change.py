@@ -76,8 +76,8 @@ def command(
     from mapveil.analysis.zone_changes import both_note, changes
     from mapveil.formats.zone_table import write_zones
     from mapveil.inference.zone_results import CHANGE_INTERVAL
+    from mapveil.maps.counting import counting_note
     from mapveil.maps.flow_map import FlowMap
-    from mapveil.maps.series_map import counting_note
     from mapveil.pictures.zone_pictures import write_changes_page, write_changes_png
 
     if (window is None) != (against is None) or (after is None and window is None):

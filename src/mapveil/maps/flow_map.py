@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.supported_blocks import FALSE_RATE
+from mapveil.maps.counting import counting_note
 from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap, function_of
 from mapveil.maps.scene import Layer, Lines, LineWindows, Rows, Scene, Shading
 from mapveil.privacy.claim import TrustModel
@@ -125,6 +126,11 @@ class FlowMap(ReleasedMap):
     def counted(self) -> str:
         """The unit of ``trips``: ``"users"`` where each user counts 1 in all, else ``"trips"``."""
         return "trips" if self.guarantee.model is TrustModel.LOCAL else "users"
+
+    @property
+    def counting(self) -> str:
+        """A note on the users that one user counts as, where ``trips`` are users."""
+        return counting_note(self.parameters, "divided over all their trips")
 
     @property
     def all_trips(self) -> float:
@@ -314,9 +320,9 @@ class FlowMap(ReleasedMap):
                 f"The {shown.size} largest of {self.size} flows are shown, {part:.0f} % of all. {reading}"
             )
         reading = f"{in_all[:1].upper()}{in_all[1:]} in all. {reading}"
+        if unit == "users":
+            reading += f" {self.counting[:1].upper()}{self.counting[1:]}."
         if page:
-            if unit == "users":
-                reading += " Each user counts 1 in all, divided over their trips."
             if drawn.deviation is not None:
                 facts["Standard deviation"] = drawn.deviation
             facts["Length, m"] = drawn.lengths_m()

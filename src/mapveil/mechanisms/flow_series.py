@@ -16,11 +16,11 @@ from mapveil.geo.windows import Windows
 from mapveil.geo.zone_order import ZoneOrder
 from mapveil.inference.shrinkage import pool
 from mapveil.inference.window_shrinkage import WindowSums, shrink_windows
+from mapveil.maps.counting import counting_note
 from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.flow_series_map import FlowSeriesMap
 from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.proportion_map import LabelMeasurement
-from mapveil.maps.series_map import counting_note
 from mapveil.mechanisms.flow_blocks import COARSER, FlowBlocks, FlowPlan, Flows
 from mapveil.mechanisms.measured_nodes import off_raster
 from mapveil.mechanisms.uniform_grid import quartered
@@ -231,7 +231,7 @@ class FlowSeries(FlowBlocks):
         note = (
             f"each window was measured in {found.tree.size} blocks of origins and destinations, and by the trips from "
             "and to every zone",
-            counting_note({"windows_per_user": self.windows_per_user}),
+            counting_note(self.parameters()),
         )
         flows = dataclasses.replace(flows, notes=(*flows.notes, *note))
         rest = np.maximum(totals - by_window.sum(axis=1), 0.0)

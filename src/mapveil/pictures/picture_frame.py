@@ -274,7 +274,7 @@ def draw_scale_bar(plane: MapPlane, axes: Axes, size: float = 8.5) -> None:
 def write_words(drawn: ReleasedMap, axes: Axes, title: str, *, lead: str = "", credit: str = "") -> None:
     """Write warnings and title above, ``lead``, promise, notes and ``credit`` below, and marks on the map."""
     promise = drawn.guarantee.promise
-    under = (drawn.subtitle, f"{drawn.method}, {promise.label}")
+    under = (drawn.subtitle, f"{drawn.method}, {promise.label}", drawn.period)
     head = "\n".join(line for text in (title, *under) for line in textwrap.wrap(one_line(text), _HEAD))
     axes.set_title(head, loc="left", color=INK, size=12, pad=8, parse_math=False)
     lines = textwrap.wrap(lead, _LINE) + textwrap.wrap(promise.line, _LINE)

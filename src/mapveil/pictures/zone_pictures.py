@@ -13,8 +13,8 @@ from mapveil.formats.atomic import atomic_path
 from mapveil.geo.basemap import joined
 from mapveil.geo.context import Context
 from mapveil.inference.zone_results import CHANGE_INTERVAL
+from mapveil.maps.counting import counting_note
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.series_map import counting_note
 from mapveil.pictures.picture_frame import (
     DPI,
     INK,
