@@ -13,7 +13,7 @@ pytest.importorskip("matplotlib")
 from mapveil.analysis.zone_changes import changes
 from mapveil.geo.zones import Zones
 from mapveil.pictures.window_pictures import plot_windows
-from mapveil.pictures.zone_pictures import plot_changes
+from mapveil.pictures.zone_pictures import _ticks, plot_changes
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 
@@ -75,10 +75,22 @@ def test_a_change_names_its_zones_once_and_says_its_null(series: mv.SeriesMap) -
         assert f"tested against {said}" in " ".join(" ".join(named).split())
 
 
+def test_hours_of_several_days_have_ticks_at_the_starts_of_days() -> None:
+    ticks, labels = _ticks(mv.Windows(by="hour-of-week"))
+    assert dict(zip(ticks, labels, strict=True)) == dict(
+        zip(range(0, 168, 24), ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"], strict=True)
+    )
+    ticks, labels = _ticks(mv.Windows(every="6h", start="2026-01-05", until="2026-01-11"))
+    assert (ticks, labels) == ([0, 8, 16], ["2026-01-05", "2026-01-07", "2026-01-09"])
+    assert _ticks(mv.Windows(by="hour"))[1][:2] == ["00:00", "05:00"]
+
+
 def test_a_change_of_nothing_has_no_colours(series: mv.SeriesMap) -> None:
     west, _, _, north = REGION.bbox
     zones = Zones(np.array([shapely.box(west, 40.77, -73.95, north)]), ("North",))
     before, after = (series.window(at) for at in (0, 1))
     axes = plot_changes(changes(before, after, zones), before, after)
-    assert "No zone changed significantly." in words_of(axes)
+    # Above the map, where it hides no name.
+    assert axes.get_title(loc="left").replace("\n", " ").count("No zone changed significantly.") == 1
+    assert "North" in words_of(axes)
     assert not axes.child_axes

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapveil.cli.arguments import name_list
-from mapveil.cli.console import Console, counted, save_all
+from mapveil.cli.console import Console, and_more, counted, save_all
 from mapveil.formats.zone_table import ZONE_SUFFIXES, write_zones
 from mapveil_client.errors import ParameterError
 
@@ -181,4 +181,4 @@ def _changes_table(found: ByEnd[ZoneChanges]) -> list[str]:
 
 
 def _cut(lines: list[str], rest: int, what: str) -> list[str]:
-    return lines if rest <= 0 else [*lines, f"and {counted(rest, what)}; -o FILE.csv lists all"]
+    return lines if rest <= 0 else [*lines, and_more(rest, what)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapveil.cli.console import Console, counted, save_all
+from mapveil.cli.console import Console, and_more, counted, save_all
 from mapveil.cli.windows import windowed_map
 from mapveil_client.errors import ParameterError
 
@@ -91,5 +91,5 @@ def _table(found: WindowTotals) -> list[str]:
             lines.append(f"{text} {100 * found.placed[zone, at]:>6.0f}%")
             if len(lines) > _LINES:
                 rest = len(found.zones) * found.windows.count - _LINES
-                return [*lines, f"and {counted(rest, 'more line')}; -o FILE.csv lists all"] if rest else lines
+                return [*lines, and_more(rest, "more line")] if rest else lines
     return lines

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mapveil.cli.ask_flows import change_flows, check_of_flows
-from mapveil.cli.console import Console, console_options, counted, save_all
+from mapveil.cli.console import Console, and_more, console_options, counted, save_all
 from mapveil.cli.options import flags_of, zone_options
 from mapveil.cli.outputs import outputs
 from mapveil.cli.windows import map_or_flows
@@ -160,4 +160,4 @@ def _table(found: ZoneChanges) -> list[str]:
         said = "yes" if found.changed[zone] else "no call"
         lines.append(f"{found.zones.labels[zone]:<{wide}} {text} {found.q[zone]:>9.2g}  {said}")
     rest = len(found.zones) - _LINES
-    return lines if rest <= 0 else [*lines, f"and {counted(rest, 'more zone')}; -o FILE.csv lists all"]
+    return lines if rest <= 0 else [*lines, and_more(rest, "more zone")]

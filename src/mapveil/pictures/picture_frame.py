@@ -180,14 +180,16 @@ def _boxes(plane: MapPlane, hatched: BoolArray) -> list[Any]:
     ]
 
 
-def draw_nothing(axes: Axes, words: str) -> None:
-    """Write over the map that there is nothing to be drawn."""
+def draw_nothing(axes: Axes, words: str) -> tuple[float, float, float, float]:
+    """Write over the map that there is nothing to be drawn; the box of the words, fractions of the axes."""
     effects = require("matplotlib.patheffects", "viz")
     halo = [effects.withStroke(linewidth=4, foreground=PAPER)]
-    axes.text(
+    text = axes.text(
         0.5, 0.42, "\n".join(textwrap.wrap(words, 40)), transform=axes.transAxes, ha="center", va="center",
         size=13, color=INK, path_effects=halo, zorder=7, parse_math=False,
     )  # fmt: skip
+    left, bottom, right, top = axes.transAxes.inverted().transform_bbox(text.get_window_extent()).extents
+    return float(left), float(bottom), float(right), float(top)
 
 
 def draw_bar(
