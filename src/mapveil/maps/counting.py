@@ -14,7 +14,7 @@ def counting_note(parameters: Mapping[str, Any], divided: str = "") -> str:
     parameters : mapping
         Of the release; ``windows`` where it is a series.
     divided : str
-        What a user's 1 is divided over, or the one cell it is in, such as "divided over all their trips"; may be empty.
+        What a user's 1 is divided over, or the one cell it is in, such as "divided over their trips"; may be empty.
 
     Examples
     --------

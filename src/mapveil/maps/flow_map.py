@@ -130,7 +130,7 @@ class FlowMap(ReleasedMap):
     @property
     def counting(self) -> str:
         """A note on the users that one user counts as, where ``trips`` are users."""
-        return counting_note(self.parameters, "divided over all their trips")
+        return counting_note(self.parameters, "divided over their trips")
 
     @property
     def all_trips(self) -> float:
@@ -319,7 +319,8 @@ class FlowMap(ReleasedMap):
             reading = (
                 f"The {shown.size} largest of {self.size} flows are shown, {part:.0f} % of all. {reading}"
             )
-        reading = f"{in_all[:1].upper()}{in_all[1:]} in all. {reading}"
+        together = " windows together" if self.period else ""
+        reading = f"{in_all[:1].upper()}{in_all[1:]} in all{together}. {reading}"
         if unit == "users":
             reading += f" {self.counting[:1].upper()}{self.counting[1:]}."
         if page:

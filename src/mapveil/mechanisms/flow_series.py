@@ -16,7 +16,6 @@ from mapveil.geo.windows import Windows
 from mapveil.geo.zone_order import ZoneOrder
 from mapveil.inference.shrinkage import pool
 from mapveil.inference.window_shrinkage import WindowSums, shrink_windows
-from mapveil.maps.counting import counting_note
 from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.flow_series_map import FlowSeriesMap
 from mapveil.maps.flow_sums import FlowSums
@@ -228,12 +227,10 @@ class FlowSeries(FlowBlocks):
             (_labelled(np.arange(found.tree.size), found.blocks.values, found.blocks),),
             tuple(_labelled(place, values, found.margins) for place, values in parts),
         )
-        note = (
-            f"each window was measured in {found.tree.size} blocks of origins and destinations, and by the trips from "
-            "and to every zone",
-            counting_note(self.parameters()),
-        )
-        flows = dataclasses.replace(flows, notes=(*flows.notes, *note))
+        blocks = f"{found.tree.size} block{'s' * (found.tree.size > 1)}"
+        ends = "by the trips from and to every zone"
+        note = f"each window was measured in {blocks} of origins and destinations, and {ends}"
+        flows = dataclasses.replace(flows, notes=(*flows.notes, note))
         rest = np.maximum(totals - by_window.sum(axis=1), 0.0)
         return FlowSeriesMap.of(flows, self.windows, by_window, rest, sums)
 
