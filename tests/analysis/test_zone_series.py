@@ -196,7 +196,7 @@ def test_a_map_of_change_colours_what_is_significant_and_hatches_the_rest(change
     axes = plot_changes(found, before, after)
     drawn = [each for each in axes.patches if isinstance(each, patches.PathPatch)]
     assert [bool(each.get_hatch()) for each in drawn[-2:]] == [False, True]
-    assert axes.get_title(loc="left").startswith("Change from 2026-W02 to 2026-W04")
+    assert axes.get_title(loc="left").startswith("Change in 2026-W04: ")
     said = " ".join(text.get_text() for text in axes.texts).replace("\n", " ")
     assert (
         "1 of 2 zones changed, tested against the noise and the chance of who was there; about 5 % of" in said

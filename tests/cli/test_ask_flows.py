@@ -38,7 +38,7 @@ def test_every_zone_has_both_totals(mapveil: Callable, folder: Path, tmp_path: P
     done = mapveil("ask", folder / "flows1.parquet", "-o", out, "-o", tmp_path / "ends.geojson")
     assert done.code == 0, done.err
     assert (
-        "16 zones, 95 % intervals of the noise, of users, each of whom counts 1 over all their trips"
+        "16 zones, 95 % intervals of the noise, of users: each user counts 1, divided over their trips"
         in done.out
     )
     with out.open() as file:
@@ -80,7 +80,7 @@ def test_one_total_by_names_and_numbers(mapveil: Callable, folder: Path) -> None
     usual = json.loads(mapveil(*asked, "--to", "z15").out)["answer"]
     assert wide["high"] - wide["low"] > usual["high"] - usual["low"]
     said = mapveil("ask", folder / "flows1.parquet", "--from", "z1")
-    assert "users from z1 to all zones, each of whom counts 1 over all their trips: " in said.out
+    assert "users from z1 to all zones (each user counts 1, divided over their trips): " in said.out
 
 
 def test_three_times_the_trips_are_called_and_the_quiet_zones_are_not(

@@ -86,6 +86,7 @@ def test_a_page_lets_choose_the_window(series: mv.SeriesMap, tmp_path: Path) -> 
 
 
 def test_a_page_has_a_slider_over_windows_of_one_scale(series: mv.SeriesMap) -> None:
+    from mapveil.pictures.packed import packed
     from mapveil.pictures.scene_record import scene_record
 
     scene = scene_record(series)["scene"]
@@ -96,6 +97,15 @@ def test_a_page_has_a_slider_over_windows_of_one_scale(series: mv.SeriesMap) -> 
     assert {json.dumps(layer["scale"]) for layer in layers} == {json.dumps(layers[0]["scale"])}
     assert layers[0]["scale"]["top"] == pytest.approx(series.by_window.max(), rel=0.01)
     assert "windows" not in scene_record(series.window(0))["scene"]
+    # What the picture of each window shows, and nothing finer.
+    shown, scenes = windows["shown"], [series.window(at).scene() for at in range(3)]
+    assert shown["readings"] == [scene.reading for scene in scenes]
+    assert shown["unit"] == scenes[0].layers[0].unit == "users per km²"
+    blocks = [scene.blocks for scene in scenes if scene.blocks is not None]
+    assert shown["blocks"]["of_cell"] == packed(np.concatenate([each.of_cell for each in blocks]))
+    assert shown["start"] == packed(np.cumsum([0, *(each.users.size for each in blocks)]))
+    drawn = [scene.layers[0].values for scene in scenes]
+    assert shown["scale"]["top"] == pytest.approx(np.nanmax(drawn))
 
 
 def test_a_picture_shows_the_windows_side_by_side(series: mv.SeriesMap, tmp_path: Path) -> None:

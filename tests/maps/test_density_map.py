@@ -210,5 +210,5 @@ def test_note_and_caption_state_what_a_user_counts_for(trust: str, scale: int | 
     options = {} if scale is None else {"scale": scale}
     heat = mv.release(city, "grid:2x2", region=city.region, epsilon=4, trust=trust, rng=1, options=options)
     scene = heat.scene()
-    assert scene.notes[0] == f"Each user counts 1 in total, {said}; an estimate may be a fraction."
+    assert scene.notes[0] == f"Each user counts 1, {said}; an estimate may be a fraction."
     assert scene.reading.endswith(f"Each user counts 1, {said}.")

@@ -92,7 +92,7 @@ def test_each_window_costs_its_part_and_promises_the_whole(tmp_path: Path) -> No
     )  # of the maps of all windows
     assert heat.guarantee.bound is not None
     assert heat.guarantee.bound.value == 2
-    assert heat.title == NAMES[0]
+    assert heat.title == f"{NAMES[0]}: 5 to 11 January 2026, UTC"
     status = series.status()
     assert (status.released, status.next, status.each) == (NAMES[:1], NAMES[1], 1)
 

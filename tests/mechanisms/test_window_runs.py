@@ -17,7 +17,7 @@ from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.mechanisms.window_runs import PublicationBudget, distance
 from mapveil.privacy.claim import Assumes, Unit
 from mapveil.privacy.sampling import sampling_delta
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
 TILING = mv.Quadtree(mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83), depth=3)
@@ -83,7 +83,19 @@ def test_a_quiet_stream_is_published_once_and_a_change_is_seen(tmp_path: Path) -
         assert any("2026-W04 stands for this one" in note for note in quiet.notes)
     assert maps[4].values.max() > 4 * maps[0].values.max()
     np.testing.assert_array_equal(maps[5].values, maps[4].values)
-    assert [heat.title for heat in maps] == list(WEEKS.names[2:])
+    assert [heat.title for heat in maps] == list(WEEKS.titles[2:])
+    # Drawn as the map that it repeats, also after a file; but no question is answered by another window's sums.
+    read = mv.read_map(_saved(maps[1], tmp_path))
+    for stand_in in (maps[1], read):
+        assert stand_in.stand_in == "2026-W04"
+        drawn, own = stand_in.scene(), maps[0].scene()
+        assert drawn.blocks is not None
+        assert own.blocks is not None
+        np.testing.assert_array_equal(drawn.blocks.of_cell, own.blocks.of_cell)
+        assert drawn.reading == own.reading
+        assert stand_in.interval() is None
+        with pytest.raises(InputError, match="it carries no measurements: 2026-W04 stands for it; ask that"):
+            stand_in.total()
     for heat in maps:
         promise = heat.guarantee
         assert (promise.unit, promise.epsilon) == (Unit.WINDOW_RUN, 6)

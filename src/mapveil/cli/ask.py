@@ -10,7 +10,7 @@ import click
 
 from mapveil.cli.ask_flows import answer_flows, check_of_flows, rows_of
 from mapveil.cli.ask_over_time import answer_over_time
-from mapveil.cli.console import Console, console_options, counted, save_all
+from mapveil.cli.console import Console, and_more, console_options, counted, save_all
 from mapveil.cli.options import flags_of, zone_options
 from mapveil.cli.outputs import outputs
 from mapveil.cli.windows import map_or_flows
@@ -98,8 +98,9 @@ def command(
     from mapveil.formats.zone_table import write_zones
     from mapveil.inference.zone_overlay import ZoneOverlay
     from mapveil.inference.zone_results import WIDENED, placed_notes
+    from mapveil.maps.counting import counting_note
     from mapveil.maps.flow_map import FlowMap
-    from mapveil.maps.series_map import SeriesMap, counting_note
+    from mapveil.maps.series_map import SeriesMap
     from mapveil.pictures.zone_page import write_answers_page
 
     if top is not None and above is not None:
@@ -232,7 +233,7 @@ def _table(found: ZoneTotals, columns: dict[str, Any], zones: IntArray) -> list[
                 )
         lines.append(text)
     rest = zones.size - _LINES
-    return lines if rest <= 0 else [*lines, f"and {counted(rest, 'more zone')}; -o FILE.csv lists all"]
+    return lines if rest <= 0 else [*lines, and_more(rest, "more zone")]
 
 
 def _ranks(rows: list[dict[str, Any]]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapveil.cli.arguments import name_list
-from mapveil.cli.console import Console, counted, save_all
+from mapveil.cli.console import Console, and_more, counted, save_all
 from mapveil.formats.zone_table import ZONE_SUFFIXES, write_zones
 from mapveil_client.errors import ParameterError
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from mapveil.maps.flow_map import FlowMap
 
 _LINES = 40  # of a table on the terminal
-_COUNTED = "each of whom counts 1 over all their trips"
 _NUMBERS = ("estimate", "low", "high")
 
 
@@ -53,7 +52,7 @@ def answer_flows(
         (low, high), (least, most) = total.interval(alpha), total.certain(alpha)
         answer = {"estimate": max(total.estimate, 0.0), "low": low, "high": high}
         answer |= {"placed": total.placed, "certain_low": least, "certain_high": most}
-        text = f"users from {origins or 'all zones'} to {destinations or 'all zones'}, {_COUNTED}: "
+        text = f"users from {origins or 'all zones'} to {destinations or 'all zones'} ({flows.counting}): "
         text += f"{answer['estimate']:,.1f} ({level} %: {low:,.1f} to {high:,.1f})"
         if total.placed:
             text += (
@@ -74,7 +73,7 @@ def answer_flows(
         save_all(outputs, lambda path: write_zones(found.outflow.zones, columns, about, path), progress)
     _warn(console, flows)
     lines = [
-        f"{counted(flows.tiling.size, 'zone')}, {level} % intervals of the noise, of users, {_COUNTED}; "
+        f"{counted(flows.tiling.size, 'zone')}, {level} % intervals of the noise, of users: {flows.counting}; "
         "asking costs no privacy",
         *_totals_table(found),
     ]
@@ -180,4 +179,4 @@ def _changes_table(found: ByEnd[ZoneChanges]) -> list[str]:
 
 
 def _cut(lines: list[str], rest: int, what: str) -> list[str]:
-    return lines if rest <= 0 else [*lines, f"and {counted(rest, what)}; -o FILE.csv lists all"]
+    return lines if rest <= 0 else [*lines, and_more(rest, what)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapveil.cli.console import Console, counted, save_all
+from mapveil.cli.console import Console, and_more, counted, save_all
 from mapveil.cli.windows import windowed_map
 from mapveil_client.errors import ParameterError
 
@@ -30,7 +30,8 @@ def answer_over_time(
     from mapveil.formats.zone_table import write_zones
     from mapveil.geo.zones import Zones
     from mapveil.inference.zone_results import placed_notes
-    from mapveil.maps.series_map import SeriesMap, counting_note
+    from mapveil.maps.counting import counting_note
+    from mapveil.maps.series_map import SeriesMap
     from mapveil.pictures.zone_pictures import check_panels, write_totals_page, write_totals_png
 
     for name, value in others.items():
@@ -91,5 +92,5 @@ def _table(found: WindowTotals) -> list[str]:
             lines.append(f"{text} {100 * found.placed[zone, at]:>6.0f}%")
             if len(lines) > _LINES:
                 rest = len(found.zones) * found.windows.count - _LINES
-                return [*lines, f"and {counted(rest, 'more line')}; -o FILE.csv lists all"] if rest else lines
+                return [*lines, and_more(rest, "more line")] if rest else lines
     return lines

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mapveil.cli.ask_flows import change_flows, check_of_flows
-from mapveil.cli.console import Console, console_options, counted, save_all
+from mapveil.cli.console import Console, and_more, console_options, save_all
 from mapveil.cli.options import flags_of, zone_options
 from mapveil.cli.outputs import outputs
 from mapveil.cli.windows import map_or_flows
@@ -79,8 +79,8 @@ def command(
     from mapveil.analysis.zone_changes import both_note, changes
     from mapveil.formats.zone_table import write_zones
     from mapveil.inference.zone_results import CHANGE_INTERVAL, OF_CHANGE
+    from mapveil.maps.counting import counting_note
     from mapveil.maps.flow_map import FlowMap
-    from mapveil.maps.series_map import counting_note
     from mapveil.pictures.zone_pictures import write_changes_page, write_changes_png
 
     if (window is None) != (against is None) or (after is None and window is None):
@@ -175,4 +175,4 @@ def _table(found: ZoneChanges) -> list[str]:
         said = found.calls[zone]
         lines.append(f"{found.zones.labels[zone]:<{wide}} {text} {found.q[zone]:>9.2g}  {said}")
     rest = len(found.zones) - _LINES
-    return lines if rest <= 0 else [*lines, f"and {counted(rest, 'more zone')}; -o FILE.csv lists all"]
+    return lines if rest <= 0 else [*lines, and_more(rest, "more zone")]

@@ -32,6 +32,7 @@ Progress = Callable[[str, float], None]
 
 _CURRENT: Final = "mapveil.console"  # in a command's context: its console
 _LONGEST: Final = 2000  # characters of a warning
+_TABLES: Final = (".csv", ".parquet", ".geojson")  # suffixes of a table of zones
 _STREAMED: Final = "mapveil.streamed"  # in a command's context: the file whose bytes go to stdout
 
 
@@ -218,6 +219,14 @@ def counted(number: int, noun: str) -> str:
     ('1 zone', '2,000 zones')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def and_more(number: int, noun: str) -> str:
+    """The last line of a table that was cut: how much it leaves out, and the file of this command that lists all."""
+    context, streamed = click.get_current_context(silent=True), _streamed()
+    given: Sequence[Path] = () if context is None else context.params.get("outputs") or ()
+    tables = ["-" if path == streamed else str(path) for path in given if path.suffix.lower() in _TABLES]
+    return f"and {counted(number, noun)}; {tables[0] if tables else '-o FILE.csv'} lists all"
 
 
 def save_all(outputs: Sequence[Path], save: Callable[[Path], object], progress: Progress) -> None:

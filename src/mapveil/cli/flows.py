@@ -208,7 +208,7 @@ def command(
         part = 100 * released.unlisted / released.all_trips
         lines[0] += f", {part:.0f} % of the shown ones in flows that are not listed"
     if released.counted == "users":
-        lines[0] += "; each user counts 1 over all their trips"
+        lines[0] += f"; {released.counting}"
     outside = options.get("outside", "drop")
     evaluation = console.evaluated(lambda: _evaluate(trips, released, outside)) if evaluate else None
     console.answer(outputs, released, account, lines=lines, evaluation=evaluation, seed=seed)

@@ -24,7 +24,7 @@ from mapveil.cli.options import (
 )
 from mapveil.cli.outputs import release_options
 from mapveil.cli.run_file import Rerunnable, titled
-from mapveil.cli.windows import check_series, note_clock, windows_options
+from mapveil.cli.windows import check_series, note_clock, tell_of_one_block, windows_options
 from mapveil.maps.released import ANIMATIONS, SUFFIXES
 from mapveil.mechanisms.methods import DEFAULT_METHODS, find_method
 from mapveil_client.epsilon import readable
@@ -171,6 +171,8 @@ def command(
             windows=windows,
             outputs=outputs,
         )
+        if trust == "central" and epsilon is not None:
+            tell_of_one_block(console, epsilon, options, windows, per)
     if engine is None and table is None:
         if source is None:
             raise click.UsageError("Missing argument 'INPUT'.")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mapveil.cli.arguments import name_list
-from mapveil.cli.console import gathered
+from mapveil.cli.console import Console, gathered
+from mapveil.mechanisms.methods import SERIES
 from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -112,7 +113,6 @@ def check_series(
 ) -> None:
     """Refuse options of one map that a series has no use for, and a picture of too many windows."""
     from mapveil.maps.series_map import check_drawn
-    from mapveil.mechanisms.methods import SERIES
 
     for path in outputs:
         check_drawn(path, windows.count)
@@ -128,6 +128,34 @@ def check_series(
         )
     if epsilon is None:
         raise ParameterError("--epsilon is required: a series needs a budget, such as 1")
+
+
+def tell_of_one_block(
+    console: Console, epsilon: Fraction, options: Mapping[str, Any], windows: Windows, per: Mapping[str, Any]
+) -> None:
+    """Say before any charge when each window of a curator's series is measured in one block, which has no pattern.
+
+    What is said follows from epsilon, the windows and the declared number of users, all of which are public.
+    """
+    from mapveil.mechanisms.multiscale_series import MultiscaleSeries
+    from mapveil.trust.curator import Curator
+
+    own = {name: per[name] for name in ("per", "windows_per_user")}
+    made = SERIES["central"].make(epsilon, {**options, **own, "windows": windows})
+    assert isinstance(made, MultiscaleSeries)
+    assert isinstance(made.trust, Curator)
+    users, unit = made.trust.users, "user-weeks" if made.per == "user-week" else "users"
+    if users is None:
+        console.note(
+            f"each window is measured in one block, without a pattern, unless about {made.divided_from:,.0f} {unit} or "
+            "more count in all windows together"
+        )
+    elif made.per == "user" and users * made.contribution < made.divided_from:
+        console.warn(
+            f"each window would be measured in one block, without a pattern: {users:,} users were declared, and "
+            f"blocks need about {made.divided_from:,.0f} over all windows; take fewer windows, longer ones, or a "
+            "larger epsilon"
+        )
 
 
 def windowed_map(path: str, window: str | None) -> DensityMap:

@@ -82,7 +82,11 @@ def as_kept(released: ReleasedMap) -> ReleasedMap:
     """A map with the noisy sums that its file keeps, so that the file's columns are those of its measurements."""
     if not isinstance(released, DensityMap):
         return released
-    kept = dataclasses.replace(released, measurements=tuple(map(_kept, released.measurements)))
+    kept = dataclasses.replace(
+        released,
+        measurements=tuple(map(_kept, released.measurements)),
+        repeated=tuple(map(_kept, released.repeated)),
+    )
     if isinstance(kept, SeriesMap):
         return dataclasses.replace(kept, measured=tuple(map(_kept, kept.measured)))
     return kept
@@ -162,7 +166,7 @@ def measurements_text(released: ReleasedMap) -> str:
     if not isinstance(released, DensityMap):
         return ""
     by_window = released.measured if isinstance(released, SeriesMap) else ()
-    measurements = (*released.measurements, *by_window)
+    measurements = (*released.measurements, *released.repeated, *by_window)
     return base64.b64encode(write_measurements(measurements)).decode() if measurements else ""
 
 

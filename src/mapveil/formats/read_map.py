@@ -340,6 +340,7 @@ def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table, measure
         values = frame.cells(found[0])
     if not np.isfinite(values).all():
         raise ValueError("users that are no numbers")
+    repeated = str(metadata.get("stand_in", ""))
     heat = DensityMap(
         values=values,
         tiling=tiling,
@@ -348,7 +349,9 @@ def _map_of(metadata: dict[str, Any], found: FloatArray | pyarrow.Table, measure
         title=metadata["title"],
         subtitle=metadata.get("subtitle", ""),
         parameters=metadata["parameters"],
-        measurements=measurements,
+        measurements=() if repeated else measurements,
+        stand_in=repeated,
+        repeated=measurements if repeated else (),
         notes=tuple(metadata["notes"]),
         outside=float(metadata["outside"]),
         rounds=tuple(RoundCost(**each) for each in metadata.get("rounds", ())),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from mapveil.geo.tables import quote_text
 from mapveil_client.errors import InputError
 from mapveil_client.public_windows import LENGTHS, PROFILES, PublicWindows
 
+_MONTHS: Final = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
 _PROFILES: Final = {
     "hour": "hour({wall})",
     "weekday": "isodow({wall}) - 1",
@@ -58,6 +62,51 @@ class Windows(PublicWindows):
         cases = " ".join(f"WHEN {quote_text(value)} THEN {at}" for at, value in enumerate(self.values))
         return f"(CASE {category} {cases} END)"
 
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The name of each window with its days, or hours, and the clock's time zone."""
+        return tuple(map(self.title, range(self.count)))
+
+    def title(self, window: int) -> str:
+        """The name of a window with its days, or hours, and the clock's time zone.
+
+        Examples
+        --------
+        >>> Windows(every="1w", start="2026-01-26", until="2026-02-09", zone="Europe/Paris").title(0)
+        '2026-W05: 26 January to 1 February 2026, Europe/Paris'
+        >>> Windows(every="1h", start="2026-01-05", until="2026-01-06").title(5)
+        '2026-01-05T05:00: 5 January 2026 05:00 to 06:00, UTC'
+        >>> Windows(by="weekday").title(0)
+        'Monday, UTC'
+        """
+        when = self._when(int(self.period_of[window])) if self.every is not None else ""
+        clock = f", {self.zone or 'UTC'}" if self.reads_time else ""
+        return self.names[window] + (f": {when}" if when else "") + clock
+
+    def days(self, window: int) -> str:
+        """The days of a window of weeks, whose name does not tell them; empty of any other.
+
+        Examples
+        --------
+        >>> Windows(every="1w", start="2026-01-26", until="2026-02-09").days(1)
+        '2 to 8 February 2026'
+        """
+        weeks = self.every is not None and self._step[1] == "w"
+        return self._when(int(self.period_of[window])) if weeks else ""
+
+    def _when(self, period: int) -> str:
+        """The days, or hours, of a period."""
+        first, end = self._edges[period], self._edges[period + 1]
+        if self._step[1] == "h":
+            day = "" if end.date() == first.date() else f"{_day(end)} "
+            return f"{_day(first)} {first:%H:%M} to {day}{end:%H:%M}"
+        last = end - timedelta(days=1)
+        if first == last:
+            return _day(last)
+        same_month = (first.year, first.month) == (last.year, last.month)
+        begin = str(first.day) if same_month else _day(first, year=first.year != last.year)
+        return f"{begin} to {_day(last)}"
+
     def _period_sql(self, wall: str) -> str:
         first, end = (f"TIMESTAMP '{edge.isoformat(sep=' ')}'" for edge in (self._edges[0], self._edges[-1]))
         number, unit = self._step
@@ -67,6 +116,11 @@ class Windows(PublicWindows):
             length = LENGTHS[unit] * number // timedelta(microseconds=1)
             passed = f"(epoch_us({wall}) - epoch_us({first})) // {length}"
         return f"(CASE WHEN {wall} >= {first} AND {wall} < {end} THEN {passed} END)"
+
+
+def _day(edge: datetime, *, year: bool = True) -> str:
+    """A day in words, in English whatever the machine's language."""
+    return f"{edge.day} {_MONTHS[edge.month - 1]}" + (f" {edge.year}" if year else "")
 
 
 def no_time_column(source: str) -> InputError:

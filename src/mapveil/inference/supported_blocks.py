@@ -135,6 +135,32 @@ def supported_blocks(
     return found.blocks(noise, alpha, _tests(levels, best, supported), testable)
 
 
+def whole_block(
+    measurements: Sequence[Measurement], *, false_rate: float = FALSE_RATE, alpha: float = INTERVAL_ALPHA
+) -> Blocks:
+    """Find the whole map as one block, where its noisy sum is told from zero: of a map that was measured in no smaller.
+
+    Run by: anybody who holds the map.
+
+    Parameters
+    ----------
+    measurements : sequence of Measurement
+        Noisy sums behind a map, at least one; that with the least noise on the sum of all its groups counts.
+    false_rate : float
+        Probability that the block is found although it holds nobody, at most; in (0, 1).
+    alpha : float
+        Probability that its interval misses its true sum, at most; in (0, 1).
+    """
+    best = min(measurements, key=lambda each: each.deviation(each.noisy.size))
+    size, noisy = best.noisy.size, float(best.noisy.sum())
+    half = best.half_width(alpha, size)
+    told = noisy > best.half_width(2 * false_rate, size)
+    of_cell = np.where((best.groups >= 0) & told, 0, -1)
+    numbers = (noisy, max(noisy - half, 0.0), noisy + half, best.deviation(size))
+    sums, lower, upper, deviation = (np.full(int(told), number) for number in numbers)
+    return Blocks(of_cell, sums, lower, upper, deviation, 0)
+
+
 class _Noise:
     """The law of the noise on sums of groups, by measurement."""
 

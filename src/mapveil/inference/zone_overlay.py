@@ -50,9 +50,7 @@ def _sums_of(heat: DensityMap, shown: FloatArray | None) -> NestedSums:
             "random Fourier features are no sums over cells, so no exact law of a zone's error is known"
         )
     if not heat.measurements:
-        raise refuse(
-            "it carries no measurements; files written by this version of Mapveil do, unless its method has none"
-        )
+        raise refuse(f"it carries no measurements: {heat.unmeasured}")
     reports = [each for each in heat.measurements if isinstance(each, EstimatedUsers)]
     if not all(each.independent for each in reports):
         raise refuse(

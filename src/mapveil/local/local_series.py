@@ -21,7 +21,8 @@ from mapveil.local.local_mechanism import CHUNK
 from mapveil.local.randomizers.hierarchical_hashing import HierarchicalHashing
 from mapveil.local.randomizers.randomizer import Randomizer, Tally
 from mapveil.local.reported_cells import cells_in_windows
-from mapveil.maps.series_map import SeriesMap, counting_note
+from mapveil.maps.counting import counting_note
+from mapveil.maps.series_map import SeriesMap
 from mapveil.mechanisms.mechanism import charged_to, held_for, tiling_of
 from mapveil.privacy.account import OWN, Account
 from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share

@@ -16,11 +16,16 @@ NOTHING_TOLD: Final = "No part of this map can be told from zero: the noise is l
 """Words of a map without a supported block, instead of colours."""
 
 
+ONE_BLOCK: Final = (
+    "Measured in one block, which has one tone: where in the block its users were is not known."
+)
+"""Words of a series, or of a window of one, that was measured as a whole only."""
+
 NOT_KNOWN: Final = "How certain each part of this map is is not known: no part of it was measured by itself."
 """Words of a map that is drawn although nothing of it can be tested."""
 
 
-def with_blocks(scene: Scene, values: FloatArray, tiling: Tiling, blocks: Blocks, counted_in: str) -> Scene:
+def with_blocks(scene: Scene, values: FloatArray, tiling: Tiling, blocks: Blocks, counted: str) -> Scene:
     """A scene of cells whose first layers show supported blocks: estimate, interval and significance.
 
     The estimate of a block is that of its cells, brought into the block's interval where it lies outside.
@@ -35,8 +40,8 @@ def with_blocks(scene: Scene, values: FloatArray, tiling: Tiling, blocks: Blocks
         The cells.
     blocks : Blocks
         The supported blocks.
-    counted_in : str
-        The cells that a user counts in, in words.
+    counted : str
+        A note on the users that one user counts as.
     """
     density = scene.layers[0]
     inside = blocks.of_cell >= 0
@@ -74,7 +79,7 @@ def with_blocks(scene: Scene, values: FloatArray, tiling: Tiling, blocks: Blocks
             blocks.of_cell, users, blocks.noisy, blocks.lower, blocks.upper, blocks.deviation, coverage, size
         ),
         doubt=doubt,
-        reading=_caption(size, users.sum() / max(values.sum(), 1e-9), tiling.region.georeferenced, counted_in)
+        reading=_caption(size, users.sum() / max(values.sum(), 1e-9), tiling.region.georeferenced, counted)
         if blocks.size
         else NOTHING_TOLD,
     )
@@ -94,7 +99,7 @@ def above_the_floor(scene: Scene, floor: float) -> Scene:
     )
 
 
-def _caption(area: FloatArray, share: float, on_earth: bool, counted_in: str) -> str:
+def _caption(area: FloatArray, share: float, on_earth: bool, counted: str) -> str:
     """The picture in plain words: the areas of its blocks, and their share of the users."""
     width = np.sqrt(area[area > 0])
     sizes = f", {_length(width.min())} to {_length(width.max())} wide" if on_earth and width.size else ""
@@ -106,7 +111,7 @@ def _caption(area: FloatArray, share: float, on_earth: bool, counted_in: str) ->
     return (
         f"{some} about {100 * min(max(share, 0.0), 1.0):.0f} % of the users; at most {100 * FALSE_RATE:g} % of such "
         "blocks are expected to be empty. Hatched ground, also between dark blocks, holds nobody or too few users to "
-        f"tell from nobody. Each user counts 1, {counted_in}."
+        f"tell from nobody. {counted[:1].upper()}{counted[1:]}."
     )
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mapveil.geo.tiling import Tiling
-from mapveil.inference.supported_blocks import FALSE_RATE, Blocks, supported_blocks
-from mapveil.maps.block_scene import NOT_KNOWN, above_the_floor, with_blocks
+from mapveil.inference.supported_blocks import FALSE_RATE, Blocks, supported_blocks, whole_block
+from mapveil.maps.block_scene import NOT_KNOWN, ONE_BLOCK, above_the_floor, with_blocks
+from mapveil.maps.counting import counting_note
 from mapveil.maps.measurement import INTERVAL_ALPHA, EstimatedUsers, Interval, Measurement
 from mapveil.maps.released import ReleasedMap, check_shape, function_of
 from mapveil.maps.round_cost import RoundCost
@@ -49,6 +50,10 @@ class DensityMap(ReleasedMap):
     placement : ndarray of float64, shape (tiling.size,), optional
         Users of each cell by which the users of a measured block are placed in it, from other noisy sums than its own:
         of a window of a series, those of all windows. By the number of cells where it is None.
+    stand_in : str
+        Name of the window of a live series whose map stands for this one; empty for a map of its own.
+    repeated : tuple of Measurement
+        The noisy sums of that window: they say what may be drawn, and answer no question about this one.
     """
 
     values: FloatArray
@@ -60,6 +65,8 @@ class DensityMap(ReleasedMap):
     rounds: tuple[RoundCost, ...] = ()
     noise_floor: float = 0.0
     placement: FloatArray | None = field(default=None, kw_only=True)
+    stand_in: str = field(default="", kw_only=True)
+    repeated: tuple[Measurement, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         check_shape("values", self.values, self.tiling)
@@ -111,8 +118,7 @@ class DensityMap(ReleasedMap):
         check(0 < alpha < 1, "alpha", "between 0 and 1", alpha)
         if not self.measurements:
             raise ParameterError(
-                f"a map of {self.method} carries no measurements, so it has no error bounds: its method has none, or "
-                "its file was written before files carried them"
+                f"a map of {self.method} carries no measurements, so it has no error bounds: {self.unmeasured}"
             )
         lower = np.zeros(self.tiling.size)
         upper = np.full(self.tiling.size, np.inf)
@@ -130,6 +136,13 @@ class DensityMap(ReleasedMap):
             upper = np.where(covered, np.minimum(upper, noisy + half), upper)
             lower = np.where(covered & alone, np.maximum(lower, noisy - half), lower)
         return Interval(lower, np.maximum(upper, lower))
+
+    @property
+    def unmeasured(self) -> str:
+        """The reason why a map carries no measurements, in words."""
+        if self.stand_in:
+            return f"{self.stand_in} stands for it; ask that"
+        return "its method has none, or its file was written before files carried them"
 
     def interval(self) -> Interval | None:
         """The bounds of every export: ``error(INTERVAL_ALPHA)``, None without measurements."""
@@ -191,7 +204,9 @@ class DensityMap(ReleasedMap):
             A parameter is outside (0, 1), or the map carries no measurements.
         """
         if not self.measurements:
-            raise ParameterError(f"a map of {self.method} carries no measurements, so no block can be tested")
+            raise ParameterError(
+                f"a map of {self.method} carries no measurements, so no block can be tested: {self.unmeasured}"
+            )
         return supported_blocks(self.measurements, self.tiling.lattice(), false_rate=false_rate, alpha=alpha)
 
     def scene(
@@ -211,12 +226,19 @@ class DensityMap(ReleasedMap):
         scene = self.cell_scene(scale)
         if detail == "cells":
             return scene
-        if self.measurements:
-            blocks = self.supported()
+        measured = self.measurements or self.repeated
+        if measured:
+            blocks = supported_blocks(measured, self.tiling.lattice())
             # Reports of devices bear no estimate at all where the noise is larger than everybody.
-            if blocks.testable or isinstance(self.measurements[-1], EstimatedUsers):
-                return with_blocks(scene, self.values, self.tiling, blocks, self._counted_in())
-            return scene._replace(reading=NOT_KNOWN)
+            if blocks.testable or isinstance(measured[-1], EstimatedUsers):
+                return with_blocks(scene, self.values, self.tiling, blocks, self.counting)
+            if self.parameters.get("windows") is None:
+                return scene._replace(reading=NOT_KNOWN)
+            # Of a window, in whose blocks the cells lie as in all windows together: a pattern that is not its own.
+            whole = whole_block(measured)
+            made = with_blocks(scene, self.values, self.tiling, whole, self.counting)
+            said = f"{ONE_BLOCK} {self.counting[:1].upper()}{self.counting[1:]}."
+            return made._replace(reading=said) if whole.size else made
         return above_the_floor(scene, self.noise_floor) if self.noise_floor else scene
 
     def cell_scene(self, scale: ScaleKind | None = None) -> Scene:
@@ -237,12 +259,17 @@ class DensityMap(ReleasedMap):
             made=tuple(made if self.outside else ()),
             tables=(("What a device sent", [(each.purpose, each.in_words()) for each in self.rounds]),),
             notes=(
-                f"Each user counts 1 in total, {self._counted_in()}; an estimate may be a fraction.",
+                f"{self.counting[:1].upper()}{self.counting[1:]}; an estimate may be a fraction.",
                 *((noise,) if self.measurements else ()),
                 *self.notes,
             ),
             left_out="cells estimated at zero",
         )
+
+    @property
+    def counting(self) -> str:
+        """A note on the users that one user counts as, and the cells they count in."""
+        return counting_note(self.parameters, self._counted_in())
 
     def _counted_in(self) -> str:
         """The cells that a user counts in, in words."""
@@ -274,6 +301,7 @@ class DensityMap(ReleasedMap):
             "interval": interval if self.measurements else None,
             "outside": self.outside,
             **({"noise_floor_per_km2": self.noise_floor} if self.noise_floor else {}),
+            **({"stand_in": self.stand_in} if self.stand_in else {}),
             **({"rounds": [each.to_dict() for each in self.rounds]} if self.rounds else {}),
         }
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.supported_blocks import FALSE_RATE
+from mapveil.maps.counting import counting_note
 from mapveil.maps.flow_scene import flow_scene
 from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap, function_of
 from mapveil.maps.scene import LineWindows, Rows, Scene
@@ -131,6 +132,11 @@ class FlowMap(ReleasedMap):
     def counted(self) -> str:
         """The unit of ``trips``: ``"users"`` where each user counts 1 in all, else ``"trips"``."""
         return "trips" if self.guarantee.model is TrustModel.LOCAL else "users"
+
+    @property
+    def counting(self) -> str:
+        """A note on the users that one user counts as, where ``trips`` are users."""
+        return counting_note(self.parameters, "divided over their trips")
 
     @property
     def all_trips(self) -> float:

@@ -38,10 +38,11 @@ def flow_scene(flows: FlowMap, *, page: bool, arcs: int) -> Scene:
         )
     if shown.size < flows.size:
         reading = f"The {shown.size} largest of {flows.size} flows are shown, {part:.0f} % of all. {reading}"
-    reading = f"{in_all[:1].upper()}{in_all[1:]} in all. {reading}"
+    together = " windows together" if flows.period else ""
+    reading = f"{in_all[:1].upper()}{in_all[1:]} in all{together}. {reading}"
+    if unit == "users":
+        reading += f" {flows.counting[:1].upper()}{flows.counting[1:]}."
     if page:
-        if unit == "users":
-            reading += " Each user counts 1 in all, divided over their trips."
         if drawn.deviation is not None:
             facts["Standard deviation"] = drawn.deviation
         facts["Length, m"] = drawn.lengths_m()

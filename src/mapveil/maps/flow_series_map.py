@@ -75,12 +75,12 @@ class FlowSeriesMap(FlowMap):
         """
         at = self.windows.index(which) if isinstance(which, str) else range(len(self))[which]
         given = {item.name: getattr(self, item.name) for item in fields(FlowMap)}
-        name = self.windows.names[at]
+        title = self.windows.title(at)
         sums = self.window_sums.of_window(at)
         given |= {"trips": self.by_window[at], "unlisted": float(self.unlisted_by_window[at]), "sums": sums}
         alone = sums.pairs[sums.leaf_of(self.origin, self.destination)] == 1
         given["deviation"] = np.where(alone, sums.blocks[-1].deviation(), np.nan)
-        given["title"] = f"{self.title}, {name}" if self.title else name
+        given["title"] = f"{self.title}, {title}" if self.title else title
         whole = FlowMap(**given)
         return whole.kept(whole.trips > 0)
 
@@ -104,7 +104,13 @@ class FlowSeriesMap(FlowMap):
         told = np.array([self._above_noise(each, FALSE_RATE) for each in sums]).reshape(self.by_window.shape)
         dots = np.zeros((len(self), self.tiling.size))
         dots[:, self.origin[~between]] = np.where(told, self.by_window, 0.0)[:, ~between]
-        return LineWindows(self.windows.names, self.by_window[:, between], ~told[:, between], dots)
+        names, titles = self.windows.names, self.windows.titles
+        return LineWindows(names, titles, self.by_window[:, between], ~told[:, between], dots)
+
+    @property
+    def period(self) -> str:
+        """The windows that are shown together, one line."""
+        return f"all windows together: {self.windows}"
 
     def about(self) -> dict[str, Any]:
         """The metadata that are particular to a series of flows."""

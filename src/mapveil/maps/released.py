@@ -87,6 +87,11 @@ class ReleasedMap(ABC):
         def method(self) -> str:
             """Name of the method."""
 
+    @property
+    def period(self) -> str:
+        """The windows that are shown together, one line; empty of a map without windows."""
+        return ""
+
     @abstractmethod
     def about(self) -> dict[str, Any]:
         """The metadata that are particular to a kind of map, JSON-ready."""

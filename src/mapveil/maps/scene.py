@@ -64,6 +64,7 @@ class LineWindows(NamedTuple):
     """The lines of a scene in each window of a series."""
 
     names: tuple[str, ...]
+    titles: tuple[str, ...]  # names with the windows' days or hours
     values: FloatArray  # shape (windows, lines)
     faded: BoolArray  # lines that cannot be told from zero in a window, shape (windows, lines)
     dots: FloatArray  # shape (windows, cells)

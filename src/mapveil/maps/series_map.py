@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
@@ -38,13 +37,14 @@ def check_drawn(path: str | PathLike[str], windows: int) -> None:
         )
 
 
-def counting_note(parameters: Mapping[str, Any]) -> str:
-    """A note on the users that one user counts as over the windows of a series, by its mechanism's parameters."""
-    if parameters.get("per") == "user-week":
-        return "each user counts 1 in each week"
-    if parameters.get("windows_per_user") is not None:
-        return "each user counts 1 in each window that counts"
-    return "over all windows together each user counts 1"
+def blocks_note(blocks: int) -> str:
+    """A note on the blocks that each window of a series was measured in."""
+    if blocks == 1:
+        return (
+            "each window was measured in 1 block: pictures show it in one tone, and in files its users lie as in all "
+            "windows together"
+        )
+    return f"each window was measured in {blocks} blocks; inside a block users lie as in all windows together"
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,13 +108,19 @@ class SeriesMap(DensityMap):
         """
         at = self.windows.index(which) if isinstance(which, str) else range(len(self))[which]
         given = {item.name: getattr(self, item.name) for item in fields(DensityMap)}
-        name = self.windows.names[at]
-        title = f"{self.title}, {name}" if self.title else name
+        title = self.windows.title(at)
+        title = f"{self.title}, {title}" if self.title else title
         given |= {"values": self.by_window[at], "measurements": self._measurements(at), "title": title}
         given |= {"outside": 0.0}
         if self.method == PLACED_BY_ALL:
             given["placement"] = self.values
         return DensityMap(**given)
+
+    @property
+    def blocks_note(self) -> str:
+        """A note on the blocks that each window was measured in; empty where that is not known, or of reports."""
+        sums = [each.noisy.size for each in self.measured if isinstance(each, LabelMeasurement)]
+        return blocks_note(max(sums)) if sums else ""
 
     def _measurements(self, at: int) -> tuple[Measurement, ...]:
         found = (each.of_label(at) for each in self.measured)
@@ -123,6 +129,11 @@ class SeriesMap(DensityMap):
     def merge_below(self, minimum: float) -> DensityMap:
         """Not of a series: its windows would no longer add up. Use :meth:`window` first."""
         raise InputError("cells of a series are not merged; take a window of it, and merge that one's")
+
+    @property
+    def period(self) -> str:
+        """The windows that are shown together, one line."""
+        return f"all windows together: {self.windows}"
 
     def window_layers(self) -> tuple[Layer, ...]:
         """The users of each cell in each window."""

@@ -23,6 +23,7 @@ from mapveil.inference.flow_shrinkage import (
     shrink_pairs,
 )
 from mapveil.inference.shrinkage import pool
+from mapveil.maps.counting import counting_note
 from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.measurement import Measurement
@@ -376,7 +377,7 @@ class FlowBlocks(Checked):
             parameters=self.parameters(),
             notes=(
                 f"{blocks} blocks of origins and destinations were measured, {int((sums.pairs == 1).sum())} of them "
-                "single pairs; each user's trips count 1 together",
+                f"single pairs; {counting_note(self.parameters(), 'divided over their trips')}",
             ),
             sums=sums,
         )

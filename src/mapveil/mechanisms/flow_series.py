@@ -20,7 +20,6 @@ from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.flow_series_map import FlowSeriesMap
 from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.proportion_map import LabelMeasurement
-from mapveil.maps.series_map import counting_note
 from mapveil.mechanisms.flow_blocks import COARSER, FlowBlocks, FlowPlan, Flows
 from mapveil.mechanisms.measured_nodes import off_raster
 from mapveil.mechanisms.uniform_grid import quartered
@@ -230,12 +229,10 @@ class FlowSeries(FlowBlocks):
             (_labelled(np.arange(found.tree.size), found.blocks.values, found.blocks),),
             tuple(_labelled(place, values, found.margins) for place, values in parts),
         )
-        note = (
-            f"each window was measured in {found.tree.size} blocks of origins and destinations, and by the trips from "
-            "and to every zone",
-            counting_note({"windows_per_user": self.windows_per_user}),
-        )
-        flows = dataclasses.replace(flows, notes=(*flows.notes, *note))
+        blocks = f"{found.tree.size} block{'s' * (found.tree.size > 1)}"
+        ends = "by the trips from and to every zone"
+        note = f"each window was measured in {blocks} of origins and destinations, and {ends}"
+        flows = dataclasses.replace(flows, notes=(*flows.notes, note))
         rest = np.maximum(totals - by_window.sum(axis=1), 0.0)
         return FlowSeriesMap.of(flows, self.windows, by_window, rest, sums)
 

@@ -376,11 +376,16 @@ def _published(file: SeriesFile, week: Points, number: int) -> DensityMap:
         last = file.map(max(budget.spent))
         compared = (Share("comparison with the last map", budget.unit),)
         if not differs(sums, last, budget, number, rng):
-            note = f"window {last.title} stands for this one, which the noise does not tell from it"
+            stand_in = facts.windows.names[max(budget.spent)]
+            note = f"window {stand_in} stands for this one, which the noise does not tell from it"
             # The noisy sums of another window have no interval that holds for this one.
-            notes = (*last.notes[:-1], note)
             return replace(
-                last, guarantee=replace(last.guarantee, shares=compared), measurements=(), notes=notes
+                last,
+                guarantee=replace(last.guarantee, shares=compared),
+                measurements=(),
+                stand_in=stand_in,
+                repeated=last.measurements,
+                notes=(*last.notes[:-1], note),
             )
     allowed = budget.of(number)
     heat = Multiscale(epsilon=allowed).release(sums, facts.tiling, account=None, rng=rng)
@@ -427,4 +432,10 @@ def _promised(heat: DensityMap, facts: SeriesFacts, number: int, provenance: Pro
             f"{readable(_charge(facts))} for all {facts.windows.count} windows together"
         )
     guarantee = _promise(heat.guarantee, facts)
-    return replace(heat, guarantee=guarantee, title=name, notes=(*heat.notes, note), provenance=provenance)
+    return replace(
+        heat,
+        guarantee=guarantee,
+        title=facts.windows.title(number),
+        notes=(*heat.notes, note),
+        provenance=provenance,
+    )

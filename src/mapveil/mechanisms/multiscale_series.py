@@ -15,10 +15,11 @@ from mapveil.geo.tiling import Tiling
 from mapveil.geo.windowed_points import Parts, WindowedPoints, windowed
 from mapveil.geo.windows import Windows
 from mapveil.inference.window_shrinkage import WindowSums, shrink_windows
+from mapveil.maps.counting import counting_note
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.maps.round_cost import RoundCost
-from mapveil.maps.series_map import SeriesMap, counting_note
+from mapveil.maps.series_map import SeriesMap, blocks_note
 from mapveil.mechanisms.multiscale import Blocks, Multiscale
 from mapveil.mechanisms.uniform_grid import noise_deviation, quartered
 from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit
@@ -126,6 +127,11 @@ class MultiscaleSeries(Multiscale):
         """The part of the budget for the blocks in every window."""
         return split_epsilon(self.budget, [self.pooled_share, 1 - self.pooled_share])[1]
 
+    @property
+    def divided_from(self) -> float:
+        """Users over all windows together from which a curator measures each window in more than one block."""
+        return 2 * self.window_signal * self.windows.count * self.contribution / float(self.window_budget)
+
     def parameters(self) -> dict[str, Any]:
         """The parameters as a JSON-ready record."""
         return super().parameters() | {"windows": self.windows.to_dict()}
@@ -188,11 +194,7 @@ class MultiscaleSeries(Multiscale):
             by_label=noisy,
         )
         by_window = _divided(setting, pooled.values, tree, sums._replace(values=noisy), self.windows.count)
-        blocks = f"{tree.size} block{'s' if tree.size > 1 else ''}"
-        notes = (
-            f"each window was measured in {blocks}; inside a block users lie as in all windows together",
-            counting_note(self.parameters()),
-        )
+        notes = (blocks_note(tree.size), counting_note(self.parameters()))
         return Estimate(pooled.values, (*pooled.measurements, measured), (*pooled.notes, *notes), by_window)
 
     def _widened(self, setting: Setting, pooled: MultiscaleSeries) -> Plan:
@@ -215,8 +217,11 @@ class MultiscaleSeries(Multiscale):
         windows, deepest = self.windows.count, setting.depth
         while deepest and windows << (2 * deepest) > _MOST:
             deepest -= 1
-        scale = self.contribution / epsilon if setting.curator else noise_deviation(setting, epsilon)
-        least = 2 * self.window_signal * scale * windows
+        least = (
+            self.divided_from
+            if setting.curator
+            else 2 * self.window_signal * noise_deviation(setting, epsilon) * windows
+        )
         users = [pooled]
         for _ in range(setting.depth):
             users.append(users[-1].reshape(-1, 4).sum(axis=1))

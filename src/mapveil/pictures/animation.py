@@ -7,11 +7,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from mapveil.formats.atomic import atomic_path
 from mapveil.maps.series_map import SeriesMap, check_drawn
-from mapveil.pictures.colours import layer_scale
+from mapveil.pictures.colours import shared_scale
 from mapveil.pictures.picture import draw_picture, picture_ground
 from mapveil.pictures.picture_frame import new_axes, png_bytes
 from mapveil.pictures.picture_plane import map_plane
@@ -60,12 +58,12 @@ def write_animation(series: SeriesMap, path: str | PathLike[str]) -> None:
 
 def _pictures(series: SeriesMap) -> list[bytes]:
     windows = [series.window(at) for at in range(len(series))]
-    layers = [each.scene().layers[0] for each in windows]
-    scale = layer_scale(layers[0]._replace(values=np.concatenate([each.values for each in layers])))
+    scenes = [each.scene() for each in windows]
+    scale = shared_scale([scene.layers[0] for scene in scenes])
     plane = map_plane(series.tiling)
     ground, made = picture_ground(series, plane), []
-    for window in windows:
+    for window, scene in zip(windows, scenes, strict=True):
         axes = new_axes(plane)
-        draw_picture(window, window.scene(), plane, axes, scale, ground)
+        draw_picture(window, scene, plane, axes, scale, ground)
         made.append(png_bytes(window, axes, _DPI))
     return made

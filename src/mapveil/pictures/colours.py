@@ -17,6 +17,8 @@ from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import check, require
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.colors import Colormap, Normalize
 
 
@@ -140,6 +142,15 @@ def layer_scale(layer: Layer) -> DensityScale:
     if shading.top is not None:
         return DensityScale(shading.kind, shading.top, 1.0, shading.low)
     return density_scale(layer.values, shading.kind, noise_floor=shading.noise_floor)
+
+
+def shared_scale(layers: Sequence[Layer]) -> DensityScale:
+    """The one scale of several layers of a kind: down to the smallest noise floor that one of them has."""
+    floors = [each.shading.noise_floor for each in layers if each.shading.noise_floor > 0]
+    shading = layers[0].shading._replace(noise_floor=min(floors, default=0.0))
+    return layer_scale(
+        layers[0]._replace(values=np.concatenate([each.values for each in layers]), shading=shading)
+    )
 
 
 def round_down(value: float) -> float:

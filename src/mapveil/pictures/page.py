@@ -46,7 +46,8 @@ def page_html(released: ReleasedMap) -> str:
     """
     tiling = released.tiling
     made = f"{released.method}, {released.guarantee.promise.label}, {tiling.spec} ({tiling.size} cells)"
-    return filled_page(scene_record(released), (released.subtitle, made), released.guarantee.promise)
+    lines = (released.subtitle, made, released.period)
+    return filled_page(scene_record(released), lines, released.guarantee.promise)
 
 
 def filled_page(record: dict[str, Any], lines: Sequence[str], promise: Promise, answers: str = "") -> str:

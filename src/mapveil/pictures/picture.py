@@ -122,8 +122,9 @@ def draw_picture(
     """Draw the whole picture of a scene: the map, its frame, names, scale and words. Arguments as :func:`draw_map`."""
     layer = scene.layers[0]
     mappable = draw_map(released, scene, plane, axes, scale, ground)
+    words = []
     if scene.doubt and not np.isfinite(layer.values).any():
-        draw_nothing(axes, scene.reading)
+        words.append(draw_nothing(axes, scene.reading))
     else:
         draw_bar(released, axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
     style_frame(released, plane, axes)
@@ -134,8 +135,8 @@ def draw_picture(
             lead += f" Uncertainty of the median cell: ± {number_text(np.nanmedian(half))} {layer.unit}."
     credit = f"{ground.attribution}." if ground is not None else ""
     if ground is not None:
-        reserved = corners_taken(released, doubts=sum(map(bool, (scene.doubt, scene.dotted, scene.hole))))
-        lead += draw_names(ground, axes, reserved=reserved)
+        corners = corners_taken(released, doubts=sum(map(bool, (scene.doubt, scene.dotted, scene.hole))))
+        lead += draw_names(ground, axes, reserved=[*corners, *words])
     write_words(released, axes, released.title or scene.title, lead=lead.lstrip(), credit=credit)
 
 

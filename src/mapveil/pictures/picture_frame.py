@@ -180,14 +180,16 @@ def _boxes(plane: MapPlane, hatched: BoolArray) -> list[Any]:
     ]
 
 
-def draw_nothing(axes: Axes, words: str) -> None:
-    """Write over the map that there is nothing to be drawn."""
+def draw_nothing(axes: Axes, words: str) -> tuple[float, float, float, float]:
+    """Write over the map that there is nothing to be drawn; the box of the words, fractions of the axes."""
     effects = require("matplotlib.patheffects", "viz")
     halo = [effects.withStroke(linewidth=4, foreground=PAPER)]
-    axes.text(
+    text = axes.text(
         0.5, 0.42, "\n".join(textwrap.wrap(words, 40)), transform=axes.transAxes, ha="center", va="center",
         size=13, color=INK, path_effects=halo, zorder=7, parse_math=False,
     )  # fmt: skip
+    left, bottom, right, top = axes.transAxes.inverted().transform_bbox(text.get_window_extent()).extents
+    return float(left), float(bottom), float(right), float(top)
 
 
 def draw_bar(
@@ -274,7 +276,7 @@ def draw_scale_bar(plane: MapPlane, axes: Axes, size: float = 8.5) -> None:
 def write_words(drawn: ReleasedMap, axes: Axes, title: str, *, lead: str = "", credit: str = "") -> None:
     """Write warnings and title above, ``lead``, promise, notes and ``credit`` below, and marks on the map."""
     promise = drawn.guarantee.promise
-    under = (drawn.subtitle, f"{drawn.method}, {promise.label}")
+    under = (drawn.subtitle, f"{drawn.method}, {promise.label}", drawn.period)
     head = "\n".join(line for text in (title, *under) for line in textwrap.wrap(one_line(text), _HEAD))
     axes.set_title(head, loc="left", color=INK, size=12, pad=8, parse_math=False)
     lines = textwrap.wrap(lead, _LINE) + textwrap.wrap(promise.line, _LINE)

@@ -17,6 +17,9 @@ NOT_PRIVATE: Final = (
 """Warning of every report that no mechanism protects."""
 
 
+_PNG_WIDTH: Final = slice(16, 20)  # of the header, PNG specification 11.2.2
+_CSS_DPI: Final = 96  # pixels of a style sheet in an inch
+
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;
 color:#1b1b1b;background:#fff}
@@ -26,7 +29,9 @@ h1{font-size:1.7rem}h2{font-size:1.25rem;margin-top:2.2rem}
 th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}
 th:first-child,td:first-child,td.text{text-align:left;white-space:normal}
 thead th{border-bottom:2px solid #888}
-img{max-width:100%;height:auto}figcaption{color:#555;font-size:.9rem}figure{margin:1rem 0}
+img{max-width:100%;height:auto}img.own{max-width:none}figcaption{color:#555;font-size:.9rem}figure{margin:1rem 0}
+@media(max-width:500px){h1{font-size:1.3rem}table{font-size:.8rem}th,td{padding:.2rem .35rem}
+thead th{white-space:normal}}
 .best{font-weight:700}code{background:#f4f4f4;padding:0 .2rem}
 """
 
@@ -50,18 +55,21 @@ def html_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
     head = "".join(f"<th>{html.escape(name)}</th>" for name in header)
     body = "".join("<tr>" + "".join(cell(item) for item in row) + "</tr>\n" for row in rows)
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n'
-    )
+    table = f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>"
+    return f'<div class="scroll" tabindex="0">{table}</div>\n'
 
 
-def html_picture(png: bytes, caption: str) -> str:
-    """A picture carried inside the page."""
+def html_picture(png: bytes, caption: str, *, dpi: int | None = None) -> str:
+    """A picture carried inside the page; with its ``dpi`` at its own size, and scrolled where the page is narrower."""
     data = base64.b64encode(png).decode()
     words = html.escape(caption)
+    image = f'<img alt="{words}" src="data:image/png;base64,{data}"'
+    if dpi is None:
+        return f"<figure>{image}><figcaption>{words}</figcaption></figure>\n"
+    width = int.from_bytes(png[_PNG_WIDTH], "big") * _CSS_DPI // dpi
     return (
-        f'<figure><img alt="{words}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{words}</figcaption></figure>\n"
+        f'<figure><div class="scroll" tabindex="0" role="region" aria-label="{words}">'
+        f'{image} class="own" width="{width}"></div><figcaption>{words}</figcaption></figure>\n'
     )
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mapveil.maps.scene import Layer, Shading
+from mapveil.maps.scene import DrawnBlocks, Layer, Shading
 from mapveil.maps.series_map import SeriesMap
-from mapveil.pictures.colours import layer_scale, ramp
+from mapveil.pictures.colours import layer_scale, ramp, shared_scale
 from mapveil.pictures.ground_record import ground_record
 from mapveil.pictures.packed import packed, packed_rings, packed_xy
 from mapveil.pictures.picture import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mapveil.geo.context import Context
     from mapveil.geo.tiling import Tiling
     from mapveil.maps.released import ReleasedMap
-    from mapveil.maps.scene import DrawnBlocks, Lines, LineWindows, Scene
+    from mapveil.maps.scene import Lines, LineWindows, Scene
     from mapveil.privacy.guarantee import Guarantee
 
 
@@ -115,13 +115,35 @@ def finite_record(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _windows(series: SeriesMap, layers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Place and names of the layers of windows, which get one scale."""
+    """Place and names of the layers of windows, which get one scale, and what a picture of each window shows."""
     each = series.layers()
     first = next(at for at, layer in enumerate(layers) if layer["name"] == each[0].name)
     scale = layer_record(each[0]._replace(values=series.by_window.ravel()))["scale"]
     for layer in layers[first : first + len(each)]:
         layer["scale"] = scale
-    return {"first": first, "names": list(series.windows.names)}
+    names, titles = list(series.windows.names), list(series.windows.titles)
+    return {"first": first, "names": names, "titles": titles, "shown": _shown(series)}
+
+
+def _shown(series: SeriesMap) -> dict[str, Any] | None:
+    """The blocks that each window is drawn as, one window after another; None where windows are not drawn as blocks."""
+    scenes = [series.window(at).scene() for at in range(len(series))]
+    blocks = [scene.blocks for scene in scenes if scene.blocks is not None]
+    if len(blocks) < len(scenes):
+        return None
+    drawn = [scene.layers[0] for scene in scenes]
+    joined = {
+        item: np.concatenate([getattr(each, item) for each in blocks]) for item in DrawnBlocks._fields
+        if item != "probability"
+    }  # fmt: skip
+    scale = {**layer_record(drawn[0])["scale"], **shared_scale(drawn)._asdict()}
+    return {
+        "unit": drawn[0].unit,
+        "scale": scale,
+        "readings": [scene.reading for scene in scenes],
+        "start": packed(np.cumsum([0, *(each.users.size for each in blocks)])),
+        "blocks": _blocks(DrawnBlocks(**joined, probability=blocks[0].probability)),
+    }
 
 
 def tiles_record(context: Context | None, degrees: dict[str, Any] | None) -> dict[str, str] | None:
@@ -292,6 +314,7 @@ def _line_windows(layer: Layer, windows: LineWindows, sites: IntArray) -> dict[s
     )
     return {
         "names": list(windows.names),
+        "titles": list(windows.titles),
         "scale": {"top": scale.top, "knee": scale.knee},
         "value": packed(windows.values.ravel(), rounded=True),
         "faded": packed(windows.faded.ravel().astype(np.int64)),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import textwrap
 from os import PathLike
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from mapveil.formats.atomic import atomic_path
-from mapveil.maps.series_map import MOST_PANELS, SeriesMap, counting_note
-from mapveil.pictures.colours import layer_scale
+from mapveil.maps.counting import counting_note
+from mapveil.maps.series_map import MOST_PANELS, SeriesMap
+from mapveil.pictures.colours import shared_scale
 from mapveil.pictures.picture import draw_map, picture_ground
 from mapveil.pictures.picture_frame import EDGE, corners_taken, draw_bar, draw_scale_bar, png_bytes
 from mapveil.pictures.picture_plane import map_plane
@@ -71,6 +72,7 @@ def plot_windows(series: SeriesMap, *, columns: int = 6) -> Axes:
     words += [f"{series.method}, {promise.label}", f"{promise.title}, all windows together"]
     said = scenes[0].doubt if supported else "No block of any window can be told from zero"
     words += [f"{unit}. {said}." if said else f"{unit}.", ", ".join(promise.stamps)]
+    words += [f"{each[:1].upper()}{each[1:]}." for each in (series.blocks_note,) if each]
     words += [f"{series.tiling.spec}, {series.windows}. Mapveil {series.version}, {series.provenance.date}."]
     words += [] if ground is None else [f"{ground.attribution}."]
     characters = max(int(width * _PER_INCH), _FEWEST)
@@ -78,10 +80,17 @@ def plot_windows(series: SeriesMap, *, columns: int = 6) -> Axes:
     height = _PANEL * down * min((y1 - y0) / (x1 - x0), 2.0) + _LINE * len(lines) + 0.4
     figure = figure_module.Figure(figsize=(width, height), layout="constrained")
     panels = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()
-    scale = layer_scale(layers[0]._replace(values=np.concatenate([each.values for each in layers])))
-    for axes, scene, name in zip(panels, scenes, series.windows.names, strict=False):
+    scale = shared_scale(layers)
+    for at, (axes, scene) in enumerate(zip(panels, scenes, strict=False)):
         mappable = draw_map(series, scene, plane, axes, scale, ground, legend=False)
-        axes.set_title(name, size=8)
+        axes.set_title(series.windows.names[at], size=8, pad=14 if series.windows.days(at) else 6)
+        above: dict[str, Any] = {
+            "xytext": (0, 4),
+            "textcoords": "offset points",
+            "ha": "center",
+            "size": _SIZE,
+        }
+        axes.annotate(series.windows.days(at), (0.5, 1), xycoords="axes fraction", **above)
         axes.set_xticks([])
         axes.set_yticks([])
         for spine in axes.spines.values():

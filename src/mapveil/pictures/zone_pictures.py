@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import textwrap
 from os import PathLike
@@ -13,8 +14,8 @@ from mapveil.formats.atomic import atomic_path
 from mapveil.geo.basemap import joined
 from mapveil.geo.context import Context
 from mapveil.inference.zone_results import CHANGE_INTERVAL, OF_CHANGE
+from mapveil.maps.counting import counting_note
 from mapveil.maps.density_map import DensityMap
-from mapveil.maps.series_map import counting_note
 from mapveil.pictures.picture_frame import (
     DPI,
     INK,
@@ -22,7 +23,6 @@ from mapveil.pictures.picture_frame import (
     QUIET,
     corners_taken,
     draw_legend,
-    draw_nothing,
     draw_outline,
     new_axes,
     png_bytes,
@@ -37,6 +37,7 @@ from mapveil_client.errors import InputError, require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from mapveil.geo.windows import Windows
     from mapveil.inference.zone_results import WindowTotals, ZoneChanges
 
 MOST_LINES: Final = 24
@@ -44,6 +45,7 @@ MOST_LINES: Final = 24
 
 _ACROSS: Final = 3  # panels in a row
 _PANEL: Final = (3.2, 1.7)  # inches
+_MIDNIGHT: Final = "00:00"
 _LABELLED: Final = 34  # characters of windows' names below a panel
 _BAND: Final = "#9db8d2"
 _BAND_HATCH: Final = "#4f6c8b"
@@ -95,16 +97,17 @@ def plot_totals(found: WindowTotals, series: DensityMap) -> Axes:
         f"{series.title or 'Users in zones'}, by window",
         f"{series.method}, {promise.label}",
         promise.title,
+        f"{found.windows}",
     ]
     counting = counting_note(series.parameters)
-    texts += [f"{counting[:1].upper()}{counting[1:]}. {said}", ", ".join(promise.stamps)]
+    texts += [f"{_sentence(counting)} {said}", ", ".join(promise.stamps)]
     lines = [line for text in texts for line in textwrap.wrap(text, _WIDTH * across // _ACROSS)]
     size = (_PANEL[0] * across, _PANEL[1] * down + _LINE * len(lines) + 0.4)
     figure = figures.Figure(figsize=size, layout="constrained")
     panels = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()
     at = np.arange(len(names))
     edges = np.arange(len(names) + 1) - 0.5
-    labelled = at[:: math.ceil(len(names) * max(map(len, names)) / _LABELLED)]
+    ticks, labels = _ticks(found.windows)
     for zone, axes in enumerate(panels):
         if zone >= count:
             axes.set_axis_off()
@@ -122,13 +125,30 @@ def plot_totals(found: WindowTotals, series: DensityMap) -> Axes:
         axes.set_title(f"{found.zones.labels[zone]}{mark}", size=9, color=INK, parse_math=False)
         axes.set_xlim(edges[0], edges[-1])
         axes.set_ylim(bottom=0)
-        axes.set_xticks(labelled.tolist(), [names[each] for each in labelled.tolist()])
+        axes.set_xticks(ticks, labels)
         axes.tick_params(colors=QUIET, labelsize=7, length=2)
         if zone % across == 0:
             axes.set_ylabel("users", size=8, color=QUIET)
     figure.suptitle("\n".join(lines), size=9, parse_math=False)
     first: Axes = panels[0]
     return first
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _ticks(windows: Windows) -> tuple[list[int], list[str]]:
+    """The windows that have a tick, and its text: of hours over several days the starts of days, else every few."""
+    names = dict(enumerate(windows.names))
+    days = {
+        at: name[: -len(_MIDNIGHT)].rstrip("T ") for at, name in names.items() if name.endswith(_MIDNIGHT)
+    }
+    if windows.reads_hours and len(days) > 1:
+        # Weekdays by their first three letters.
+        names = {at: day if windows.every else day[:3] for at, day in days.items()}
+    shown = list(names)[:: math.ceil(len(names) * (1 + max(map(len, names.values()))) / _LABELLED)]
+    return shown, [names[at] for at in shown]
 
 
 def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> Axes:
@@ -166,13 +186,13 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
     told = "not told from no change" + ("" if found.compared.all() else ", or not compared")
     sample = patches.Patch(label=told, **hatched)
     draw_legend(axes, sample)
-    count = int(found.changed.sum())
+    count, title = int(found.changed.sum()), _changed(before, after)
     if count:
         bar = axes.figure.colorbar(mappable, cax=axes.inset_axes((1.03, 0.0, 0.035, 1.0)))
         bar.set_label("change of users in a zone", color=INK, size=9)
         bar.ax.tick_params(colors=QUIET, labelsize=8, length=3)
     else:
-        draw_nothing(axes, "No zone changed significantly.")
+        title += ". No zone changed significantly."
     style_frame(after, plane, axes)
     lead = (
         f"{found.counts}, tested against {found.tested}; about {100 * found.fdr:g} % of "
@@ -182,12 +202,12 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
         lead += draw_names(ground, axes, reserved=corners_taken(after, doubts=1))
     credit = "" if ground is None else f"{ground.attribution}."
     lead += " What follows is of the map after."
-    write_words(after, axes, _changed(before, after), lead=lead, credit=credit)
+    write_words(after, axes, title, lead=lead, credit=credit)
     return axes
 
 
 def _changed(before: DensityMap, after: DensityMap) -> str:
-    return f"Change from {before.title or 'the map before'} to {after.title or 'the map after'}"
+    return f"Change in {after.title or 'the map after'}, against {before.title or 'the map before'}"
 
 
 def write_changes_png(
@@ -218,7 +238,7 @@ def write_changes_page(
     promise = after.guarantee.promise
     title = _changed(before, after)
     said = f"Tested against {found.tested}. {OF_CHANGE[:1].upper()}{OF_CHANGE[1:]}; {CHANGE_INTERVAL}."
-    body = html_picture(picture, f"{title}: zones that changed significantly")
+    body = html_picture(picture, f"{title}: zones that changed significantly", dpi=DPI)
     body += f"<p>{said}</p>\n" + html_table(head, rows)
     promises = [dict(each.guarantee.promise.rows) for each in (before, after)]
     names = dict.fromkeys(name for each in promises for name in each)
@@ -250,7 +270,8 @@ def write_totals_page(found: WindowTotals, series: DensityMap, path: str | PathL
         for at, window in enumerate(found.windows.names)
     ]
     title = f"{series.title or 'Users in zones'}, by window"
-    body = html_picture(png_bytes(series, plot_totals(found, series), DPI), title)
+    body = html_picture(png_bytes(series, plot_totals(found, series), DPI), title, dpi=DPI)
+    body += f"<p>{html.escape(_sentence(str(found.windows)))}</p>\n"
     body += html_table(("zone", "window", "users", "low", "high", "placed by the model"), rows)
     body += html_table(("promise", "all windows together"), promise.rows)
     _write(html_page(title, body, " ".join(promise.warnings)), path)

@@ -148,24 +148,27 @@ def test_a_slider_shows_one_window_after_another_on_one_scale(watch: Any, tmp_pa
     windows = mv.Windows(every="1w", start="2026-01-05", until="2026-01-26")
     people = np.random.default_rng(1).integers(0, 9, (3, tiling.size)) * UNIT
     mechanism = MultiscaleSeries(epsilon=4, windows=windows)
-    mechanism.release(UserSums(people, tiling), account=None, rng=1).save(tmp_path / "map.html")
+    series = mechanism.release(UserSums(people, tiling), account=None, rng=1)
+    series.save(tmp_path / "map.html")
     with watch(tmp_path.as_uri(), "series-page") as pages:
         page = opened(pages)
         slider, shown = page.get_by_role("slider"), page.get_by_label("Colours show")
         assert slider.get_attribute("aria-valuetext") == "all together"
         slider.focus()
         legends = []
-        for name in ("2026-W03", "2026-W04"):
+        for name, days in (("2026-W03", "12 to 18 January 2026"), ("2026-W04", "19 to 25 January 2026")):
             slider.press("ArrowRight")
-            assert slider.get_attribute("aria-valuetext") == name
-            assert page.get_by_text(f"Window: {name}").is_visible()
-            assert page.locator("h2", has_text=f"Users, {name}").is_visible()
+            assert slider.get_attribute("aria-valuetext") == f"{name}: {days}, UTC"
+            assert page.get_by_text(f"Window: {name}: {days}, UTC").is_visible()
+            assert page.locator("h2", has_text=f"{name}: estimate, users per km²").is_visible()
+            assert page.get_by_text(series.window(name).scene().reading).is_visible()
+            assert page.get_by_text("Hatched: nobody, or too few to tell").is_visible()
             legends.append(page.locator("canvas.legend").get_attribute("aria-label"))
         assert legends[0] == legends[1]
-        assert "Users, by window" in shown.locator("option").all_inner_texts()
+        assert "Estimate, by window" in shown.locator("option").all_inner_texts()
         play = page.get_by_role("button", name="Play")
         play.click()
-        page.locator("h2", has_text="Users, 2026-W02").wait_for()
+        page.locator("h2", has_text="2026-W02: estimate").wait_for()
         page.get_by_role("button", name="Stop").click()
         assert play.is_visible()
     assert pages.faults == []
@@ -184,7 +187,7 @@ def test_a_slider_shows_the_flows_of_one_window(watch: Any, tmp_path: Path) -> N
         pages.shoot(page, "together")
         page.locator("#map canvas.plane").focus()
         slider.fill("2")
-        assert slider.get_attribute("aria-valuetext") == WEEKS.names[2]
+        assert slider.get_attribute("aria-valuetext") == WEEKS.title(2)
         assert together.get_attribute("aria-pressed") == "false"
         pages.shoot(page, "week")
         with page.expect_download() as download:

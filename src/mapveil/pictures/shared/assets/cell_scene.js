@@ -88,8 +88,31 @@ export function cellScene(scene) {
     layer.values.of ? { ...layer, derived: true, values: derived(layer.values, layer.name) } : layer,
   );
 
+  // ---- windows of a series: what the picture of each shows, its blocks, on one scale ----
+  const { windows } = scene,
+    madeWindows = new Map();
+  /** The blocks of one window, as those of a scene. */
+  function windowBlocks({ start, blocks }, at) {
+    const [from, to] = [start[at], start[at + 1]];
+    const own = Object.entries(blocks).map(([name, values]) => [name, typeof values === "string" ? values : values.subarray(from, to)]);
+    return { ...Object.fromEntries(own), of_cell: blocks.of_cell.subarray(at * size, (at + 1) * size) };
+  }
+  function windowLayer(at) {
+    const { unit, scale, readings } = windows.shown,
+      blocks = windowBlocks(windows.shown, at);
+    const values = Float32Array.from(blocks.of_cell, (block) => (block < 0 ? NaN : ofBlocks.block_density(blocks, block)));
+    return { name: "block_of_window", title: `${windows.names[at]}: estimate`, unit, scale, values, blocks, window: at, reading: readings[at] };
+  }
+  /** The layer that is drawn for a number: of a window its blocks, where it has some, instead of the model's cells. */
+  function layerOf(at) {
+    const window = windows?.shown ? at - windows.first : -1;
+    if (window < 0 || window >= windows.names.length) return layers[at];
+    if (!madeWindows.has(window)) madeWindows.set(window, windowLayer(window));
+    return madeWindows.get(window);
+  }
+
   // ---- colours ----
-  let layer, scale;
+  let layer, scale, shown;
   const picture = document.createElement("canvas");
   const ink = (part) => ramp(scale.palest + (1 - scale.palest) * part, theme() === "dark");
   // What may be a hole or covered is drawn as the weakest covered ground.
@@ -115,8 +138,8 @@ export function cellScene(scene) {
     pen.putImageData(image, 0, 0);
   }
   /** Colours a layer, on its own scale or a given one; again with the theme's colours. */
-  function show(at = layers.indexOf(layer), given = layers[at].scale) {
-    [layer, scale] = [layers[at], given];
+  function show(at = shown, given = layerOf(at).scale) {
+    [layer, scale, shown] = [layerOf(at), given, at];
     if (raster) paintPixels();
   }
   show(0);
@@ -205,9 +228,9 @@ export function cellScene(scene) {
     if (Number.isNaN(value)) return style ? [title, "unknown", style] : null;
     return [title, words ? words[value] : `${number(value)} ${unit === "1" ? "" : unit}`.trim(), style];
   }
-  function blockRows(cell) {
-    if (!scene.blocks) return [];
-    const { of_cell, users, upper, half_width: half, area, probability } = scene.blocks,
+  function blockRows(cell, blocks) {
+    if (!blocks) return [];
+    const { of_cell, users, upper, half_width: half, area, probability } = blocks,
       at = of_cell[cell];
     if (at < 0) return [["This ground", "nobody, or too few to tell", "main"]];
     return [
@@ -219,14 +242,19 @@ export function cellScene(scene) {
   function rows(cell) {
     if (cell < 0) return [["Here", scene.thing ? `no ${scene.thing}` : "outside the map"]];
     const [lon, lat] = degrees ? centre(cell) : [],
-      ofBlock = blockRows(cell);
+      ofBlock = blockRows(cell, layer.blocks ?? scene.blocks);
     const named = names && [scene.thing ? "Zone" : "Site", names[cell]];
+    const numbers = layer.blocks
+      ? [["Window", windows.titles[layer.window]], row({ ...layers[shown], title: "Model's estimate of this cell" }, cell)]
+      : [
+          row(layers[main], cell, ofBlock.length ? "" : "main"),
+          lower && [`${probability} bounds`, range(lower[cell], upper[cell])],
+          ...layers.map((each, at) => (at === main || /^block_/.test(each.name) ? null : row(each, cell))),
+        ];
     return [
       scene.thing && named,
       ...ofBlock,
-      row(layers[main], cell, ofBlock.length ? "" : "main"),
-      lower && [`${probability} bounds`, range(lower[cell], upper[cell])],
-      ...layers.map((each, at) => (at === main || /^block_/.test(each.name) ? null : row(each, cell))),
+      ...numbers,
       !scene.thing && named,
       degrees && ["Longitude", degree(lon, "EW")],
       degrees && ["Latitude", degree(lat, "NS")],
@@ -251,6 +279,7 @@ export function cellScene(scene) {
     doubted,
     dotted,
     ink,
+    layerOf,
     get layer() {
       return layer;
     },

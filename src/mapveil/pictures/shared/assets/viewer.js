@@ -70,7 +70,8 @@ export async function mountScene(record, { signal } = {}) {
     hint = el("p", { class: "hint" }),
     below = el("p", { class: "swatch", hidden: true }),
     doubt = el("p", { class: `swatch ${scene.layers ? "hatched" : "faded"} ${scene.hatched ? "over" : ""}`, hidden: true }, scene.doubt),
-    dots = el("p", { class: "swatch dotted", hidden: true }, scene.dotted);
+    dots = el("p", { class: "swatch dotted", hidden: true }, scene.dotted),
+    words = el("p", { class: "hint" });
   let selected = null,
     pinned = false,
     timer = null;
@@ -134,6 +135,7 @@ export async function mountScene(record, { signal } = {}) {
       unit = drawn.layer?.unit ?? scene.unit;
     const nothing = drawn.doubted?.() && !drawn.layer.values.some((value) => !Number.isNaN(value));
     legend.hidden = nothing;
+    words.textContent = drawn.layer?.reading ?? record.reading ?? "";
     doubt.hidden = !(scene.layers ? drawn.doubted() : scene.doubt);
     dots.hidden = !drawn.dotted?.();
     if (!nothing && legend.clientWidth > 0) drawLegend(legend, scale, unit, drawn.ink, tiles.veil);
@@ -148,6 +150,7 @@ export async function mountScene(record, { signal } = {}) {
   }
   const show = (at, scale) => {
     drawn.show(at, scale);
+    if (selected !== null) tell(selected);
     colour();
     view.redraw();
   };
@@ -161,7 +164,7 @@ export async function mountScene(record, { signal } = {}) {
     };
     colours.append(...(scene.windows ? windowChoice(drawn, again) : []), least.element, ...scene.marks.map(markRow));
   }
-  if (record.reading) colours.append(el("p", { class: "hint" }, record.reading));
+  if (record.reading || scene.windows?.shown) colours.append(words);
   onTheme(() => show(), signal);
 
   const foot = `Drag or arrow keys: move. Wheel, pinch or + and −: zoom. Point or tap: read a ${thing}; click to hold it, Escape to let go. ${[ground.attribution, tiles.notice].filter(Boolean).join(". ")}`;
@@ -179,7 +182,7 @@ function layerChoice(drawn, show, head) {
     isWindow = (at) => windows && at >= windows.first && at < windows.first + windows.names.length;
   for (const [at, { title }] of drawn.layers.entries()) if (!isWindow(at)) select.append(new Option(title, String(at)));
   // One choice stands for all windows; its value is the layer of the slider's.
-  const oneWindow = windows && new Option("Users, by window", String(windows.first));
+  const oneWindow = windows && new Option(windows.shown ? "Estimate, by window" : "Users, by window", String(windows.first));
   const slider =
     windows &&
     windowSlider(windows, (at) => {
@@ -202,7 +205,7 @@ function layerChoice(drawn, show, head) {
       return [String(at), el("button", { type: "button", on: { click: show } }, text)];
     });
   const blocks = el("div", { class: "choices", role: "group", "aria-label": "Shown of each block" }, toggle.map(([, button]) => button));
-  const choose = (scale = drawn.layers[select.value].scale) => {
+  const choose = (scale = drawn.layerOf(Number(select.value)).scale) => {
     show(Number(select.value), scale);
     head.textContent = named(drawn.layer);
     slider?.tell(isWindow(Number(select.value)));

@@ -4,7 +4,7 @@ import { el, freshId } from "./dom.js";
 const STEP_MS = 800; // of the animation: four weeks in about three seconds
 
 /** A field that shows the window of a number; `show` is told each that is chosen. */
-export function windowSlider({ names }, show) {
+export function windowSlider({ names, titles }, show) {
   const id = freshId("window"),
     name = el("output", { for: id });
   const slider = el("input", { id, type: "range", min: 0, max: names.length - 1, step: 1, value: 0 });
@@ -13,7 +13,7 @@ export function windowSlider({ names }, show) {
 
   // The name of a window stands only beside that window's map.
   const tell = (alone = true) => {
-    name.textContent = alone ? names[slider.value] : "all together";
+    name.textContent = alone ? titles[slider.value] : "all together";
     slider.setAttribute("aria-valuetext", name.textContent);
   };
   const choose = () => {

@@ -95,7 +95,7 @@ export function zoneCard(scene, drawn, viewOf) {
     select = el("select", { id, on: { change: () => select.value && (toggle(Number(select.value)), (select.value = "")) } }, el("option", { value: "" }, "Add or remove a zone"));
   for (const [at, name] of (zones?.name ?? []).entries()) select.append(new Option(name, String(at)));
   const byName = el("div", { class: "field", hidden: true }, el("label", { for: id }, "Zones by name"), select);
-  const note = el("p", { class: "hint" }, "From the noisy sums, in this page: nothing is sent, and asking costs no privacy. The interval is of the noise alone.");
+  const note = el("p", { class: "hint" }, `${scene.windows ? "Totals are of all windows together. " : ""}From the noisy sums, in this page: nothing is sent, and asking costs no privacy. The interval is of the noise alone.`);
   const element = card(
     title,
     el("div", { class: "choices", role: "group", "aria-label": "Ask about" }, buttons.map(([, button]) => button)),
