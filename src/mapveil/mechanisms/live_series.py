@@ -14,12 +14,13 @@ back, the ledger knows other windows: it is refused.
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mapveil.engines import user_sums
 from mapveil.engines.contributions import located_rows
@@ -43,11 +44,18 @@ from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit,
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import SpendId
+from mapveil.privacy.population import ids_as_texts
+from mapveil.privacy.recognition import PeopleInCommon
 from mapveil.privacy.sampling import sampling_delta
-from mapveil.privacy.window_draws import record_draws, record_files
+from mapveil.privacy.window_draws import check_draws, record_draws, record_files
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, readable
-from mapveil_client.errors import InputError, ParameterError, PromiseError, check, is_whole
+from mapveil_client.errors import CuratorWarning, InputError, ParameterError, PromiseError, check, is_whole
 from mapveil_client.randomness.random import Randomness
+
+_IDS_AS_WRITTEN: Final = (
+    "{path}: was started by an earlier version, which takes an id that is written otherwise, such as AB1 for ab1 or "
+    "1.0 for 1, for another user, who costs epsilon again: write the ids of every table alike, or start another series"
+)
 
 
 class SeriesStatus(NamedTuple):
@@ -203,6 +211,8 @@ class LiveSeries:
                 raise ParameterError(f"ledger is required: series {facts.name} was charged to an account")
             if ledger is not None and not facts.charged:
                 raise ParameterError(f"ledger must be left out: series {facts.name} was started without one")
+            if not facts.same_ids:
+                warnings.warn(_IDS_AS_WRITTEN.format(path=self.path), CuratorWarning, stacklevel=2)
             left = _recorded(file, ledger)  # by a process that was killed
             ours = left is not None and window in (None, facts.windows.names[left])
             number = left if left is not None and ours else file.next(window)
@@ -212,11 +222,14 @@ class LiveSeries:
                 file.check_rows(numbered, number)
             if ours:
                 return file.map(number)
-            if ledger is not None:
-                ledger.recognise(points, dataset=facts.name)
             with tempfile.TemporaryDirectory(prefix="mapveil-") as folder, numbered.held_once() as table:
                 week = _week(file, table, number, Path(folder) / "window.parquet")
                 present = _present(week, facts) if facts.run is None else []
+                if (
+                    ledger is not None
+                ):  # the table is usable: whatever is refused is refused before noise is drawn
+                    _join(file, ledger, points)
+                    record_draws(ledger.path, file.spend, file.maps())
                 if facts.run is None:
                     heat = Multiscale(epsilon=facts.epsilon / facts.most).release(
                         week, facts.tiling, account=None
@@ -300,12 +313,18 @@ def _week(file: SeriesFile, table: Points, number: int, path: Path) -> Points:
     with connection() as engine, reading(table.source):
         engine.register("exhausted", exhausted)
         scan = table.scan(engine)
-        kind = engine.execute(f"DESCRIBE SELECT user_id FROM ({scan}) AS points").fetchall()[0][1]
-        hashed = f"md5(concat({quote_text(file.key)}, {id_text('user_id', str(kind))}))"
+        kind = str(engine.execute(f"DESCRIBE SELECT user_id FROM ({scan}) AS points").fetchall()[0][1])
         weight = ", weight" if table.columns.weight is not None else ""
+        rows = f"SELECT user_id AS id, lon, lat{weight} FROM ({scan}) AS points WHERE label = {number}"
+        texts = (
+            ids_as_texts(rows, kind)
+            if file.facts.same_ids
+            else f"SELECT * REPLACE ({id_text('id', kind)} AS id) FROM ({rows}) AS ids"
+        )
+        hashed = f"md5(concat({quote_text(file.key)}, id))"
         engine.execute(
-            f"COPY (SELECT {hashed} AS user_id, lon, lat{weight} FROM ({scan}) AS points WHERE label = {number} "
-            f"AND {hashed} NOT IN (SELECT id FROM exhausted)) TO {quote_text(str(path))} (FORMAT parquet)"
+            f"COPY (SELECT {hashed} AS user_id, lon, lat{weight} FROM ({texts}) AS rows "
+            f"WHERE {hashed} NOT IN (SELECT id FROM exhausted)) TO {quote_text(str(path))} (FORMAT parquet)"
         )
     found = read_points(path, user="user_id", weight="weight" if weight else None)
     source = f"{table.source}, users of window {name} who may still count"
@@ -315,8 +334,24 @@ def _week(file: SeriesFile, table: Points, number: int, path: Path) -> Points:
 def _recorded(file: SeriesFile, ledger: Ledger | None) -> int | None:
     """Record every map that was drawn, before anybody sees it; the number of the one that was not released yet."""
     if ledger is not None:
-        record_draws(ledger.path, file.spend, file.maps())
+        maps = file.maps()
+        # Before the first draw the charge can be annulled, so that a request that is refused leaves it so.
+        (record_draws if maps else check_draws)(ledger.path, file.spend, maps)
     return file.release_all()
+
+
+def _join(file: SeriesFile, ledger: Ledger, points: Points) -> None:
+    """Let the people of a table join the account of a series."""
+    try:
+        ledger.recognise(points, dataset=file.facts.name)
+    except PeopleInCommon as error:
+        if file.maps():
+            raise
+        raise InputError(
+            f"{error}. No noise was drawn for this series yet: 'mapveil ledger annul {file.spend} --reason REASON' "
+            "takes its charge back, which joined accounts would add to theirs; 'mapveil series start --name' then "
+            "starts another on the account of these people"
+        ) from error
 
 
 def _present(week: Points, facts: SeriesFacts) -> list[tuple[str]]:

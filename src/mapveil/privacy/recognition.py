@@ -40,6 +40,10 @@ from mapveil_client.errors import InputError, ParameterError
 _LONGEST: Final = 40  # characters of a name that is proposed
 
 
+class PeopleInCommon(InputError):
+    """The refusal of data about people whom other accounts know."""
+
+
 @dataclass(frozen=True, eq=False)
 class Asked:
     """The people of a request, and what is said of them.
@@ -281,7 +285,7 @@ def _people_in_common(
     named: int | None,
     *,
     filtered: bool,
-) -> InputError:
+) -> PeopleInCommon:
     """The refusal of data about people whom other accounts know, with both ways out."""
     names = {account: shlex.quote(called(connection, account)) for account in shares}
     common = " and ".join(
@@ -293,7 +297,7 @@ def _people_in_common(
     joins = "".join(f"mapveil ledger name {name} {first}, then " for name in more)
     own = asked.dataset or proposed_name(connection, asked.source)
     quoted = shlex.quote(own)
-    return InputError(
+    return PeopleInCommon(
         f"{asked.source}: has people in common with {common}, so nothing is charged or released. If they are "
         f"the same people: {joins}dataset={first} (--dataset {first}). If they are others whose "
         f"ids coincide, as ids such as 1 to n do by chance: dataset={quoted} (--dataset {quoted}) with "
