@@ -32,21 +32,22 @@ from mapveil.geo.tables import connection, quote_text, reading
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.windowed_points import check_times, windowed
 from mapveil.geo.windows import Windows
+from mapveil.maps.counted_windows import exhaustion_note, live_window
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.provenance import Provenance
+from mapveil.maps.scene import Note
 from mapveil.mechanisms.mechanism import check_tiling
 from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.mechanisms.series_file import SeriesFacts, SeriesFile, create_series_file
+from mapveil.mechanisms.series_promise import epsilon_charged, least_epsilon, promise_of_series
 from mapveil.mechanisms.window_error import check_error
 from mapveil.mechanisms.window_runs import differs
 from mapveil.privacy.charges import with_account
-from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit, check_large_epsilon
-from mapveil.privacy.guarantee import Guarantee
+from mapveil.privacy.claim import Share, check_large_epsilon
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import SpendId
 from mapveil.privacy.population import ids_as_texts
 from mapveil.privacy.recognition import PeopleInCommon
-from mapveil.privacy.sampling import sampling_delta
 from mapveil.privacy.window_draws import check_draws, record_draws, record_files
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, readable
 from mapveil_client.errors import CuratorWarning, InputError, ParameterError, PromiseError, check, is_whole
@@ -150,8 +151,8 @@ class LiveSeries:
                 blocks, most, window_error, fix="give a smaller windows_per_user (--windows-per-user)"
             )
         facts = SeriesFacts(name, windows, tiling, exact, most, w_event, ledger is not None)
-        promised = _promise(Multiscale(epsilon=_least(facts)).guarantee(), facts)
-        check_large_epsilon(_charge(facts), promised.delta, accepted=accept_large_epsilon)
+        promised = promise_of_series(Multiscale(epsilon=least_epsilon(facts)).guarantee(), facts)
+        check_large_epsilon(epsilon_charged(facts), promised.delta, accepted=accept_large_epsilon)
         made = cls(path)
         if not Path(path).exists():
             create_series_file(path, facts)
@@ -165,7 +166,7 @@ class LiveSeries:
                 try:
                     ledger.spend(
                         ledger.identify(None, dataset=name),
-                        _charge(facts),
+                        epsilon_charged(facts),
                         method="series",
                         parameters=parameters | ({} if w_event is None else {"w_event": w_event}),
                         tiling=tiling.spec,
@@ -236,7 +237,7 @@ class LiveSeries:
                     )
                 else:
                     heat = _published(file, week, number)
-                heat = _promised(heat, facts, number, Provenance.of("series add", points))
+                heat = _promised(heat, file, number, Provenance.of("series add", points))
             if ledger is not None:
                 charged = with_account(heat.guarantee, ledger, (SpendId(file.spend),))
                 heat = replace(heat, guarantee=charged)
@@ -291,17 +292,6 @@ class LiveSeries:
         return SeriesStatus(
             facts.name, facts.charged, facts.epsilon, each, facts.run, facts.most, done, later
         )
-
-
-def _charge(facts: SeriesFacts) -> Fraction:
-    """Epsilon of a user over all windows: that of every run of windows where runs are protected."""
-    runs = 1 if facts.run is None else -(-facts.windows.count // facts.run)
-    return runs * facts.epsilon
-
-
-def _least(facts: SeriesFacts) -> Fraction:
-    """The least epsilon that a window's map may have."""
-    return facts.epsilon / (facts.most if facts.run is None else 2 * facts.run)
 
 
 def _week(file: SeriesFile, table: Points, number: int, path: Path) -> Points:
@@ -382,30 +372,12 @@ def _published(file: SeriesFile, week: Points, number: int) -> DensityMap:
     return replace(heat, guarantee=replace(heat.guarantee, shares=(*compared, *heat.guarantee.shares)))
 
 
-def _promise(alone: Guarantee, facts: SeriesFacts) -> Guarantee:
-    """The promise of a window's map, as that of the whole series."""
-    if alone.unit is Unit.WINDOW_RUN:  # the map of another window has it already
-        return alone
-    counted = facts.most if facts.run is None else facts.run
-    bound = alone.bound and ContributionBound(Norm.L1, counted * alone.bound.value, alone.bound.step)
-    if facts.run is None:
-        delta = min(facts.windows.count * alone.delta, Fraction(1))
-        return replace(alone, epsilon=facts.epsilon, delta=delta, bound=bound)
-    added = (Assumes.COMPOSES(), Assumes.RUN_LENGTH(windows=facts.run))
-    return replace(
-        alone,
-        unit=Unit.WINDOW_RUN,
-        epsilon=facts.epsilon,
-        # A comparison and a publication in each window, none of them with more than half of epsilon.
-        delta=min(2 * facts.run * sampling_delta(facts.epsilon / 2), Fraction(1)),
-        bound=bound,
-        assumptions=(*alone.assumptions, *added),
-    )
-
-
-def _promised(heat: DensityMap, facts: SeriesFacts, number: int, provenance: Provenance) -> DensityMap:
+def _promised(heat: DensityMap, file: SeriesFile, number: int, provenance: Provenance) -> DensityMap:
     """The map with the promise of the whole series, which holds for all its windows together."""
-    name = facts.windows.names[number]
+    facts, name = file.facts, file.facts.windows.names[number]
+    released = len(file.released()) + 1
+    about = live_window(file.spend, facts.windows, name, released, most=facts.most, run=facts.run)
+    heat = replace(heat, parameters=heat.parameters | about)
     if facts.run is None:
         note = (
             f"window {name} of a live series: epsilon is for all its windows together, of which a user counts in at "
@@ -414,7 +386,8 @@ def _promised(heat: DensityMap, facts: SeriesFacts, number: int, provenance: Pro
     else:
         note = (
             f"window {name} of a live series: epsilon is for a user's rows in any {facts.run} consecutive windows, and "
-            f"{readable(_charge(facts))} for all {facts.windows.count} windows together"
+            f"{readable(epsilon_charged(facts))} for all {facts.windows.count} windows together"
         )
-    guarantee = _promise(heat.guarantee, facts)
-    return replace(heat, guarantee=guarantee, title=name, notes=(*heat.notes, note), provenance=provenance)
+    guarantee = promise_of_series(heat.guarantee, facts)
+    notes = (*heat.notes, note, *(Note(text, "warning") for text in exhaustion_note(heat)))
+    return replace(heat, guarantee=guarantee, title=name, notes=notes, provenance=provenance)
