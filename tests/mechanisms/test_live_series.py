@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -407,6 +408,16 @@ def test_a_map_that_the_ledger_does_not_know_yet_is_not_seen_and_not_drawn_again
     np.testing.assert_array_equal(heat.values, series.window(NAMES[0]).values)
     assert len(sums) == 1
     series.add(visits(np.arange(30), 1), ledger=ledger)
+
+
+def test_a_clock_that_reads_no_times_is_refused_before_the_charge(tmp_path: Path) -> None:
+    ledger = mv.Ledger(tmp_path / "ledger.sqlite")
+    zone = replace(WEEKS, zone="UTC")
+    object.__setattr__(zone, "zone", "posix/Europe/Paris")  # which not every machine has
+    with pytest.raises(ParameterError, match="by which no times of a table can be read"):
+        LiveSeries.start(tmp_path / "city.series", "city", zone, TILING, epsilon=2, ledger=ledger)
+    assert ledger.entries() == ()
+    assert not (tmp_path / "city.series").exists()
 
 
 def test_a_refused_first_window_leaves_a_charge_that_can_be_annulled(tmp_path: Path, sums: list) -> None:

@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple
 
-from mapveil.geo.find_columns import find_column
 from mapveil.geo.point_query import Columns
 from mapveil.geo.points import Points
-from mapveil.geo.tables import column_types, connection, quote_name, reading
-from mapveil.geo.windows import Windows, no_time_column
+from mapveil.geo.tables import column_types, connection, reading
+from mapveil.geo.window_categories import category_sql
+from mapveil.geo.windows import Windows, check_zone, no_time_column
 from mapveil_client.errors import InputError
 
-_ZONED: Final = r"\d{2}:\d{2}.*(Z|z|[+-]\d{2}(:?\d{2})?)\s*$"
+_UTC: Final = r"\s*(?:[Zz]|[Uu][Tt][Cc]|[Gg][Mm][Tt])$"
+"""A name of UTC at the end of a time, trimmed."""
+
+_ZONED: Final = rf"\d{{2}}:\d{{2}}[0-9:.]*({_UTC[:-1]}|\s*[+-]\d{{2}}(:?\d{{2}})?)\s*$"
 """A text of a time that states its offset from UTC."""
+
+_NAMED: Final = "[A-SU-Za-su-z]"
+"""A letter other than the T between day and clock: of a month, of AM or PM, or of a time zone."""
 
 
 class Parts(NamedTuple):
@@ -50,16 +56,17 @@ def windowed(points: Points, windows: Windows, parts: Parts | None = None) -> Wi
     Raises
     ------
     InputError
-        The table has no such column, or times that cannot be read, or that state no time zone where none is given, or
-        where some do and some do not.
+        The table has no such column, categories of a type that no value can be of, or times that cannot be read, or
+        that state no time zone where none is given, or where some do and some do not.
+    ParameterError
+        Times cannot be read by the clock of the windows.
     """
     types = column_types(points.table)
-    column, category = points.columns.time, None
-    if windows.category is not None:
-        found = find_column("categories", points.source, types, windows.category, ())
-        category = f"CAST({quote_name(str(found))} AS VARCHAR)"
+    column = points.columns.time
+    category = None if windows.category is None else category_sql(points, windows)
     wall = None
     if windows.reads_time:
+        check_zone(windows)
         if column is None:
             raise no_time_column(points.source)
         wall = _wall(points, windows, types[column])
@@ -100,12 +107,15 @@ def _wall(points: Points, windows: Windows, kind: str) -> str:
 def _wall_of_text(points: Points, windows: Windows, time: str) -> str:
     zone = windows.zone
     zoned = f"regexp_matches({time}, '{_ZONED}')"
+    # DuckDB would read 8:30 PM as 8:30, and 8:30 of a named zone as that of any.
+    plain = f"TRY_CAST(CASE WHEN NOT regexp_matches({time}, '{_NAMED}') THEN trim({time}) END AS TIMESTAMP)"
+    read = f"{plain} IS NOT NULL"
     with connection() as opened, reading(points.source):
         relation = points.table.relation(opened)
         ((stated, clocks, days),) = opened.execute(
-            f"SELECT COUNT(*) FILTER ({zoned}), COUNT(*) FILTER (NOT {zoned} AND contains({time}, ':')), "
+            f"SELECT COUNT(*) FILTER ({zoned}), COUNT(*) FILTER (NOT {zoned} AND contains({time}, ':') AND {read}), "
             # DuckDB would read a day beside zoned times in the machine's zone.
-            f"COUNT(*) FILTER (NOT {zoned} AND TRY_CAST({time} AS TIMESTAMP) IS NOT NULL) FROM {relation}"
+            f"COUNT(*) FILTER (NOT {zoned} AND {read}) FROM {relation}"
         ).fetchall()
     if windows.reads_hours and days and not (stated or clocks):
         raise _only_days(points)
@@ -117,8 +127,9 @@ def _wall_of_text(points: Points, windows: Windows, time: str) -> str:
     if clocks and zone is None:
         raise _no_zone(points)
     if stated:
-        return f"timezone('{zone or 'UTC'}', TRY_CAST({time} AS TIMESTAMP WITH TIME ZONE))"
-    return f"TRY_CAST({time} AS TIMESTAMP)"
+        utc = f"regexp_replace(trim({time}), '{_UTC}', 'Z')"
+        return f"timezone('{zone or 'UTC'}', TRY_CAST(CASE WHEN {zoned} THEN {utc} END AS TIMESTAMP WITH TIME ZONE))"
+    return plain
 
 
 def _only_days(points: Points) -> InputError:

@@ -31,7 +31,7 @@ from mapveil.geo.read_points import read_points
 from mapveil.geo.tables import connection, quote_text, reading
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.windowed_points import check_times, windowed
-from mapveil.geo.windows import Windows
+from mapveil.geo.windows import Windows, check_zone
 from mapveil.maps.counted_windows import exhaustion_note, live_window
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.provenance import Provenance
@@ -129,7 +129,8 @@ class LiveSeries:
         Raises
         ------
         InputError
-            The file is there and of another series, or a parameter cannot be used.
+            The file is there and of another series, or a parameter cannot be used, such as a time zone that DuckDB
+            does not know.
         BudgetExceeded
             The account does not allow the epsilon.
         """
@@ -142,6 +143,7 @@ class LiveSeries:
             raise ParameterError(
                 "windows_per_user must be left out with w_event, where a user counts in every window"
             )
+        check_zone(windows)
         check_tiling(tiling)
         most = windows.count if windows_per_user is None else windows_per_user
         if window_error is not None:
