@@ -16,7 +16,7 @@ from mapveil_client.errors import InputError
 
 
 class Counting(NamedTuple):
-    """What a user counts as in a map, and the windows of the map."""
+    """The number that a user counts as in a map, and the windows of the map."""
 
     contribution: str
     windows: str | None  # their length and kind; None for a map of no window

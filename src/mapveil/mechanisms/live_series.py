@@ -228,9 +228,7 @@ class LiveSeries:
             with tempfile.TemporaryDirectory(prefix="mapveil-") as folder, numbered.held_once() as table:
                 week = _week(file, table, number, Path(folder) / "window.parquet")
                 present = _present(week, facts) if facts.run is None else []
-                if (
-                    ledger is not None
-                ):  # the table is usable: whatever is refused is refused before noise is drawn
+                if ledger is not None:  # the table can be used; what is refused leaves the charge unmarked
                     _join(file, ledger, points)
                     record_draws(ledger.path, file.spend, file.maps())
                 if facts.run is None:
