@@ -121,7 +121,7 @@ class PublicWindows:
                 f"values (--values) are required with by={self.by!r}: a public list, since taken from the table they "
                 f"would tell which are there; recurring times are {', '.join(PROFILES)}"
             )
-        distinct = len(set(self.values)) == len(self.values)
+        distinct = len(set(map(str.strip, self.values))) == len(self.values)  # names are stripped
         check(
             distinct and all(map(str.isprintable, self.values)),
             "values (--values)",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import pandas as pd
 import pytest
 
 import mapveil as mv
@@ -128,6 +129,7 @@ def test_texts_of_days_and_clocks_are_read() -> None:
             None,
             "row 2, column 'time' is 'yesterday'; expected a date or time such as",
         ),
+        (["2026-01-05 10:00:00 UTC", "2026-01-05 10:00:00"], "UTC", "some do not"),
     ],
 )
 def test_times_that_tell_no_window_are_refused(time: object, zone: str | None, message: str) -> None:
@@ -186,6 +188,74 @@ def test_a_table_of_which_every_row_would_be_dropped_is_refused_before_the_charg
     assert mv.Ledger(tmp_path / "ledger.sqlite").entries() == ()
 
 
+@pytest.mark.parametrize("name", ["UTC", " UTC", "GMT", " gmt", "Z", " Z", " z "])
+def test_a_text_that_names_utc_is_read_by_the_clock_of_the_windows(name: str) -> None:
+    days = Windows(every="1d", start="2026-01-05", until="2026-01-07", zone="Europe/Paris")
+    assert numbers(days, [f"2026-01-05 22:30:00{name}", f"2026-01-05 23:30:00.5{name}"]) == [0, 1]
+    assert numbers(Windows(by="hour"), [f"2026-01-05T22:30{name}"]) == [22]
+
+
+@pytest.mark.parametrize("name", ["America/New_York", "EST", "Etc/GMT", "CEST", "GMT+05", "PM UTC"])
+@pytest.mark.parametrize("other", ["2026-01-05 20:30:00 UTC", "2026-01-05 20:30:00"])
+def test_other_names_of_zones_are_no_times(name: str, other: str) -> None:
+    days = Windows(every="1d", start="2026-01-05", until="2026-01-07", zone="Europe/Paris")
+    with pytest.raises(InputError):
+        numbers(days, [other, f"2026-01-05 20:30:00 {name}"])
+
+
+@pytest.mark.parametrize("zone", ["posix/Europe/Paris", "right/Europe/Paris", "localtime"])
+def test_a_zone_that_reads_no_times_of_tables_is_refused(zone: str) -> None:
+    try:
+        windows = Windows(every="1d", start="2026-01-05", until="2026-01-07", zone=zone)
+    except ParameterError:
+        pytest.skip("the machine has no such zone")
+    with pytest.raises(ParameterError, match="by which no times of a table can be read"):
+        numbers(windows, ["2026-01-05"])
+
+
+def category(values: tuple[str, ...], kind: object) -> list[int]:
+    size = len(kind)
+    frame = pd.DataFrame({"user": range(size), "lon": 0.0, "lat": 0.0, "kind": kind})
+    made = windowed(mv.read_points(frame), Windows(by="kind", values=values))
+    with made.held_once() as held, duckdb.connect() as opened:
+        found = dict(opened.execute(f"SELECT user_id, label FROM ({held.scan(opened)})").fetchall())
+    return [found.get(user, -1) for user in range(size)]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        (("1", "2"), np.array([1.0, 2.0, 3.0]), [0, 1, -1]),
+        (("1.0", "2.0"), np.array([1, 2, 3]), [0, 1, -1]),
+        (("0.5", "1e3"), np.array([0.5, 1000.0, np.nan]), [0, 1, -1]),
+        (("1.6", "2"), np.array([2, 1]), [1, -1]),
+        (("True", "False"), np.array([True, False]), [0, 1]),
+        (("FALSE", "true"), np.array([True, False]), [1, 0]),
+        (("1", "0"), np.array([True, False]), [0, 1]),
+        (("1", "other"), np.array([1.0, 7.0]), [0, -1]),
+        (("work", "play"), ["play", "work"], [1, 0]),
+    ],
+)
+def test_a_category_is_compared_as_the_type_of_its_column(
+    values: tuple[str, ...], kind: object, expected: list[int]
+) -> None:
+    assert category(values, kind) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "message"),
+    [
+        (("work", "play"), np.array([1.0, 2.0]), "type double, and none of the values 'work', 'play'"),
+        (("ja", "nein"), np.array([True]), "type boolean, and none of the values"),
+        (("1", "1.0"), np.array([1.0, 2.0]), "are one; give each once"),
+        (("True", "1"), np.array([True]), "are one; give each once"),
+    ],
+)
+def test_values_that_no_row_can_have_are_refused(values: tuple[str, ...], kind: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        category(values, kind)
+
+
 def test_days_tell_no_hours_and_no_column_tells_nothing() -> None:
     with pytest.raises(InputError, match="windows of hours need times"):
         numbers(Windows(by="hour"), np.array(["2026-01-05"], "M8[D]"))
@@ -212,6 +282,7 @@ def test_days_tell_no_hours_and_no_column_tells_nothing() -> None:
         ({"by": "kind", "values": ("a", "a")}, "different texts"),
         ({"by": "kind", "values": "work"}, "a list of texts, such as .*, got 'work'"),
         ({"by": "kind", "values": [1, 2]}, r"a list of texts, such as .*, got \[1, 2\]"),
+        ({"by": "kind", "values": ("a", "a ")}, "different texts"),
         ({"by": "hour", "values": ("a",)}, "left out"),
         ({"by": "hour", "zone": "Mars/Olympus"}, "a name such as Europe/Paris"),
     ],

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ from mapveil.mechanisms import live_series
 from mapveil.mechanisms.live_series import LiveSeries
 from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.privacy import ledger_chain
-from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
+from mapveil_client.errors import BudgetExceeded, CuratorWarning, InputError, ParameterError, PromiseError
 
 # A window whose users have all run out has no rows, of which the curator is told.
 pytestmark = pytest.mark.filterwarnings("ignore::mapveil_client.errors.CuratorWarning")
@@ -104,6 +107,60 @@ def test_rows_of_other_windows_and_ids_of_other_types_are_the_same_people(tmp_pa
     series.add(texts)
     series.add(visits(np.arange(20, 30), 1), NAMES[2])
     assert [round(each.sum() / UNIT) for each in sums] == [10, 0, 0]
+
+
+def spelled(spell: Callable[[int], object], week: int, people: int = 30) -> mv.Points:
+    drawn = visits(np.arange(people), week).arrays()
+    day = np.datetime64("2026-01-05") + np.full(drawn.users.size, 7 * week)
+    ids = [spell(int(user)) for user in drawn.users]
+    return mv.Points.from_arrays(ids, drawn.lon, drawn.lat, time=day)
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        (
+            lambda i: f"ab{i:05d}",
+            lambda i: f"AB{i:05d}",
+            lambda i: f" ab{i:05d} ",
+            lambda i: f"aB\u200b{i:05d}",
+        ),
+        (lambda i: i, lambda i: f"{i}.0", lambda i: f"{i:05d}", lambda i: f"+{i} "),
+        (lambda i: f"Å{i}", lambda i: f"A\u030a{i}", lambda i: f"å{i}", lambda i: f"Å{i}\u00a0"),
+    ],
+    ids=["case and spaces", "numbers", "Unicode"],
+)
+@pytest.mark.parametrize("charged", [False, True], ids=["without a ledger", "with a ledger"])
+def test_an_id_that_is_written_otherwise_is_the_same_person_as_in_the_ledger(
+    tmp_path: Path, sums: list, spellings: tuple, charged: bool
+) -> None:
+    ledger = {"ledger": mv.Ledger(tmp_path / "ledger.sqlite")} if charged else {}
+    series = started(tmp_path / "city.series", windows_per_user=1, **ledger)
+    for week, spell in enumerate(spellings):
+        series.add(spelled(spell, week), **ledger)
+    assert [round(each.sum() / UNIT) for each in sums] == [30, 0, 0, 0]
+
+
+def test_ids_that_are_written_in_two_ways_in_one_window_are_one_user(tmp_path: Path, sums: list) -> None:
+    series = started(tmp_path / "city.series")
+    both = ["ab", "AB", "7", "07"]
+    day = np.full(4, np.datetime64("2026-01-05"))
+    series.add(mv.Points.from_arrays(both, np.full(4, -74.0), np.full(4, 40.7), time=day))
+    assert round(sums[0].sum() / UNIT) == 2
+
+
+def test_a_series_of_an_earlier_version_takes_ids_as_they_are_written_and_says_so(
+    tmp_path: Path, sums: list
+) -> None:
+    series = started(tmp_path / "city.series", windows_per_user=1)
+    with closing(sqlite3.connect(tmp_path / "city.series")) as opened, opened:
+        (record,) = opened.execute("SELECT record FROM series").fetchone()
+        older = {name: value for name, value in json.loads(record).items() if name != "ids"}
+        opened.execute("UPDATE series SET record = ?", (json.dumps(older, sort_keys=True),))
+    for week, spell in enumerate((lambda i: f"ab{i}", lambda i: f"ab{i}", lambda i: f"AB{i}")):
+        with pytest.warns(CuratorWarning, match="write the ids of every table alike"):
+            series.add(spelled(spell, week))
+    assert [round(each.sum() / UNIT) for each in sums] == [30, 0, 30]
 
 
 def test_repeated_late_and_unknown_windows_are_refused_with_the_reason(tmp_path: Path) -> None:
@@ -357,6 +414,37 @@ def test_a_map_that_the_ledger_does_not_know_yet_is_not_seen_and_not_drawn_again
     np.testing.assert_array_equal(heat.values, series.window(NAMES[0]).values)
     assert len(sums) == 1
     series.add(visits(np.arange(30), 1), ledger=ledger)
+
+
+def test_a_clock_that_reads_no_times_is_refused_before_the_charge(tmp_path: Path) -> None:
+    ledger = mv.Ledger(tmp_path / "ledger.sqlite")
+    zone = replace(WEEKS, zone="UTC")
+    object.__setattr__(zone, "zone", "posix/Europe/Paris")  # which not every machine has
+    with pytest.raises(ParameterError, match="by which no times of a table can be read"):
+        LiveSeries.start(tmp_path / "city.series", "city", zone, TILING, epsilon=2, ledger=ledger)
+    assert ledger.entries() == ()
+    assert not (tmp_path / "city.series").exists()
+
+
+def test_a_refused_first_window_leaves_a_charge_that_can_be_annulled(tmp_path: Path, sums: list) -> None:
+    ledger = mv.Ledger(tmp_path / "ledger.sqlite")
+    one = started(tmp_path / "one.series", ledger=ledger)
+    one.add(visits(np.arange(300), 0), ledger=ledger)
+    two = LiveSeries.start(tmp_path / "two.series", "two", WEEKS, TILING, epsilon=2, ledger=ledger)
+    with pytest.raises(InputError, match=r"in common with account city.*'mapveil ledger annul") as refused:
+        two.add(visits(np.arange(300), 0), ledger=ledger)
+    bad = mv.Points.from_arrays(["a"], [-74.0], [95.0], time=np.array(["2026-01-05"], "datetime64[D]"))
+    with pytest.raises(InputError, match="latitude"):
+        two.add(bad, ledger=ledger)
+    assert len(sums) == 1
+    (spend,) = (entry.id for entry in ledger.entries("two"))
+    assert f"annul {spend} " in str(refused.value)
+    ledger.annul(spend, reason="its people are those of city")
+    ledger.name("city", "two")
+    assert ledger.account("city").spent == 2
+    one.add(visits(np.arange(300), 1), ledger=ledger)
+    with pytest.raises(PromiseError, match="was annulled"):
+        two.add(visits(np.arange(300), 0), ledger=ledger)
 
 
 def test_an_account_over_its_budget_releases_no_window(tmp_path: Path, sums: list) -> None:

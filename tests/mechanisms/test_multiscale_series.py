@@ -104,6 +104,10 @@ def test_a_promise_to_user_weeks_charges_every_week() -> None:
         "the guarantee is for one user-week: the epsilons and deltas of several of one user add up"
         in series.guarantee.in_words()
     )
+    assert "epsilon is for a user's rows in one week, and 2 for all 4 weeks together" in series.notes
+    assert "not accounted: what all user-weeks of one user cost together is in no ledger" in str(
+        series.guarantee
+    )
     days = mv.Windows(every="1d", start="2026-01-05", until="2026-02-02")
     assert MultiscaleSeries(windows=days, **given).charged == 2
 

@@ -48,6 +48,7 @@ from mapveil.inference.false_discovery import adjusted
 from mapveil.inference.linear_totals import half_widths, half_widths_of_chosen, placed_fraction
 from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.inference.zone_results import Null, ZoneChanges
+from mapveil.maps.counted_windows import are_one_series, check_counted_alike, exhaustion_notes
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import INTERVAL_ALPHA, Measurement, are_one_release
 from mapveil.maps.released import ReleasedMap
@@ -210,6 +211,7 @@ def check_alike(
     if before.guarantee.model is not after.guarantee.model:
         models = f"{before.guarantee.model.value} and {after.guarantee.model.value}"
         raise InputError(f"the maps have different trust models: {models}; release both with one")
+    check_counted_alike(before, after)
 
 
 def both_note(before: ReleasedMap, after: ReleasedMap) -> tuple[str, ...]:
@@ -217,12 +219,15 @@ def both_note(before: ReleasedMap, after: ReleasedMap) -> tuple[str, ...]:
     spent = [each.guarantee.epsilon for each in (before, after)]
     if spent[0] is None or spent[1] is None:
         return ()
+    if are_one_series(before, after):
+        both = f"both maps are windows of one series, so a {before.guarantee.unit.value} of both"
+        return (f"{both} is protected by its epsilon {plain(spent[0])}",)
     both = f"epsilon {plain(spent[0] + spent[1])}, those of both maps together"
     return (f"a {before.guarantee.unit.value} of both tables is protected by {both}",)
 
 
 def unlike_notes(before: ReleasedMap, after: ReleasedMap) -> tuple[str, ...]:
-    """A note that names what the records of two maps say was counted differently: columns, weights, filter, options."""
+    """Notes on what two maps counted differently: columns, weights, filter, options, users without windows left."""
     one, two = (
         {f"column of {role}": name for role, name in each.provenance.columns.items()}
         | {"filter": each.provenance.where}
@@ -234,9 +239,13 @@ def unlike_notes(before: ReleasedMap, after: ReleasedMap) -> tuple[str, ...]:
         for name in {**one, **two}
         if one.get(name) != two.get(name)
     ]
+    notes = exhaustion_notes(before, after)
     if not unlike:
-        return ()
-    return (f"the two releases counted unlike things, so a change may be one of these: {', '.join(unlike)}",)
+        return notes
+    return (
+        f"the two releases counted unlike things, so a change may be one of these: {', '.join(unlike)}",
+        *notes,
+    )
 
 
 def _two_sided(noise: WeightedNoise, apart: float) -> float:

@@ -98,6 +98,7 @@ def command(
     from mapveil.formats.zone_table import write_zones
     from mapveil.inference.zone_overlay import ZoneOverlay
     from mapveil.inference.zone_results import WIDENED, placed_notes
+    from mapveil.maps.counted_windows import exhaustion_note
     from mapveil.maps.counting import counting_note
     from mapveil.maps.flow_map import FlowMap
     from mapveil.maps.series_map import SeriesMap
@@ -186,7 +187,7 @@ def command(
                 write_zones(asked.zones, columns, about, path)
 
         save_all(outputs, save, progress)
-    notes = (*asked.zones.notes, *_uncovered(found), *placed_notes(found))
+    notes = (*asked.zones.notes, *_uncovered(found), *placed_notes(found), *exhaustion_note(heat))
     for note in (*heat.guarantee.promise.warnings, *notes):
         console.warn(note)
     if top is not None and top > most:

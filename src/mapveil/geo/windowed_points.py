@@ -6,14 +6,17 @@ import warnings
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple
 
-from mapveil.geo.find_columns import find_column
 from mapveil.geo.point_query import Columns
 from mapveil.geo.points import Points
-from mapveil.geo.tables import column_types, connection, quote_name, reading
-from mapveil.geo.windows import Windows, no_time_column
+from mapveil.geo.tables import column_types, connection, reading
+from mapveil.geo.window_categories import category_sql
+from mapveil.geo.windows import Windows, check_zone, no_time_column
 from mapveil_client.errors import CuratorWarning, InputError, one_line
 
-_ZONED: Final = r"\d{2}:\d{2}.*(Z|z|[+-]\d{2}(:?\d{2})?)\s*$"
+_UTC: Final = r"\s*(?:[Zz]|[Uu][Tt][Cc]|[Gg][Mm][Tt])$"
+"""A name of UTC at the end of a time, trimmed."""
+
+_ZONED: Final = rf"\d{{2}}:\d{{2}}[0-9:.]*({_UTC[:-1]}|\s*[+-]\d{{2}}(:?\d{{2}})?)\s*$"
 """A text of a time that states its offset from UTC."""
 
 _NAMED: Final = "[A-SU-Za-su-z]"
@@ -60,16 +63,17 @@ def windowed(points: Points, windows: Windows, parts: Parts | None = None) -> Wi
     Raises
     ------
     InputError
-        The table has no such column, or times that cannot be read, or that state no time zone where none is given, or
-        where some do and some do not.
+        The table has no such column, categories of a type that no value can be of, or times that cannot be read, or
+        that state no time zone where none is given, or where some do and some do not.
+    ParameterError
+        Times cannot be read by the clock of the windows.
     """
     types = column_types(points.table)
-    column, category = points.columns.time, None
-    if windows.category is not None:
-        found = find_column("categories", points.source, types, windows.category, ())
-        category = f"CAST({quote_name(str(found))} AS VARCHAR)"
+    column = points.columns.time
+    category = None if windows.category is None else category_sql(points, windows)
     wall = None
     if windows.reads_time:
+        check_zone(windows)
         if column is None:
             raise no_time_column(points.source)
         wall = _wall(points, windows, types[column])
@@ -134,7 +138,8 @@ def _wall_of_text(points: Points, windows: Windows, time: str) -> str:
     if clocks and zone is None:
         raise _no_zone(points)
     if stated:
-        return f"timezone('{zone or 'UTC'}', TRY_CAST(trim({time}) AS TIMESTAMP WITH TIME ZONE))"
+        utc = f"regexp_replace(trim({time}), '{_UTC}', 'Z')"
+        return f"timezone('{zone or 'UTC'}', TRY_CAST(CASE WHEN {zoned} THEN {utc} END AS TIMESTAMP WITH TIME ZONE))"
     return plain
 
 

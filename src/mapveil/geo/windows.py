@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Final
 
-from mapveil.geo.tables import quote_text
-from mapveil_client.errors import InputError
+from mapveil.geo.tables import connection, quote_text
+from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.public_windows import LENGTHS, PROFILES, PublicWindows
 
 _MONTHS: Final = (
@@ -121,6 +122,31 @@ class Windows(PublicWindows):
 def _day(edge: datetime, *, year: bool = True) -> str:
     """A day in words, in English whatever the machine's language."""
     return f"{edge.day} {_MONTHS[edge.month - 1]}" + (f" {edge.year}" if year else "")
+
+
+def check_zone(windows: PublicWindows) -> None:
+    """Refuse a time zone that the machine knows and DuckDB does not, such as ``posix/Europe/Paris``.
+
+    Raises
+    ------
+    ParameterError
+        Times cannot be read by its clock.
+    """
+    if windows.zone is None or windows.zone.casefold() in _known_zones():
+        return
+    raise ParameterError(
+        f"zone (--time-zone) must be a name such as Europe/Paris or UTC, got {windows.zone!r}, by which no times of a "
+        "table can be read"
+    )
+
+
+@cache
+def _known_zones() -> frozenset[str]:
+    with connection() as opened:
+        return frozenset(
+            str(name).casefold()
+            for (name,) in opened.execute("SELECT name FROM pg_timezone_names()").fetchall()
+        )
 
 
 def no_time_column(source: str) -> InputError:

@@ -14,12 +14,13 @@ back, the ledger knows other windows: it is refused.
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mapveil.engines import user_sums
 from mapveil.engines.contributions import located_rows
@@ -30,27 +31,34 @@ from mapveil.geo.read_points import read_points
 from mapveil.geo.tables import connection, quote_text, reading
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.windowed_points import check_times, windowed
-from mapveil.geo.windows import Windows
+from mapveil.geo.windows import Windows, check_zone
+from mapveil.maps.counted_windows import exhaustion_note, live_window
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.provenance import Provenance
+from mapveil.maps.scene import Note
 from mapveil.mechanisms.mechanism import check_tiling
 from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.mechanisms.series_file import SeriesFacts, SeriesFile, create_series_file
+from mapveil.mechanisms.series_promise import epsilon_charged, least_epsilon, promise_of_series
 from mapveil.mechanisms.window_error import check_error
 from mapveil.mechanisms.window_runs import differs
 from mapveil.privacy.charges import with_account
-from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit, check_large_epsilon
-from mapveil.privacy.guarantee import Guarantee
+from mapveil.privacy.claim import Share, check_large_epsilon
 from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import SpendId
-from mapveil.privacy.sampling import sampling_delta
-from mapveil.privacy.window_draws import record_draws, record_files
+from mapveil.privacy.population import ids_as_texts
+from mapveil.privacy.recognition import PeopleInCommon
+from mapveil.privacy.window_draws import check_draws, record_draws, record_files
 from mapveil_client.epsilon import EpsilonLike, as_epsilon, readable
-from mapveil_client.errors import InputError, ParameterError, PromiseError, check, is_whole
+from mapveil_client.errors import CuratorWarning, InputError, ParameterError, PromiseError, check, is_whole
 from mapveil_client.randomness.random import Randomness
 
 if TYPE_CHECKING:
     import pyarrow as pa
+_IDS_AS_WRITTEN: Final = (
+    "{path}: was started by an earlier version, which takes an id that is written otherwise, such as AB1 for ab1 or "
+    "1.0 for 1, for another user, who costs epsilon again: write the ids of every table alike, or start another series"
+)
 
 
 class SeriesStatus(NamedTuple):
@@ -123,7 +131,8 @@ class LiveSeries:
         Raises
         ------
         InputError
-            The file is there and of another series, or a parameter cannot be used.
+            The file is there and of another series, or a parameter cannot be used, such as a time zone that DuckDB
+            does not know.
         BudgetExceeded
             The account does not allow the epsilon.
         """
@@ -140,6 +149,7 @@ class LiveSeries:
                 "windows_per_user (--windows-per-user) must be left out with w_event (--w-event), where a user counts "
                 "in every window"
             )
+        check_zone(windows)
         check_tiling(tiling)
         most = windows.count if windows_per_user is None else windows_per_user
         if window_error is not None:
@@ -154,8 +164,8 @@ class LiveSeries:
                 blocks, most, window_error, fix="give a smaller windows_per_user (--windows-per-user)"
             )
         facts = SeriesFacts(name, windows, tiling, exact, most, w_event, ledger is not None)
-        promised = _promise(Multiscale(epsilon=_least(facts)).guarantee(), facts)
-        check_large_epsilon(_charge(facts), promised.delta, accepted=accept_large_epsilon)
+        promised = promise_of_series(Multiscale(epsilon=least_epsilon(facts)).guarantee(), facts)
+        check_large_epsilon(epsilon_charged(facts), promised.delta, accepted=accept_large_epsilon)
         made = cls(path)
         if not Path(path).exists():
             create_series_file(path, facts)
@@ -169,7 +179,7 @@ class LiveSeries:
                 try:
                     ledger.spend(
                         ledger.identify(None, dataset=name),
-                        _charge(facts),
+                        epsilon_charged(facts),
                         method="series",
                         parameters=parameters | ({} if w_event is None else {"w_event": w_event}),
                         tiling=tiling.spec,
@@ -226,6 +236,8 @@ class LiveSeries:
                 raise ParameterError(f"ledger must be left out: series {facts.name} was started without one")
             if other_people is not None and ledger is None:
                 raise ParameterError("other_people (--other-people) must be left out without a ledger")
+            if not facts.same_ids:
+                warnings.warn(_IDS_AS_WRITTEN.format(path=self.path), CuratorWarning, stacklevel=2)
             left = _recorded(file, ledger)  # by a process that was killed
             ours = left is not None and window in (None, facts.windows.names[left])
             number = left if left is not None and ours else file.next(window)
@@ -235,18 +247,19 @@ class LiveSeries:
                 file.check_rows(numbered, number)
             if ours:
                 return file.map(number)
-            if ledger is not None:
-                ledger.recognise(points, dataset=facts.name, other_people=other_people, of_series=True)
             with tempfile.TemporaryDirectory(prefix="mapveil-") as folder, numbered.held_once() as table:
                 week = _week(file, table, number, Path(folder) / "window.parquet")
                 present = _present(week, facts) if facts.run is None else None
+                if ledger is not None:  # the table can be used; what is refused leaves the charge unmarked
+                    _join(file, ledger, points, other_people)
+                    record_draws(ledger.path, file.spend, file.maps())
                 if facts.run is None:
                     heat = Multiscale(epsilon=facts.epsilon / facts.most).release(
                         week, facts.tiling, account=None
                     )
                 else:
                     heat = _published(file, week, number)
-                heat = _promised(heat, facts, number, Provenance.of("series add", points))
+                heat = _promised(heat, file, number, Provenance.of("series add", points))
             if ledger is not None:
                 charged = with_account(heat.guarantee, ledger, (SpendId(file.spend),))
                 heat = replace(heat, guarantee=charged)
@@ -318,21 +331,6 @@ class LiveSeries:
         )
 
 
-def _charge(facts: SeriesFacts) -> Fraction:
-    """Epsilon of a user over all windows: that of every run of windows where runs are protected."""
-    return _units(facts) * facts.epsilon
-
-
-def _units(facts: SeriesFacts) -> int:
-    """Runs of windows that all windows are divided into, where runs are protected; else the user alone."""
-    return 1 if facts.run is None else -(-facts.windows.count // facts.run)
-
-
-def _least(facts: SeriesFacts) -> Fraction:
-    """The least epsilon that a window's map may have."""
-    return facts.epsilon / (facts.most if facts.run is None else 2 * facts.run)
-
-
 def _week(file: SeriesFile, table: Points, number: int, path: Path) -> Points:
     """The rows of a window, of users who may still count."""
     import pyarrow as pa
@@ -342,12 +340,18 @@ def _week(file: SeriesFile, table: Points, number: int, path: Path) -> Points:
     with connection() as engine, reading(table.source):
         engine.register("exhausted", exhausted)
         scan = table.scan(engine)
-        kind = engine.execute(f"DESCRIBE SELECT user_id FROM ({scan}) AS points").fetchall()[0][1]
-        hashed = f"md5(concat({quote_text(file.key)}, {id_text('user_id', str(kind))}))"
+        kind = str(engine.execute(f"DESCRIBE SELECT user_id FROM ({scan}) AS points").fetchall()[0][1])
         weight = ", weight" if table.columns.weight is not None else ""
+        rows = f"SELECT user_id AS id, lon, lat{weight} FROM ({scan}) AS points WHERE label = {number}"
+        texts = (
+            ids_as_texts(rows, kind)
+            if file.facts.same_ids
+            else f"SELECT * REPLACE ({id_text('id', kind)} AS id) FROM ({rows}) AS ids"
+        )
+        hashed = f"md5(concat({quote_text(file.key)}, id))"
         engine.execute(
-            f"COPY (SELECT {hashed} AS user_id, lon, lat{weight} FROM ({scan}) AS points WHERE label = {number} "
-            f"AND {hashed} NOT IN (SELECT id FROM exhausted)) TO {quote_text(str(path))} (FORMAT parquet)"
+            f"COPY (SELECT {hashed} AS user_id, lon, lat{weight} FROM ({texts}) AS rows "
+            f"WHERE {hashed} NOT IN (SELECT id FROM exhausted)) TO {quote_text(str(path))} (FORMAT parquet)"
         )
     found = read_points(path, user="user_id", weight="weight" if weight else None)
     source = f"{table.source}, users of window {name} who may still count"
@@ -357,8 +361,24 @@ def _week(file: SeriesFile, table: Points, number: int, path: Path) -> Points:
 def _recorded(file: SeriesFile, ledger: Ledger | None) -> int | None:
     """Record every map that was drawn, before anybody sees it; the number of the one that was not released yet."""
     if ledger is not None:
-        record_draws(ledger.path, file.spend, file.maps())
+        maps = file.maps()
+        # Before the first draw the charge can be annulled, so that a request that is refused leaves it so.
+        (record_draws if maps else check_draws)(ledger.path, file.spend, maps)
     return file.release_all()
+
+
+def _join(file: SeriesFile, ledger: Ledger, points: Points, other_people: str | None) -> None:
+    """Let the people of a table join the account of a series."""
+    try:
+        ledger.recognise(points, dataset=file.facts.name, other_people=other_people, of_series=True)
+    except PeopleInCommon as error:
+        if file.maps():
+            raise
+        raise InputError(
+            f"{error}. No noise was drawn for this series yet: 'mapveil ledger annul {file.spend} --reason REASON' "
+            "takes its charge back, which joined accounts would add to theirs; 'mapveil series start --name' then "
+            "starts another on the account of these people"
+        ) from error
 
 
 def _present(week: Points, facts: SeriesFacts) -> pa.Table:
@@ -393,34 +413,12 @@ def _published(file: SeriesFile, week: Points, number: int) -> DensityMap:
     return replace(heat, guarantee=replace(heat.guarantee, shares=(*compared, *heat.guarantee.shares)))
 
 
-def _promise(alone: Guarantee, facts: SeriesFacts) -> Guarantee:
-    """The promise of a window's map, as that of the whole series."""
-    if alone.unit is Unit.WINDOW_RUN:  # the map of another window has it already
-        return alone
-    counted = facts.most if facts.run is None else facts.run
-    bound = alone.bound and ContributionBound(Norm.L1, counted * alone.bound.value, alone.bound.step)
-    if facts.run is None:
-        delta = min(facts.windows.count * alone.delta, Fraction(1))
-        return replace(alone, epsilon=facts.epsilon, delta=delta, bound=bound)
-    added = (
-        Assumes.COMPOSES(),
-        Assumes.RUN_LENGTH(windows=facts.run),
-        Assumes.UNITS_OF_USER(units=_units(facts)),
-    )
-    return replace(
-        alone,
-        unit=Unit.WINDOW_RUN,
-        epsilon=facts.epsilon,
-        # A comparison and a publication in each window, none of them with more than half of epsilon.
-        delta=min(2 * facts.run * sampling_delta(facts.epsilon / 2), Fraction(1)),
-        bound=bound,
-        assumptions=(*alone.assumptions, *added),
-    )
-
-
-def _promised(heat: DensityMap, facts: SeriesFacts, number: int, provenance: Provenance) -> DensityMap:
+def _promised(heat: DensityMap, file: SeriesFile, number: int, provenance: Provenance) -> DensityMap:
     """The map with the promise of the whole series, which holds for all its windows together."""
-    name = facts.windows.names[number]
+    facts, name = file.facts, file.facts.windows.names[number]
+    released = len(file.released()) + 1
+    about = live_window(file.spend, facts.windows, name, released, most=facts.most, run=facts.run)
+    heat = replace(heat, parameters=heat.parameters | about)
     if facts.run is None:
         note = (
             f"window {name} of a live series: epsilon is for all its windows together, of which a user counts in at "
@@ -429,13 +427,10 @@ def _promised(heat: DensityMap, facts: SeriesFacts, number: int, provenance: Pro
     else:
         note = (
             f"window {name} of a live series: epsilon is for a user's rows in any {facts.run} consecutive windows, and "
-            f"{readable(_charge(facts))} for all {facts.windows.count} windows together"
+            f"{readable(epsilon_charged(facts))} for all {facts.windows.count} windows together"
         )
-    guarantee = _promise(heat.guarantee, facts)
+    guarantee = promise_of_series(heat.guarantee, facts)
+    notes = (*heat.notes, note, *(Note(text, "warning") for text in exhaustion_note(heat)))
     return replace(
-        heat,
-        guarantee=guarantee,
-        title=facts.windows.title(number),
-        notes=(*heat.notes, note),
-        provenance=provenance,
+        heat, guarantee=guarantee, title=facts.windows.title(number), notes=notes, provenance=provenance
     )

@@ -28,7 +28,7 @@ from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Raster, Setting
 from mapveil_client.arrays import FloatArray, IntArray, quotient
 from mapveil_client.encodings import LabelEncoding, NodeEncoding
-from mapveil_client.epsilon import split_epsilon
+from mapveil_client.epsilon import readable, split_epsilon
 from mapveil_client.errors import InputError, ParameterError, is_whole
 from mapveil_client.morton import PrefixTree
 
@@ -194,8 +194,18 @@ class MultiscaleSeries(Multiscale):
             by_label=noisy,
         )
         by_window = _divided(setting, pooled.values, tree, sums._replace(values=noisy), self.windows.count)
-        notes = (blocks_note(tree.size), counting_note(self.parameters()))
+        notes = (blocks_note(tree.size), counting_note(self.parameters()), *self._whole_note())
         return Estimate(pooled.values, (*pooled.measurements, measured), (*pooled.notes, *notes), by_window)
+
+    def _whole_note(self) -> tuple[str, ...]:
+        """A note on what a user's rows in all weeks cost together, where the unit is a user-week."""
+        if self.per != "user-week":
+            return ()
+        weeks = int(self.charged / self.budget)
+        return (
+            f"epsilon is for a user's rows in one week, and {readable(self.charged)} for all {weeks} "
+            f"week{'s' if weeks > 1 else ''} together",
+        )
 
     def _widened(self, setting: Setting, pooled: MultiscaleSeries) -> Plan:
         """The plan of the map of all windows, to which a unit contributes as much as to the windows."""

@@ -1,7 +1,8 @@
 """The private file of a live series: its promise, the maps of its windows, and what its users have left.
 
-A file holds how many windows each user counted in, by a keyed hash of the id (MD5), and the key, so whoever has it can
-test whether an id is in it. One transaction stores a window's map and what its users have left.
+A file holds how many windows each user counted in, by a keyed hash (MD5) of the id in the form that the ledger compares
+(:func:`mapveil.privacy.population.ids_as_texts`), and the key, so whoever has it can test whether an id is in it. One
+transaction stores a window's map and what its users have left.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ class SeriesFacts(NamedTuple):
     most: int  # windows that a user counts in, all of them where runs are protected
     run: int | None  # windows of a protected run
     charged: bool  # to an account of a ledger
+    same_ids: bool = (
+        True  # ids are compared as by the ledger; in files of before they are compared as they are written
+    )
 
     def record(self) -> str:
         """The facts as JSON, the same for the same facts."""
@@ -72,6 +76,7 @@ class SeriesFacts(NamedTuple):
             "most": self.most,
             "ledger": self.charged,
         }
+        about |= {"ids": "as by the ledger"} if self.same_ids else {}
         return json.dumps(about | ({} if self.run is None else {"run": self.run}), sort_keys=True)
 
     @classmethod
@@ -86,6 +91,7 @@ class SeriesFacts(NamedTuple):
             facts["most"],
             facts.get("run"),
             facts["ledger"],
+            "ids" in facts,
         )
 
 

@@ -65,9 +65,7 @@ _PEOPLE_SQL: Final = """
 CREATE TEMP TABLE people AS
 SELECT CASE WHEN CAST(number AS VARCHAR) = id THEN mapveil_keyed(number)
             ELSE CAST('0x' || left(sha256('{key}' || {exact}), 16) AS UBIGINT) END AS value
-FROM (SELECT id, TRY_CAST(id AS BIGINT) AS number FROM (
-    SELECT {text} AS id FROM (SELECT {written} AS id FROM ids WHERE id IS NOT NULL) AS written
-) AS texts) AS numbers
+FROM (SELECT id, TRY_CAST(id AS BIGINT) AS number FROM ({texts}) AS texts) AS numbers
 """
 
 _WHOLE: Final = re.compile("U?(TINYINT|SMALLINT|INTEGER)|BIGINT")
@@ -98,6 +96,25 @@ _ROUNDED_SQL: Final = (
     f"CASE WHEN id < ':' AND regexp_matches(id, '^[+-]?([0-9]+[.][0-9]*e[+]?|[0-9]+e[+])[0-9]+$') "
     f"THEN error({quote_text(ROUNDED_ID)}) ELSE id END"
 )
+
+
+def ids_as_texts(rows: str, kind: str) -> str:
+    """SQL of rows whose ids are one text for each person of the ledger, and an error for an id that was rounded.
+
+    Parameters
+    ----------
+    rows : str
+        SQL of rows with a column ``id``.
+    kind : str
+        SQL type of the ids.
+    """
+    return f"SELECT * REPLACE ({_ROUNDED_SQL} AS id) FROM ({_texts(rows, kind)}) AS texts"
+
+
+def _texts(rows: str, kind: str) -> str:
+    text = "id" if kind.endswith(("INT", "INTEGER")) else _TEXT_SQL
+    written = f"SELECT * REPLACE ({id_text('id', kind)} AS id) FROM ({rows}) AS ids"
+    return f"SELECT * REPLACE ({text} AS id) FROM ({written}) AS written"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -217,8 +234,8 @@ def _value_ids(opened: duckdb.DuckDBPyConnection, keys: tuple[bytes, bytes]) -> 
     """Make the table of people from that of ids; their number."""
     kind = str(opened.execute("DESCRIBE ids").fetchall()[0][1])
     opened.create_function("mapveil_keyed", _keyed(keys[1]), ["BIGINT"], "UBIGINT", type=cast("Any", "arrow"))
-    text = "id" if kind.endswith(("INT", "INTEGER")) else _TEXT_SQL
-    text = _PEOPLE_SQL.format(key=keys[0].hex(), text=text, exact=_ROUNDED_SQL, written=id_text("id", kind))
+    texts = _texts("SELECT id FROM ids WHERE id IS NOT NULL", kind)
+    text = _PEOPLE_SQL.format(key=keys[0].hex(), texts=texts, exact=_ROUNDED_SQL)
     return int(opened.execute(_WHOLE_SQL if _WHOLE.fullmatch(kind) else text).fetchall()[0][0])
 
 

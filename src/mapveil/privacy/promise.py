@@ -235,6 +235,8 @@ def _account(claim: Claim) -> str:
     if claim.account is None:
         if claim.unit is Unit.USER:
             return "not accounted"
+        if claim.unit in (Unit.USER_WEEK, Unit.WINDOW_RUN):
+            return f"not accounted: what all {claim.unit}s of one user cost together is in no ledger"
         return f"not accounted: an account adds up epsilon per user, and this one is per {claim.unit}"
     entries, name, before, after, budget = claim.account
     ids = ", ".join(entries)

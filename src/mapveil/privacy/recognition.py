@@ -41,6 +41,10 @@ from mapveil_client.errors import InputError, ParameterError
 _LONGEST: Final = 40  # characters of a name that is proposed
 
 
+class PeopleInCommon(InputError):
+    """The refusal of data about people whom other accounts know."""
+
+
 @dataclass(frozen=True, eq=False)
 class Asked:
     """The people of a request, and what is said of them.
@@ -285,7 +289,7 @@ def _people_in_common(
     named: int | None,
     *,
     filtered: bool,
-) -> InputError:
+) -> PeopleInCommon:
     """The refusal of data about people whom other accounts know, with both ways out."""
     names = {account: shlex.quote(called(connection, account)) for account in shares}
     common = " and ".join(
@@ -301,7 +305,7 @@ def _people_in_common(
     else:
         again, apart = f"dataset={first} (--dataset {first})", f"dataset={quoted} (--dataset {quoted}) with "
     joined = [*shares, *([] if named is None else [named])]
-    return InputError(
+    return PeopleInCommon(
         f"{asked.source}: has people in common with {common}, so nothing is charged or released. If they are "
         f"the same people: {joins}{again}{_overspent(connection, joined) if more else ''}. If they are others whose "
         f"ids coincide, as ids such as 1 to n do by chance: {apart}"

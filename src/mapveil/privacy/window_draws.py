@@ -2,7 +2,8 @@
 
 A series' file can be copied, or an older one put back. Each copy would draw fresh noise for a window, and let its users
 count anew. So the ledger keeps the SHA-256 of each window's map, before anybody sees the map. The series' spend is
-marked as written with the first draw, before any file is there: names and hashes of the files have rows of their own.
+marked as written just before the first draw, when no file is there: names and hashes of the files have rows of their
+own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _SCHEMA: Final = """CREATE TABLE IF NOT EXISTS draws (
 def record_draws(ledger: Path, spend: str, maps: Mapping[int, bytes]) -> None:
     """Record the maps that were drawn for a spend, or refuse. Durable on return: call it before a map is seen.
 
-    From the first call on the spend cannot be annulled: call it before noise is drawn, with the maps before.
+    From the first call on the spend cannot be annulled: call it before noise is drawn, with the maps before, and not
+    before the request can no longer be refused.
 
     Run by: the curator.
 
@@ -54,37 +56,55 @@ def record_draws(ledger: Path, spend: str, maps: Mapping[int, bytes]) -> None:
     BudgetExceeded
         More than its budget is spent of the account, such as after two accounts were joined.
     """
-    draws = {number: hashlib.sha256(stored).hexdigest() for number, stored in maps.items()}
+    draws = _digests(maps)
     with transaction(ledger, write=True) as connection:
-        found = connection.execute("SELECT dataset FROM spends WHERE id = ?", (spend,)).fetchone()
-        if found is None:
-            raise InputError(
-                f"{ledger}: the series was not charged to this ledger (it has no spend {spend}), so nothing is "
-                "released; name the ledger (--ledger) that it was started with"
-            )
-        event = connection.execute("SELECT kind FROM events WHERE id = ?", (spend,)).fetchone()
-        if event == ("annulled",):
-            raise PromiseError(
-                f"{ledger}: the series' charge (spend {spend}) was annulled, so nothing is released; start another"
-            )
-        account = find_account(connection, found[0])
-        if account.spent > account.budget:
-            raise BudgetExceeded(
-                f"{ledger}: account {account.name}: {readable(account.spent)} of {readable(account.budget)} spent, "
-                "more than its budget, so nothing is released; the owner of the budget decides (mapveil ledger budget)"
-            )
-        known = _known(connection, spend)
-        if not known.items() <= draws.items():
-            raise InputError(
-                f"{ledger}: the series' file is a copy, or was put back: the ledger knows {len(known)} windows of it, "
-                "and not the same, so nothing is released; go on with the newest file"
-            )
-        if event is None:
+        known = _checked(connection, ledger, spend, draws)
+        if connection.execute("SELECT 1 FROM events WHERE id = ?", (spend,)).fetchone() is None:
             connection.execute("INSERT INTO events VALUES (?, 'written', ?, '', '{}')", (spend, now()))
         new = [(spend, part, digest) for part, digest in draws.items() if part not in known]
         if new:
             connection.execute(_SCHEMA)
             connection.executemany("INSERT INTO draws VALUES (?, ?, ?)", new)
+
+
+def check_draws(ledger: Path, spend: str, maps: Mapping[int, bytes]) -> None:
+    """Refuse what :func:`record_draws` refuses, and write nothing: the spend can still be annulled."""
+    with transaction(ledger) as connection:
+        _checked(connection, ledger, spend, _digests(maps))
+
+
+def _digests(maps: Mapping[int, bytes]) -> dict[int, str]:
+    return {number: hashlib.sha256(stored).hexdigest() for number, stored in maps.items()}
+
+
+def _checked(
+    connection: sqlite3.Connection, ledger: Path, spend: str, draws: Mapping[int, str]
+) -> dict[int, str]:
+    """The draws that the ledger knows of a spend, all of which are among these; or a refusal."""
+    found = connection.execute("SELECT dataset FROM spends WHERE id = ?", (spend,)).fetchone()
+    if found is None:
+        raise InputError(
+            f"{ledger}: the series was not charged to this ledger (it has no spend {spend}), so nothing is "
+            "released; name the ledger (--ledger) that it was started with"
+        )
+    event = connection.execute("SELECT kind FROM events WHERE id = ?", (spend,)).fetchone()
+    if event == ("annulled",):
+        raise PromiseError(
+            f"{ledger}: the series' charge (spend {spend}) was annulled, so nothing is released; start another"
+        )
+    account = find_account(connection, found[0])
+    if account.spent > account.budget:
+        raise BudgetExceeded(
+            f"{ledger}: account {account.name}: {readable(account.spent)} of {readable(account.budget)} spent, "
+            "more than its budget, so nothing is released; the owner of the budget decides (mapveil ledger budget)"
+        )
+    known = _known(connection, spend)
+    if not known.items() <= draws.items():
+        raise InputError(
+            f"{ledger}: the series' file is a copy, or was put back: the ledger knows {len(known)} windows of it, "
+            "and not the same, so nothing is released; go on with the newest file"
+        )
+    return known
 
 
 def _known(connection: sqlite3.Connection, spend: str) -> dict[int, str]:
