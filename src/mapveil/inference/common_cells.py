@@ -64,7 +64,8 @@ def _leaves_of_cells(one: ZoneOverlay, two: ZoneOverlay) -> tuple[IntArray, IntA
         return one.sums.leaf, two.sums.leaf
     if not all(isinstance(each, Quadtree) for each in tilings):
         raise InputError(
-            f"the maps have different cells, {tilings[0].spec} and {tilings[1].spec}; release both with one --tiling"
+            f"the maps have different cells, {tilings[0].spec} and {tilings[1].spec}; release both with one tiling "
+            "(--tiling)"
         )
     if tilings[0].size < tilings[1].size:
         return _leaves_of_cells(two, one)[::-1]

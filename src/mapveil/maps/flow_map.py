@@ -14,9 +14,8 @@ import numpy.typing as npt
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.supported_blocks import FALSE_RATE
 from mapveil.maps.counting import counting_note
-from mapveil.maps.flow_scene import flow_scene
 from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap, function_of
-from mapveil.maps.scene import LineWindows, Rows, Scene
+from mapveil.maps.scene import Layer, Lines, LineWindows, Rows, Scene, Shading
 from mapveil.privacy.claim import TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
@@ -34,6 +33,8 @@ ZoneNames = int | str | Iterable[int | str]
 
 _SMALL: Final = 0.25  # a false rate whose tail half_width finds
 _NEARLY: Final = 0.99
+_ON_PAGE: Final = 4000  # flows
+_MOST_DOTS: Final = 5000  # cells whose centres are all shown
 _MOST_LEAVES: Final = 1 << 20  # of noisy sums behind a total that a release states by itself
 
 
@@ -317,7 +318,67 @@ class FlowMap(ReleasedMap):
 
     def scene(self, *, page: bool = False, arcs: int = 200) -> Scene:
         """The largest flows between cells as arcs (``arcs`` in a picture, 4000 on a page); those within one as dots."""
-        return flow_scene(self, page=page, arcs=arcs)
+        check(arcs >= 1, "arcs", "at least 1", arcs)
+        shown = self.largest(_ON_PAGE if page else arcs)
+        part = 100 * shown.trips.sum() / self.all_trips if self.all_trips else 100.0
+        unlisted = 100 * self.unlisted / self.all_trips if self.all_trips else 0.0
+        between = shown.origin != shown.destination
+        drawn = shown.kept(between)
+        told = self.told_from_zero()
+        told = np.ones(shown.size, dtype=np.bool_) if told is None else told[: shown.size]
+        unit = self.counted
+        facts: dict[str, FloatArray | list[str]] = {f"Estimated {unit}": drawn.trips}
+        thing, in_all = "cell" if self.zone_names is None else "zone", self.in_all()
+        reading = f"Arcs thicken towards their destination; a disc is the flow within one {thing}."
+        if page:
+            reading = (
+                "The slider hides small self. An arc bends to the left of its direction; a disc is the flow within "
+                f"one {thing}."
+            )
+        if shown.size < self.size:
+            reading = (
+                f"The {shown.size} largest of {self.size} flows are shown, {part:.0f} % of all. {reading}"
+            )
+        together = " windows together" if self.period else ""
+        reading = f"{in_all[:1].upper()}{in_all[1:]} in all{together}. {reading}"
+        if unit == "users":
+            reading += f" {self.counting[:1].upper()}{self.counting[1:]}."
+        if page:
+            if drawn.deviation is not None:
+                facts["Standard deviation"] = drawn.deviation
+            facts["Length, m"] = drawn.lengths_m()
+            for name, cells in (("From", drawn.origin), ("To", drawn.destination)):
+                called = self.names_of(cells) or [f"cell {cell}" for cell in cells.tolist()]
+                places = zip(called, *self.tiling.centres(cells), strict=True)
+                facts[name] = [f"{place} ({x:.5f}, {y:.5f})" for place, x, y in places]
+        windows = shown.line_windows(between) if page else None
+        rows = drawn.rows()
+        dots = np.full(self.tiling.size, 0.0 if self.tiling.size <= _MOST_DOTS else np.nan)
+        within = ~between & told
+        dots[shown.origin[within]] = shown.trips[within]
+        doubted = not told.all()
+        coloured = shown.trips[told]
+        # Grey arcs have no colour: the ramp ends a decade below the smallest flow that has one.
+        floor = float(coloured.min()) / 10 if doubted and coloured.size else 0.0
+        if doubted:
+            count = f"{int(told[between].sum())} of {drawn.size} arcs"
+            reading += f" {count if told.any() else 'None'} can be told from zero; the grey ones may be no flow at all."
+        if windows is not None:
+            reading += (
+                " The slider of windows shows one window, grey where its own noise may be all there is."
+            )
+        return Scene(
+            title="Where people go",
+            layers=(Layer(unit, unit, unit, drawn.trips, Shading(noise_floor=floor)),),
+            lines=Lines(
+                rows.lon, rows.lat, rows.start, facts, directed=True, faded=~told[between], windows=windows
+            ),
+            dots=dots,
+            doubt="Grey: no flow, or too small to tell" if doubted else "",
+            reading=reading,
+            made=(("In all", in_all), ("In flows that are not listed", f"{unlisted:.0f} % of all")),
+            notes=self.notes,
+        )
 
     def line_windows(self, between: BoolArray) -> LineWindows | None:
         """Flows between cells, and those within one, by window; None where there are no windows."""

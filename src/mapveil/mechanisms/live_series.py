@@ -375,7 +375,8 @@ def _join(file: SeriesFile, ledger: Ledger, points: Points, other_people: str | 
         if file.maps():
             raise
         raise InputError(
-            f"{error}. No noise was drawn for this series yet: 'mapveil ledger annul {file.spend} --reason REASON' "
+            # Whole: each door leaves out the names of the other.
+            f"{error.args[0]}. No noise was drawn for this series yet: 'mapveil ledger annul {file.spend} --reason REASON' "
             "takes its charge back, which joined accounts would add to theirs; 'mapveil series start --name' then "
             "starts another on the account of these people"
         ) from error
