@@ -211,7 +211,7 @@ def _losses_of_reports(answerer: OperatorsAnswerer, query: Query, record: Record
     assert len(record.draws) == 2, "not one draw of noise of each operator"
     assert all(draw.length == query.encoding.length for draw in record.draws), "noise on a part of the sums"
     vectors = answerer._vectors(_clients(TILING))
-    position = answerer._of_sites(query.encoding).positions(vectors.position)
+    position = of_sites(query.encoding, answerer._sites).positions(vectors.position)
     norms = np.zeros(vectors.clients, dtype=np.int64)
     np.add.at(norms, vectors.client, (position >= 0).sum(axis=1) * np.abs(vectors.value))
     return [max(draw.rate for draw in record.draws) * norm for norm in norms.tolist()]

@@ -30,6 +30,7 @@ from mapveil.trust.queries import Query
 from mapveil.trust.secure_aggregation import simulation
 from mapveil.trust.secure_aggregation.simulation import Simulation
 from mapveil.trust.two_operators import OperatorsAnswerer
+from mapveil.two_operators.site_queries import of_sites
 from mapveil_client import contribution
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices
@@ -195,7 +196,7 @@ def _watch_operators(patch: pytest.MonkeyPatch, record: Record, after: AfterAnsw
         truth = self._held
         decoy = self._vectors(decoy_devices(self._devices.count, self.setting.members.size))
         self._held = decoy.position, decoy.value
-        exact = curator.grouped_sums(*self._held, self._of_sites(query.encoding))
+        exact = curator.grouped_sums(*self._held, of_sites(query.encoding, self._sites))
         reply = answer(self, query)
         self._held = truth
         if not record.repeats(reply):

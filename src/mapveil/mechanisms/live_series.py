@@ -376,9 +376,9 @@ def _join(file: SeriesFile, ledger: Ledger, points: Points, other_people: str | 
             raise
         raise InputError(
             # Whole: each door leaves out the names of the other.
-            f"{error.args[0]}. No noise was drawn for this series yet: 'mapveil ledger annul {file.spend} --reason REASON' "
-            "takes its charge back, which joined accounts would add to theirs; 'mapveil series start --name' then "
-            "starts another on the account of these people"
+            f"{error.args[0]}. No noise was drawn for this series yet: 'mapveil ledger annul {file.spend} --reason "
+            "REASON' takes its charge back, which joined accounts would add to theirs; 'mapveil series start --name' "
+            "then starts another on the account of these people"
         ) from error
 
 
