@@ -27,6 +27,7 @@ from mapveil.trust.queries import Execution, Query
 from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil.trust.secure_aggregation.simulation import Simulation
 from mapveil.trust.two_operators import OperatorsAnswerer
+from mapveil.two_operators.site_queries import of_sites
 from mapveil_client import contribution
 from mapveil_client.arrays import IntArray
 from mapveil_client.randomness.noise_shares import exact_fraction, promised_survivors
