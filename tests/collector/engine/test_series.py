@@ -104,7 +104,9 @@ def test_devices_of_secure_sums_divide_themselves_over_all_windows(
 ) -> None:
     crowd = Travellers(store, 24)
     given = {"trust": "distributed", "epsilon": "2000", "accept_large_epsilon": True, "devices": 24}
-    given |= {"options": {"of": "devices"}}  # a map of these few, and not of a population that they are a sample of
+    given |= {
+        "options": {"of": "devices"}
+    }  # a map of these few, and not of a population that they are a sample of
     id, terms = opened(engine, spec | given | {"accept_custom_policy": True})
     assert crowd.play(engine, id, clock) == "done", engine.collection(id)["reason"]
     record, made = engine.collection(id), engine.map(id)
