@@ -134,7 +134,7 @@ layers: $(STAMP)
 	$(BIN)/lint-imports
 
 faults: $(STAMP) $(SPARK)/.installed
-	MAPVEIL_FAULT_SEEDS=10 $(BIN)/python -m pytest -q tests/collector/faults tests/collector/hostile/test_mutated_messages.py \
+	MAPVEIL_FAULT_SEEDS=10 MAPVEIL_IMAGE=1 $(BIN)/python -m pytest -q tests/collector/faults tests/collector/hostile/test_mutated_messages.py \
 	  tests/collector/operators/test_malformed_reports.py
 	MAPVEIL_LONG_AUDITS=1 $(BIN)/python -m pytest -q -n $(WORKERS) tests/attacks/test_long_audits.py
 	$(BIN)/python -m tests.engines.jvm_spark $(SPARK)/bin/python

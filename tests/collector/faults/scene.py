@@ -178,7 +178,7 @@ class Scene:
         key = folder / "authority.key"
         key.touch(0o600)
         key.write_text(bytes(range(32)).hex())
-        self._authority = ("--authority-key", str(key), "--population", NAMED.population)
+        self.authority = ("--authority-key", str(key), "--population", NAMED.population)
         self._mother = mother
         self._services: list[Service] = []
         self._fleets: list[Running] = []
@@ -194,7 +194,7 @@ class Scene:
     def service(self, *options: str, skewed: bool = False) -> Service:
         """A service that runs."""
         skew = self.skew if skewed else None
-        made = Service(self._mother, self.store, self.folder, *self._authority, *options, skew=skew)
+        made = Service(self._mother, self.store, self.folder, *self.authority, *options, skew=skew)
         self._services.append(made)
         return made.start()
 
