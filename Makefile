@@ -139,9 +139,9 @@ faults: $(STAMP) $(SPARK)/.installed
 	MAPVEIL_LONG_AUDITS=1 $(BIN)/python -m pytest -q -n $(WORKERS) tests/attacks/test_long_audits.py
 	$(BIN)/python -m tests.engines.jvm_spark $(SPARK)/bin/python
 
-bench: $(STAMP) $(PEERS)/.installed $(FLOWER)/.installed
+bench: $(STAMP) $(PEERS)/.installed $(FLOWER)/.installed $(SPARK)/.installed
 	$(BIN)/python -m benchmarks --peers $(PEERS)/bin/python --flower $(FLOWER)/bin/python \
-	  --page docs/reference/benchmarks.md
+	  --spark $(SPARK)/bin/python --page docs/reference/benchmarks.md
 
 # From nothing: what an interrupted build left makes the next one fail.
 docs: $(STAMP)

@@ -28,6 +28,7 @@ MODULES = (
     "localisation",
     "flows",
     "series",
+    "spark_scaling",
     "obfuscation",
     "collector",
     "collector_active",
@@ -56,6 +57,7 @@ def main() -> int:
     parser.add_argument("only", nargs="*", choices=[*MODULES, []], help="benchmarks to run")
     parser.add_argument("--peers", help="the Python of the peers' environment")
     parser.add_argument("--flower", help="the Python of Flower's environment")
+    parser.add_argument("--spark", help="the Python of JVM Spark's environment")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that all runs")
     parser.add_argument(
         "--page",
@@ -65,7 +67,7 @@ def main() -> int:
     given = parser.parse_args()
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="mapveil-bench-") as scratch:
-        context = Context(Path(scratch), given.peers, given.quick, given.flower)
+        context = Context(Path(scratch), given.peers, given.quick, given.flower, given.spark)
         for name in given.only or MODULES:
             print(f"{name} ...", file=sys.stderr)
             results += importlib.import_module(f"benchmarks.{name}").run(context)

@@ -51,6 +51,7 @@ class Context(NamedTuple):
     peers: str | None  # the Python of the peers' environment
     quick: bool
     flower: str | None = None  # the Python of Flower's environment
+    spark: str | None = None  # the Python of JVM Spark's environment
 
 
 def best_of(repeats: int, call: Callable[[], Any]) -> float:

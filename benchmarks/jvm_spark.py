@@ -1,0 +1,52 @@
+"""A Spark Connect server of the JVM, from an environment that has pyspark with its jars, and mapveil for executors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+
+@contextmanager
+def spark_server(python: str, master: str, partitions: int = 2) -> Iterator[str]:
+    """Run a server until the block ends; yields its URL.
+
+    ``master`` is what Spark calls so: ``local[2]``, or ``local-cluster[executors,cores,megabytes]``, whose executors
+    are processes. ``make faults`` and ``make bench`` make the environment of ``python`` from requirements/spark.txt.
+    """
+    where = "import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent)"
+    home = subprocess.run([python, "-c", where], capture_output=True, text=True, check=True).stdout.strip()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    confs = {
+        "spark.connect.grpc.binding.port": port,
+        "spark.sql.shuffle.partitions": partitions,
+        "spark.ui.enabled": "false",
+    }
+    options = [part for name, value in confs.items() for part in ("--conf", f"{name}={value}")]
+    environment = os.environ | {"SPARK_HOME": home, "PYSPARK_PYTHON": python}
+    with tempfile.TemporaryDirectory(prefix="mapveil-spark-") as folder:
+        log = Path(folder, "log")
+        with log.open("w") as written:
+            command = [f"{home}/bin/spark-submit", "--master", master, "--class", _CLASS, *options]
+            server = subprocess.Popen(
+                command, cwd=folder, env=environment, stdout=written, stderr=written, start_new_session=True
+            )
+        try:
+            while "Spark Connect server started" not in log.read_text():
+                if server.poll() is not None:
+                    raise RuntimeError(f"Spark did not start: {log.read_text()[-2000:]}")
+                time.sleep(0.5)
+            yield f"sc://127.0.0.1:{port}"
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
+            server.wait()
