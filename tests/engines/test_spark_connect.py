@@ -55,7 +55,12 @@ TILINGS = [
         Zones.read([shapely.box(-74.03, 40.69, -73.96, 40.83), shapely.box(-73.96, 40.7, -73.9, 40.8)])
     ),
 ]
-WINDOWS = mv.Windows(every="1d", start="2026-01-05", until="2026-01-11")
+SHARED_TABLES = (
+    "brightkite_us_300users_checkins",
+    "foursquare_us_checkins",
+    "gowalla_nyc_checkins",
+    "gowalla_us_1000users_checkins",
+)
 
 
 def edges_of(tiling: mv.Tiling) -> list[tuple[float, float]]:
@@ -167,13 +172,34 @@ def checkins(engine: SparkEngine) -> tuple[mv.Points, mv.Points]:
 
 
 @pytest.mark.parametrize("tiling", TILINGS, ids=lambda tiling: tiling.spec.split(":")[0])
-def test_the_shared_table_has_the_sums_of_duckdb(
-    checkins: tuple[mv.Points, mv.Points], tiling: mv.Tiling
-) -> None:
+def test_the_example_has_the_sums_of_duckdb(checkins: tuple[mv.Points, mv.Points], tiling: mv.Tiling) -> None:
     here, there = checkins
     found = user_sums(there, tiling).sums
     assert np.count_nonzero(found) > 1
     np.testing.assert_array_equal(found, user_sums(here, tiling).sums)
+
+
+@pytest.mark.parametrize("name", SHARED_TABLES)
+def test_the_tables_of_the_shared_data_have_the_sums_of_duckdb(engine: SparkEngine, name: str) -> None:
+    """Real tables, each over the whole of its own region, in cells of every kind."""
+    path = Path(__file__).parents[3] / "shared" / "data" / f"{name}.parquet"
+    if not path.exists():
+        pytest.skip("no ../shared/data beside the repository")
+    frame = pyarrow.parquet.read_table(path, columns=["user_id", "lon", "lat"])
+    lon, lat = (frame[axis].to_numpy() for axis in ("lon", "lat"))
+    region = mv.Region.from_bbox(lon.min(), lat.min(), lon.max(), lat.max())
+    here, there = both(engine, frame)
+    sites = np.unique(np.stack([lon, lat], axis=1)[::977], axis=0)
+    for tiling in (
+        mv.Quadtree(region, depth=9),
+        mv.Grid(region, rows=301, columns=97),
+        mv.WebMercatorTiles(region, zoom=8),
+        mv.Hexagons(region, resolution=4),
+        mv.Places(*sites.T, region=region),
+    ):
+        found = user_sums(there, tiling).sums
+        assert found.any()
+        np.testing.assert_array_equal(found, user_sums(here, tiling).sums)
 
 
 def test_a_user_with_a_third_of_the_rows(engine: SparkEngine) -> None:
