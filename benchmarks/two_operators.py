@@ -17,8 +17,9 @@ import numpy as np
 from benchmarks.record import Context, Result, line
 from mapveil.secure_sum.drivers import largest_messages
 from mapveil.secure_sum.protocol_sum import ProtocolSum
-from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, Report, verify_together
+from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, verify_together
 from mapveil.two_operators.sum_schemes import PathScheme, Scheme, VectorScheme
+from mapveil.two_operators.verification_messages import InputShares
 from mapveil_client.arrays import IntArray
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.round_parameters import SumSettings
@@ -50,7 +51,7 @@ def contributions(scheme: Scheme, reports: int) -> IntArray:
     return made
 
 
-def messages(scheme: Scheme, reports: int) -> tuple[list[Report], list[Report]]:
+def messages(scheme: Scheme, reports: int) -> tuple[list[InputShares], list[InputShares]]:
     """Reports of as many devices, each operator's part."""
     generator, given = np.random.default_rng(2), contributions(scheme, reports)
     nonces, randomness = (
@@ -58,7 +59,10 @@ def messages(scheme: Scheme, reports: int) -> tuple[list[Report], list[Report]]:
     )
     made = scheme.shard(given, nonces, randomness)
     first, second = (
-        [Report(*(part.tobytes() for part in row)) for row in zip(nonces, made.public, inputs, strict=True)]
+        [
+            InputShares(*(part.tobytes() for part in row))
+            for row in zip(nonces, made.public, inputs, strict=True)
+        ]
         for inputs in made.inputs
     )
     return first, second

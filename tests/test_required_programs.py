@@ -1,4 +1,4 @@
-"""What a run requires cannot be skipped quietly: a skip for want of it fails."""
+"""A program that a run requires cannot be skipped quietly: a skip for want of it fails."""
 
 from __future__ import annotations
 

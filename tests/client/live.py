@@ -25,7 +25,8 @@ from mapveil.collector.operators.verification import scheme_for
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
-from mapveil.two_operators.aggregation import HELPER, LEADER, noisy_sums_of
+from mapveil.two_operators.aggregation import HELPER, LEADER
+from mapveil.two_operators.sum_schemes import noisy_sums_of
 from mapveil_client.terms import CollectionTerms
 from tests.authority import AUTHORITY
 

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, noisy_sums_of, verify_together
-from mapveil.two_operators.aggregation import Report as OwnReport
-from mapveil.two_operators.sum_schemes import scheme_of
+from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, verify_together
+from mapveil.two_operators.sum_schemes import noisy_sums_of, scheme_of
+from mapveil.two_operators.verification_messages import InputShares
 from mapveil_client.two_operators.hpke import Cipher, public_of
 from mapveil_client.two_operators.sealed_report import HpkeConfig, Report, open_share
 
@@ -24,7 +24,7 @@ def sums_of(depth: int, scale: int, task: bytes, bodies: Iterable[bytes]) -> lis
     reports = [Report.decode(body) for body in bodies]
     for number, operator in enumerate(operators):
         operator.receive(
-            OwnReport(
+            InputShares(
                 each.metadata.report_id,
                 each.public,
                 open_share(

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from mapveil.two_operators import prio3_verification as prio
-from mapveil.two_operators.aggregation import HELPER, LEADER, Opening, Operator, Report
+from mapveil.two_operators.aggregation import HELPER, LEADER, Operator
 from mapveil.two_operators.sum_schemes import PathScheme, Scheme, VectorScheme
+from mapveil.two_operators.verification_messages import InputShares, Opening
 from mapveil_client.arrays import IntArray
 from mapveil_client.two_operators.finite_fields import FIELD64, Elements, Octets
 from mapveil_client.two_operators.poplar1 import Poplar1Usage
@@ -102,7 +103,7 @@ def passed(scheme: Scheme, guess: int, other: int, *, known: bool) -> list[bool]
     )
     for operator, inputs in zip((leader, helper), sent.inputs, strict=True):
         rows = zip(nonces, sent.public, inputs, strict=True)
-        operator.receive(Report(*(part.tobytes() for part in row)) for row in rows)
+        operator.receive(InputShares(*(part.tobytes() for part in row)) for row in rows)
     opening = leader.open(leader.waiting)
     changed = CHANGES[scheme](opening, sent, randomness, guess, other, known)
     closing = leader.close(helper.respond(opening._replace(shares=changed)))

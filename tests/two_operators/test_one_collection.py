@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from mapveil.two_operators import aggregation
-from mapveil.two_operators.aggregation import HELPER, LEADER, Opening, Operator, Response
+from mapveil.two_operators.aggregation import HELPER, LEADER, Operator
 from mapveil.two_operators.sum_schemes import PathScheme, Scheme, VectorScheme
+from mapveil.two_operators.verification_messages import Opening, Response
 from mapveil_client.errors import ParameterError, PromiseError
 from mapveil_client.randomness.random import Randomness
 

@@ -9,17 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mapveil.two_operators.aggregation import (
-    HELPER,
-    LEADER,
-    Closing,
-    Opening,
-    Operator,
-    Report,
-    noisy_sums_of,
-    verify_together,
-)
-from mapveil.two_operators.sum_schemes import PathScheme, Scheme, VectorScheme
+from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, verify_together
+from mapveil.two_operators.sum_schemes import PathScheme, Scheme, VectorScheme, noisy_sums_of
+from mapveil.two_operators.verification_messages import Closing, InputShares, Opening
 from mapveil_client.arrays import IntArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.errors import BudgetExceeded, PromiseError
@@ -36,7 +28,7 @@ TOTAL = NodeEncoding(PrefixTree.uniform(1, 0))
 SURE = Fraction(1000)  # an epsilon at which noise is zero but once in e^250
 SCHEMES: list[Scheme] = [VectorScheme(4, 3, COLLECTION), PathScheme(1, COLLECTION)]
 OF_SCHEME = pytest.mark.parametrize("scheme", SCHEMES, ids=["vectors", "paths"])
-Sent = list[tuple[Report, Report]]
+Sent = list[tuple[InputShares, InputShares]]
 
 
 def operators(scheme: Scheme, budget: Fraction = 3 * SURE, minimum: int = 1) -> tuple[Operator, Operator]:
@@ -55,8 +47,8 @@ def reports(scheme: Scheme, contributions: IntArray, seed: int = 0) -> Sent:
     made = scheme.shard(contributions, nonces, randomness)
     return [
         (
-            Report(nonces[i].tobytes(), made.public[i].tobytes(), made.inputs[0][i].tobytes()),
-            Report(nonces[i].tobytes(), made.public[i].tobytes(), made.inputs[1][i].tobytes()),
+            InputShares(nonces[i].tobytes(), made.public[i].tobytes(), made.inputs[0][i].tobytes()),
+            InputShares(nonces[i].tobytes(), made.public[i].tobytes(), made.inputs[1][i].tobytes()),
         )
         for i in range(count)
     ]
@@ -127,7 +119,7 @@ def _byte(octets: bytes, at: int, generator: np.random.Generator) -> bytes:
     return bytes(changed)
 
 
-Pair = tuple[Report, Report]
+Pair = tuple[InputShares, InputShares]
 
 
 def _both_public(pair: Pair, public: bytes) -> Pair:
@@ -138,7 +130,7 @@ Break = Callable[[Pair, np.random.Generator], Pair]
 KINDS: dict[str, Break] = {
     "an input too short": lambda pair, g: (pair[0]._replace(input=pair[0].input[:-1]), pair[1]),
     "an input too long": lambda pair, g: (pair[0], pair[1]._replace(input=pair[1].input + b"\0")),
-    "nothing at all": lambda pair, g: (Report(b"", b"", b""), Report(b"", b"", b"")),
+    "nothing at all": lambda pair, g: (InputShares(b"", b"", b""), InputShares(b"", b"", b"")),
     "a number that is no element": lambda pair, g: (
         pair[0]._replace(input=b"\xff" * len(pair[0].input)),
         pair[1],
@@ -163,7 +155,7 @@ KINDS: dict[str, Break] = {
         pair[0]._replace(nonce=pair[0].nonce[::-1]),
         pair[1]._replace(nonce=pair[1].nonce[::-1]),
     ),
-    "half a report": lambda pair, g: (pair[0], Report(b"", b"", b"")),
+    "half a report": lambda pair, g: (pair[0], InputShares(b"", b"", b"")),
 }  # and the twelfth: elements that are no bits, with a proof made for them
 
 

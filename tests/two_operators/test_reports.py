@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, noisy_sums_of, verify_together
-from mapveil.two_operators.aggregation import Report as OwnReport
-from mapveil.two_operators.sum_schemes import scheme_of
+from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, verify_together
+from mapveil.two_operators.sum_schemes import noisy_sums_of, scheme_of
+from mapveil.two_operators.verification_messages import InputShares
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.two_operators.hpke import Cipher, Sealed, public_of, seal
@@ -72,7 +72,9 @@ def test_the_operators_accept_the_reports_of_the_vectors(case: dict[str, Any]) -
         Operator(scheme, number, scheme.collection, bytes(32), 1, 1) for number in (LEADER, HELPER)
     )
     for number, operator in enumerate((leader, helper)):
-        operator.receive([OwnReport(report.metadata.report_id, report.public, opened(case, report, number))])
+        operator.receive(
+            [InputShares(report.metadata.report_id, report.public, opened(case, report, number))]
+        )
     verify_together(leader, helper)
     assert (leader.accepted, helper.accepted) == (1, 1)
     shares = [scheme.field.encode(each._share[None]) for each in (leader, helper)]

@@ -44,16 +44,13 @@ from mapveil_client.epsilon import split_epsilon
 from mapveil_client.morton import PrefixTree, deinterleave
 
 # Chosen on six maps together; docs/reference/mechanism-constants.md varies each on others.
-_FLOOR = (
-    0.5  # noise deviations of a cell, against which differences count; 0.25 or 1: 0.5 % of the error at most
-)
-_DEEPEST = (
-    6  # quarterings of a block: bounds the second vector; 4 is as good for maps of 128 x 128 cells, 2 is not
-)
+# In noise deviations of a cell: below it no difference counts. 0.25 or 1: 0.5 % of the error at most.
+_FLOOR = 0.5
+# Quarterings of a block, which bounds the second vector; 4 is as good for maps of 128 x 128 cells, 2 is not.
+_DEEPEST = 6
 _BLOCKS, _BLOCKS_OF_CURATOR = 1.6, 0.8  # beta
-_UNIFORM_CONCENTRATION = (
-    2.5  # of blocks: flat tuning maps have 1.0, Manhattan 1.6 to 1.8, skewed ones 4.7 or more
-)
+# Of blocks: flat tuning maps have 1.0, Manhattan 1.6 to 1.8, skewed ones 4.7 or more.
+_UNIFORM_CONCENTRATION = 2.5
 _UNIFORM_BLOCKS = 256  # of fewer blocks, one with a hot spot may seem like the others
 _LEAST = 1e-12  # users squared
 _COARSER = 2**0.25  # step of the search for leaves that fit

@@ -30,9 +30,10 @@ from mapveil.privacy.sampling import MOST_SAMPLES, sampling_delta
 from mapveil.secure_sum.drivers import IdealSum
 from mapveil.trust.curator import grouped_sums
 from mapveil.trust.queries import Execution, NoisySums, Query, Raster, Setting
-from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, Report, noisy_sums_of, verify_together
+from mapveil.two_operators.aggregation import HELPER, LEADER, Operator, verify_together
 from mapveil.two_operators.site_queries import of_sites
-from mapveil.two_operators.sum_schemes import Scheme, VectorScheme, scheme_of
+from mapveil.two_operators.sum_schemes import Scheme, VectorScheme, noisy_sums_of, scheme_of
+from mapveil.two_operators.verification_messages import InputShares
 from mapveil_client.arrays import IntArray
 from mapveil_client.contribution import Devices, encode_places
 from mapveil_client.encodings import SiteEncoding
@@ -278,7 +279,7 @@ class OperatorsAnswerer:
             progress("verify reports", last / self._devices.count)
         return leader, helper
 
-    def _reports(self, scheme: Scheme, first: int, last: int) -> Iterator[list[Report]]:
+    def _reports(self, scheme: Scheme, first: int, last: int) -> Iterator[list[InputShares]]:
         vectors = self._vectors(self._devices.between(first, last))
         contributions = np.zeros((last - first, scheme.sites), dtype=np.int64)
         np.add.at(contributions, (vectors.client, vectors.position), vectors.value)
@@ -289,4 +290,4 @@ class OperatorsAnswerer:
         made = scheme.shard(contributions, nonces, randomness)
         for inputs in made.inputs:
             rows = zip(nonces, made.public, inputs, strict=True)
-            yield [Report(*(part.tobytes() for part in row)) for row in rows]
+            yield [InputShares(*(part.tobytes() for part in row)) for row in rows]

@@ -33,7 +33,15 @@ from mapveil.privacy.claim import Share
 from mapveil.privacy.discrete_laplace import check_noise, discrete_laplace
 from mapveil.privacy.sampling import MOST_SAMPLES
 from mapveil.two_operators.sum_schemes import Batch, Scheme, Step
-from mapveil_client.arrays import BoolArray, IntArray
+from mapveil.two_operators.verification_messages import (
+    Closing,
+    InputShares,
+    Opening,
+    Response,
+    check_decisions,
+    check_shape,
+)
+from mapveil_client.arrays import BoolArray
 from mapveil_client.contribution import sensitivity
 from mapveil_client.encodings import Encoding
 from mapveil_client.epsilon import plain
@@ -45,36 +53,6 @@ from mapveil_client.two_operators.xofs import NONCE_BYTES
 
 LEADER: Final = 0
 HELPER: Final = 1
-
-
-class Report(NamedTuple):
-    """One operator's part of a client's message, as it arrives: anything at all."""
-
-    nonce: bytes
-    public: bytes
-    input: bytes
-
-
-class Opening(NamedTuple):
-    """The leader's first message."""
-
-    nonces: Octets
-    shares: Octets
-
-
-class Response(NamedTuple):
-    """The helper's answer; ``shares`` is empty where the scheme has no second round."""
-
-    message: Octets
-    shares: Octets
-    accepted: BoolArray
-
-
-class Closing(NamedTuple):
-    """The leader's last message."""
-
-    shares: Octets
-    accepted: BoolArray
 
 
 class Standing(NamedTuple):
@@ -132,7 +110,7 @@ class Operator:
         )
         self._scheme, self._number, self._key = scheme, number, verify_key
         self._budget, self._minimum = budget, minimum_batch
-        self._waiting: dict[bytes, Report] = {}
+        self._waiting: dict[bytes, InputShares] = {}
         self._seen: set[bytes] = set()
         self._pending: _Pending | None = None
         self._drawn = 0
@@ -162,7 +140,7 @@ class Operator:
         """Nonces of the reports that are not verified yet."""
         return list(self._waiting)
 
-    def receive(self, reports: Iterable[Report]) -> int:
+    def receive(self, reports: Iterable[InputShares]) -> int:
         """Keep reports whose sizes are right and whose nonces are new; returns their number."""
         public, private = self._scheme.sizes(self._number)
         kept = 0
@@ -200,9 +178,7 @@ class Operator:
             The message has another shape.
         """
         self._ready(HELPER)
-        count = opening.nonces.shape[0] if opening.nonces.ndim == 2 else 0
-        if count < 1 or opening.nonces.shape[1] != NONCE_BYTES:
-            raise PeerFault("an opening names no report; expected nonces of 16 bytes")
+        count = opening.reports
         named = [nonce.tobytes() for nonce in opening.nonces]
         fresh = set(self._waiting)
         held = np.zeros(count, dtype=np.bool_)
@@ -213,7 +189,7 @@ class Operator:
         if not known:
             raise PeerFault("an opening names no report that waits here")
         own = self._begun(known)
-        _check_shape(opening.shares, count, own.share.shape[1])
+        check_shape(opening.shares, count, own.share.shape[1])
         message, formed = self._scheme.combine((opening.shares[held], own.share))
         second = self._scheme.answer(own.state, message)
         second = _told(second._replace(accepted=own.accepted & formed & second.accepted))
@@ -233,12 +209,11 @@ class Operator:
         """
         pending = self._under_way(LEADER)
         count = pending.held.size
-        if response.accepted.shape != (count,) or response.accepted.dtype != np.bool_:
-            raise PeerFault(f"a response decides on {response.accepted.shape}; expected {count} reports")
+        check_decisions(response.accepted, count, "response")
         size = self._message_bytes(pending)
-        _check_shape(response.message, count, size)
+        check_shape(response.message, count, size)
         second = self._scheme.answer(pending.step.state, response.message)
-        _check_shape(response.shares, count, second.share.shape[1])
+        check_shape(response.shares, count, second.share.shape[1])
         passed = self._scheme.decide((second.share, response.shares))
         accepted = pending.step.accepted & second.accepted & response.accepted & passed
         self._add(second.state, accepted)
@@ -254,9 +229,8 @@ class Operator:
         """
         pending = self._under_way(HELPER)
         count, step = pending.held.size, pending.step
-        if closing.accepted.shape != (count,) or closing.accepted.dtype != np.bool_:
-            raise PeerFault(f"a closing decides on {closing.accepted.shape}; expected {count} reports")
-        _check_shape(closing.shares, count, step.share.shape[1])
+        check_decisions(closing.accepted, count, "closing")
+        check_shape(closing.shares, count, step.share.shape[1])
         passed = self._scheme.decide((closing.shares[pending.held], step.share))
         accepted = step.accepted & closing.accepted[pending.held] & passed
         self._add(step.state, accepted)
@@ -355,11 +329,6 @@ def _rows(strings: list[bytes]) -> Octets:
     return np.frombuffer(b"".join(strings), dtype=np.uint8).reshape(len(strings), -1)
 
 
-def _check_shape(octets: Octets, count: int, size: int) -> None:
-    if octets.dtype != np.uint8 or octets.shape != (count, size):
-        raise PeerFault(f"shares of shape {octets.shape}; expected {count} rows of {size} bytes")
-
-
 def _told(step: Step) -> Step:
     """A step whose share is zero for the reports that are refused: nothing is told of them."""
     return step._replace(share=step.share * step.accepted[:, None])
@@ -370,27 +339,6 @@ def _spread(rows: Octets, held: BoolArray) -> Octets:
     made = np.zeros((held.size, rows.shape[1]), dtype=np.uint8)
     made[held] = rows
     return made
-
-
-def noisy_sums_of(scheme: Scheme, shares: tuple[Octets, Octets]) -> IntArray:
-    """Signed sums of both operators' shares: numbers above half the modulus are negative. Run by: whoever collects.
-
-    Raises
-    ------
-    PeerFault
-        A share is malformed, or the sums are beyond 64 bits: one of the operators did not follow the protocol.
-    """
-    field = scheme.field
-    if any(each.shape[1] % field.size for each in shares):
-        raise PeerFault("an operator's share of the sums is malformed")
-    decoded = [field.decode(each) for each in shares]
-    if not all(good.all() for _, good in decoded) or decoded[0][0].shape != decoded[1][0].shape:
-        raise PeerFault("an operator's share of the sums is malformed")
-    total = field.integers(field.add(decoded[0][0], decoded[1][0]))
-    signed = [each - field.modulus if each > field.modulus // 2 else each for each in total]
-    if any(abs(each) >> 62 for each in signed):
-        raise PeerFault("the operators' shares make no sums; one of them did not follow the protocol")
-    return np.array(signed, dtype=np.int64)
 
 
 def verify_together(leader: Operator, helper: Operator, batch: int = 256) -> None:

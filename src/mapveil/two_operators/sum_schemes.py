@@ -15,6 +15,7 @@ import numpy as np
 from mapveil.two_operators import poplar1_verification as poplar
 from mapveil.two_operators import prio3_verification as prio
 from mapveil_client.arrays import BoolArray, IntArray
+from mapveil_client.secure_sum.states import PeerFault
 from mapveil_client.two_operators.finite_fields import Elements, Field, Octets
 from mapveil_client.two_operators.prio3 import Sharded
 from mapveil_client.two_operators.sharding import PathSharding, VectorSharding, sharding_of
@@ -160,3 +161,24 @@ def scheme_of(depth: int, most: int, collection: bytes) -> Scheme:
     if isinstance(client, PathSharding):
         return PathScheme(client.depth, collection)
     return VectorScheme(client.sites, client.most, collection)
+
+
+def noisy_sums_of(scheme: Scheme, shares: tuple[Octets, Octets]) -> IntArray:
+    """Signed sums of both operators' shares: numbers above half the modulus are negative. Run by: whoever collects.
+
+    Raises
+    ------
+    PeerFault
+        A share is malformed, or the sums are beyond 64 bits: one of the operators did not follow the protocol.
+    """
+    field = scheme.field
+    if any(each.shape[1] % field.size for each in shares):
+        raise PeerFault("an operator's share of the sums is malformed")
+    decoded = [field.decode(each) for each in shares]
+    if not all(good.all() for _, good in decoded) or decoded[0][0].shape != decoded[1][0].shape:
+        raise PeerFault("an operator's share of the sums is malformed")
+    total = field.integers(field.add(decoded[0][0], decoded[1][0]))
+    signed = [each - field.modulus if each > field.modulus // 2 else each for each in total]
+    if any(abs(each) >> 62 for each in signed):
+        raise PeerFault("the operators' shares make no sums; one of them did not follow the protocol")
+    return np.array(signed, dtype=np.int64)

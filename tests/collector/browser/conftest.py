@@ -71,7 +71,7 @@ class LiveCollector:
     client: httpx.Client
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """What the API answers this operator."""
+        """Reply of the API to this operator."""
         answer = self.client.request(method, f"/v1{path}", json=body)
         assert answer.is_success, answer.text
         return answer.json() if answer.content else None
@@ -347,7 +347,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def watch(browser: Browser) -> Callable[[str, str], AbstractContextManager[Watched]]:
-    """What opens watched pages of an address, closes them, and adds what went elsewhere to their faults."""
+    """A function that opens watched pages of an address, closes them, and adds requests to other hosts to their faults."""
 
     @contextmanager
     def watching(address: str, name: str) -> Iterator[Watched]:

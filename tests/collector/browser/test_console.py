@@ -161,7 +161,7 @@ def run_command(collector: Any, command: str, table: Path) -> Any:
 
 
 def watch_until_done(page: Any, seconds: float = 150) -> set[str]:
-    """What the page said it was waiting for, until the map was there."""
+    """Texts of the page while it waited, until the map was there."""
     seen: set[str] = set()
     until = time.monotonic() + seconds
     while page.locator(".badge.done").count() == 0:

@@ -25,7 +25,7 @@ VIEWS = ("", "/map", "/guarantee")
 
 
 class Outcome(NamedTuple):
-    """What was found."""
+    """Findings about a collection."""
 
     state: str
     reason: str | None

@@ -199,7 +199,7 @@ class Scene:
         return made.start()
 
     def ask(self, service: Service, path: str, method: str = "GET", **given: Any) -> Any:
-        """What an operator is told; a service that is starting again is asked again."""
+        """The reply to an operator; a service that is starting again is asked again."""
         end, told = time.monotonic() + 600, ""
         while True:
             try:
@@ -274,7 +274,7 @@ class Scene:
         return made
 
     def memories(self) -> dict[int, DeviceMemory]:
-        """What the devices themselves remember, by their number in the collector."""
+        """Memories of the devices, by their number in the collector."""
         found = {}
         for folder, devices in self._folders.items():
             for place_in_fleet in range(len(devices)):

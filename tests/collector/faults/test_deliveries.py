@@ -20,7 +20,7 @@ ADAPTIVE = {
 
 
 class Disorder:
-    """What a seed does to each request of a device."""
+    """The fault that a seed gives each request of a device."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

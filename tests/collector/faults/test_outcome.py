@@ -1,4 +1,4 @@
-"""What the tests of faults check would be found if it were so: another sum, a missing account, a charge too many."""
+"""The checks of a collection that has ended fail where they must: another sum, a missing account, a charge too many."""
 
 from __future__ import annotations
 

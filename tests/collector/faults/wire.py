@@ -43,7 +43,7 @@ Send = Callable[[Request], Awaitable[bytes | None]]
 """Hands a request to a service; the whole answer, or None where there was none."""
 
 Carry = Callable[[Request, Send], Awaitable[bytes | None]]
-"""What becomes of a request: the answer that is handed back, or None to cut the connection."""
+"""The fate of a request: the answer that is handed back, or None to cut the connection."""
 
 
 async def plainly(request: Request, send: Send) -> bytes | None:

@@ -62,7 +62,7 @@ def request_of(terms: CollectionTerms, bodies: list[bytes]) -> tuple[Any, bytes]
 def verified(pair: Pair, id: str, bodies: list[bytes], number: int = 1) -> list[bool]:
     """Lead one job; what the leader accepted."""
     from mapveil.collector.operators.peer_messages import byte_rows
-    from mapveil.two_operators.aggregation import Response
+    from mapveil.two_operators.verification_messages import Response
 
     made, request = request_of(pair.terms, bodies)
     reply = JobReply.decode(pair.helper.job(id, number, request), len(bodies))

@@ -24,7 +24,7 @@ SITES = [index % 5 for index in range(24)]
 def exact(pair: Pair, id: str) -> list[int]:
     """The sums without noise, of both operators' shares."""
     from mapveil.collector.operators.verification import scheme_for
-    from mapveil.two_operators.aggregation import noisy_sums_of
+    from mapveil.two_operators.sum_schemes import noisy_sums_of
 
     shares = [np.frombuffer(pair.kept[number].sums, dtype=np.uint8)[None] for number in (LEADER, HELPER)]
     for store in pair.stores:

@@ -43,7 +43,8 @@ from mapveil.collector.store.database import Store, lock_collection
 from mapveil.collector.store.home import generation_of
 from mapveil.privacy.claim import check_large_epsilon
 from mapveil.privacy.sampling import sampling_delta
-from mapveil.two_operators.aggregation import HELPER, Closing, Opening
+from mapveil.two_operators.aggregation import HELPER
+from mapveil.two_operators.verification_messages import Closing, Opening
 from mapveil_client.errors import InputError
 from mapveil_client.terms import CollectionTerms
 

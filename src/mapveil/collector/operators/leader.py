@@ -42,7 +42,8 @@ from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.home import GENERATION_BYTES
 from mapveil.trust.queries import Query
-from mapveil.two_operators.aggregation import LEADER, Response
+from mapveil.two_operators.aggregation import LEADER
+from mapveil.two_operators.verification_messages import Response
 from mapveil_client.errors import MapveilError, PromiseError
 from mapveil_client.terms import CollectionTerms
 from mapveil_client.two_operators.sealed_report import HelperShare, HpkeConfig, Report

@@ -14,7 +14,8 @@ from mapveil.collector.rounds.offer import offer
 from mapveil.maps.round_cost import RoundCost
 from mapveil.trust.queries import Estimate, Query, Raster
 from mapveil.trust.two_operators import noisy_sums, setting_of
-from mapveil.two_operators.aggregation import HELPER, LEADER, noisy_sums_of
+from mapveil.two_operators.aggregation import HELPER, LEADER
+from mapveil.two_operators.sum_schemes import noisy_sums_of
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.terms import CollectionTerms

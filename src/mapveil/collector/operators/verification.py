@@ -12,9 +12,9 @@ from mapveil.collector.operators.peer_messages import MOST_REPORTS, AskedQuery, 
 from mapveil.collector.operators.task import Answered, Task
 from mapveil.privacy.claim import Share
 from mapveil.two_operators.aggregation import Operator, Standing
-from mapveil.two_operators.aggregation import Report as InputShares
 from mapveil.two_operators.site_queries import of_sites
 from mapveil.two_operators.sum_schemes import Scheme, scheme_of
+from mapveil.two_operators.verification_messages import InputShares
 from mapveil_client.encodings import LabelEncoding
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.method_parameters import OperatorParameters
