@@ -347,7 +347,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def watch(browser: Browser) -> Callable[[str, str], AbstractContextManager[Watched]]:
-    """A function that opens watched pages of an address, closes them, and adds requests to other hosts to their faults."""
+    """A function that opens watched pages of an address, closes them, and adds requests elsewhere to their faults."""
 
     @contextmanager
     def watching(address: str, name: str) -> Iterator[Watched]:
