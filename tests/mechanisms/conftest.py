@@ -9,6 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import mapveil as mv
+from mapveil.engines import user_sums
+from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.mechanisms.sum_mechanism import SumMechanism
 from mapveil.privacy.discrete_laplace import laplace_variance
 from mapveil.trust.queries import Estimate, NoisySums, Query, Setting
@@ -86,3 +89,17 @@ def crowd() -> Callable[..., IntArray]:
         return generator.multinomial(users, weights / weights.sum()).astype(np.int64)
 
     return made
+
+
+@pytest.fixture
+def sums(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """The exact sums behind every map that the curator's default releases."""
+    found: list[np.ndarray] = []
+    release = Multiscale.release
+
+    def watched(self: Multiscale, points: mv.Points, tiling: mv.Quadtree, **given: object) -> mv.DensityMap:
+        found.append(user_sums(points, tiling).sums)
+        return release(self, points, tiling, **given)
+
+    monkeypatch.setattr(Multiscale, "release", watched)
+    return found

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -22,145 +19,16 @@ import pyarrow.parquet
 import pytest
 
 import mapveil as mv
-from mapveil.engines import UNIT, user_sums
+from mapveil.engines import UNIT
 from mapveil.mechanisms import live_series
 from mapveil.mechanisms.live_series import LiveSeries
-from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.privacy import ledger_chain
-from mapveil_client.errors import BudgetExceeded, CuratorWarning, InputError, ParameterError, PromiseError
+from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
+
+from .city_series import NAMES, TILING, WEEKS, started, visits
 
 # A window whose users have all run out has no rows, of which the curator is told.
 pytestmark = pytest.mark.filterwarnings("ignore::mapveil_client.errors.CuratorWarning")
-
-REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
-TILING = mv.Quadtree(REGION, depth=3)
-WEEKS = mv.Windows(every="1w", start="2026-01-05", until="2026-02-02")
-NAMES = WEEKS.names
-
-
-def visits(users: np.ndarray, week: int, seed: int = 0, without: int | None = None) -> mv.Points:
-    rng = np.random.default_rng(seed)
-    lon, lat = rng.uniform(-74.03, -73.90, users.size), rng.uniform(40.69, 40.83, users.size)
-    day = np.datetime64("2026-01-05") + 7 * week + rng.integers(0, 7, users.size)
-    left = users != without
-    return mv.Points.from_arrays(users[left], lon[left], lat[left], time=day[left])
-
-
-def started(path: Path, **given: object) -> LiveSeries:
-    return LiveSeries.start(path, "city", WEEKS, TILING, **{"epsilon": 2, "windows_per_user": 2, **given})
-
-
-@pytest.fixture
-def sums(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
-    """The exact sums behind every map that is released."""
-    found: list[np.ndarray] = []
-    release = Multiscale.release
-
-    def watched(self: Multiscale, points: mv.Points, tiling: mv.Quadtree, **given: object) -> mv.DensityMap:
-        found.append(user_sums(points, tiling).sums)
-        return release(self, points, tiling, **given)
-
-    monkeypatch.setattr(Multiscale, "release", watched)
-    return found
-
-
-def test_a_user_counts_in_their_first_windows_and_in_no_later_one(tmp_path: Path, sums: list) -> None:
-    series = started(tmp_path / "city.series")
-    regular, others = np.arange(40), np.arange(100, 120)
-    for week, users in enumerate(
-        (regular, np.concatenate([regular, others]), regular, np.append(others, 500))
-    ):
-        series.add(visits(users, week, seed=week))
-    people = [round(each.sum() / UNIT) for each in sums]
-    assert people == [40, 60, 0, 21]
-
-
-def test_leaving_a_user_out_moves_all_windows_together_by_two_at_most(tmp_path: Path, sums: list) -> None:
-    users = np.repeat(np.arange(10), 3)  # in each week, three rows of each user
-    for name, without in (("with", None), ("without", 0)):
-        series = started(tmp_path / f"{name}.series")
-        for week in range(3):
-            series.add(visits(users, week, seed=week, without=without))
-    moved = np.abs(np.array(sums[:3]) - np.array(sums[3:])).sum()
-    assert 1.99 * UNIT < moved <= 2 * UNIT
-
-
-def test_each_window_costs_its_part_and_promises_the_whole(tmp_path: Path) -> None:
-    series = started(tmp_path / "city.series")
-    heat = series.add(visits(np.arange(300), 0))
-    assert sum(share.epsilon for share in heat.guarantee.shares) == 1
-    assert heat.guarantee.epsilon == 2
-    assert (
-        heat.guarantee.delta == 4 * Multiscale(epsilon=1).guarantee().delta > 0
-    )  # of the maps of all windows
-    assert heat.guarantee.bound is not None
-    assert heat.guarantee.bound.value == 2
-    assert heat.title == f"{NAMES[0]}: 5 to 11 January 2026, UTC"
-    status = series.status()
-    assert (status.released, status.next, status.each) == (NAMES[:1], NAMES[1], 1)
-
-
-def test_rows_of_other_windows_and_ids_of_other_types_are_the_same_people(tmp_path: Path, sums: list) -> None:
-    series = started(tmp_path / "city.series", windows_per_user=1)
-    series.add(visits(np.arange(10), 0))
-    texts = visits(np.arange(10).astype(str), 1)
-    series.add(texts)
-    series.add(visits(np.arange(20, 30), 1), NAMES[2])
-    assert [round(each.sum() / UNIT) for each in sums] == [10, 0, 0]
-
-
-def spelled(spell: Callable[[int], object], week: int, people: int = 30) -> mv.Points:
-    drawn = visits(np.arange(people), week).arrays()
-    day = np.datetime64("2026-01-05") + np.full(drawn.users.size, 7 * week)
-    ids = [spell(int(user)) for user in drawn.users]
-    return mv.Points.from_arrays(ids, drawn.lon, drawn.lat, time=day)
-
-
-@pytest.mark.parametrize(
-    "spellings",
-    [
-        (
-            lambda i: f"ab{i:05d}",
-            lambda i: f"AB{i:05d}",
-            lambda i: f" ab{i:05d} ",
-            lambda i: f"aB\u200b{i:05d}",
-        ),
-        (lambda i: i, lambda i: f"{i}.0", lambda i: f"{i:05d}", lambda i: f"+{i} "),
-        (lambda i: f"Å{i}", lambda i: f"A\u030a{i}", lambda i: f"å{i}", lambda i: f"Å{i}\u00a0"),
-    ],
-    ids=["case and spaces", "numbers", "Unicode"],
-)
-@pytest.mark.parametrize("charged", [False, True], ids=["without a ledger", "with a ledger"])
-def test_an_id_that_is_written_otherwise_is_the_same_person_as_in_the_ledger(
-    tmp_path: Path, sums: list, spellings: tuple, charged: bool
-) -> None:
-    ledger = {"ledger": mv.Ledger(tmp_path / "ledger.sqlite")} if charged else {}
-    series = started(tmp_path / "city.series", windows_per_user=1, **ledger)
-    for week, spell in enumerate(spellings):
-        series.add(spelled(spell, week), **ledger)
-    assert [round(each.sum() / UNIT) for each in sums] == [30, 0, 0, 0]
-
-
-def test_ids_that_are_written_in_two_ways_in_one_window_are_one_user(tmp_path: Path, sums: list) -> None:
-    series = started(tmp_path / "city.series")
-    both = ["ab", "AB", "7", "07"]
-    day = np.full(4, np.datetime64("2026-01-05"))
-    series.add(mv.Points.from_arrays(both, np.full(4, -74.0), np.full(4, 40.7), time=day))
-    assert round(sums[0].sum() / UNIT) == 2
-
-
-def test_a_series_of_an_earlier_version_takes_ids_as_they_are_written_and_says_so(
-    tmp_path: Path, sums: list
-) -> None:
-    series = started(tmp_path / "city.series", windows_per_user=1)
-    with closing(sqlite3.connect(tmp_path / "city.series")) as opened, opened:
-        (record,) = opened.execute("SELECT record FROM series").fetchone()
-        older = {name: value for name, value in json.loads(record).items() if name != "ids"}
-        opened.execute("UPDATE series SET record = ?", (json.dumps(older, sort_keys=True),))
-    for week, spell in enumerate((lambda i: f"ab{i}", lambda i: f"ab{i}", lambda i: f"AB{i}")):
-        with pytest.warns(CuratorWarning, match="write the ids of every table alike"):
-            series.add(spelled(spell, week))
-    assert [round(each.sum() / UNIT) for each in sums] == [30, 0, 30]
 
 
 def test_repeated_late_and_unknown_windows_are_refused_with_the_reason(tmp_path: Path) -> None:
@@ -274,13 +142,13 @@ import os, signal, sys
 import numpy as np
 import mapveil as mv
 from mapveil.maps.density_map import DensityMap
-from mapveil.mechanisms import live_series
+from mapveil.mechanisms import live_series, live_window
 where, path, table = sys.argv[1:]
 die = lambda *given, **named: os.kill(os.getpid(), signal.SIGKILL)
 if where == "before the noise":
     live_series.Multiscale.release = die
 elif where == "after the noise":
-    live_series._promised = die
+    live_window.promise_of_series = die
 elif where == "after the map":
     from pyarrow.parquet import ParquetWriter
     close = ParquetWriter.close
@@ -368,11 +236,6 @@ def test_a_ledger_is_refused_by_a_series_that_was_started_without(tmp_path: Path
     with pytest.raises(ParameterError, match="ledger must be left out"):
         series.add(visits(np.arange(30), 0), ledger=ledger)
     assert ledger.accounts() == ()
-
-
-def test_epsilon_is_divided_exactly(tmp_path: Path) -> None:
-    series = started(tmp_path / "city.series", epsilon=Fraction(1, 3), windows_per_user=None)
-    assert series.status().each == Fraction(1, 12)
 
 
 def test_a_copied_or_restored_file_releases_nothing(tmp_path: Path, sums: list) -> None:
