@@ -1,12 +1,13 @@
 """The public windows of a series: periods of a calendar, hours of the week and categories, which clients read too.
 
 A window of time is bounded by readings of one clock, that of a time zone: a calendar week has 167 or 169 hours where
-the clocks change, and an hour that a clock repeats is one window of two hours.
+the clocks change. Windows of hours are bounded by moments: one hour each, 23 or 25 on such a day.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -27,6 +28,7 @@ LENGTHS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelt
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MOST: Final = 1 << 14
 _WEEK: Final = timedelta(weeks=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 PROFILES: Final[dict[str, tuple[str, ...]]] = {
     "hour": tuple(f"{hour:02d}:00" for hour in range(24)),
@@ -144,7 +146,8 @@ class PublicWindows:
     def starts(self) -> tuple[datetime | None, ...]:
         """The clock's reading at the start of each window; None for a recurring time or a category."""
         groups = max(len(self._groups), 1)
-        return tuple(edge for edge in (self._edges[:-1] or (None,)) for _ in range(groups))
+        edges = tuple(edge.replace(tzinfo=None) for edge in self._edges[:-1])
+        return tuple(edge for edge in (edges or (None,)) for _ in range(groups))
 
     @property
     def reads_time(self) -> bool:
@@ -154,7 +157,12 @@ class PublicWindows:
     @property
     def reads_hours(self) -> bool:
         """Whether a day alone does not tell a row's window."""
-        return self.by in ("hour", "hour-of-week") or (self.every is not None and self._step[1] == "h")
+        return self.by in ("hour", "hour-of-week") or self.counts_hours
+
+    @property
+    def counts_hours(self) -> bool:
+        """Whether the periods are of hours, and so bounded by moments."""
+        return self.every is not None and self._step[1] == "h"
 
     @property
     def category(self) -> str | None:
@@ -168,7 +176,7 @@ class PublicWindows:
 
     @property
     def week_of(self) -> IntArray:
-        """The week of each window, counted from ``start``, shape (windows,).
+        """The week of each window by the clock, counted from ``start``, shape (windows,).
 
         Raises
         ------
@@ -182,7 +190,10 @@ class PublicWindows:
                 f"per must be user: windows of {self.every or self.by} do not divide a week, so no row of theirs is of "
                 "one user-week"
             )
-        return np.asarray(self.period_of // (_WEEK // length))
+        start = _reading(str(self.start))
+        weeks = [(edge.replace(tzinfo=None) - start) // _WEEK for edge in self._edges[:-1]]
+        # A clock that is set back over a week's edge does not bring the week before back.
+        return np.asarray(np.maximum.accumulate(weeks)[self.period_of])
 
     def index(self, name: str) -> int:
         """Number of the window of a name.
@@ -223,64 +234,49 @@ class PublicWindows:
         found = np.zeros(rows, dtype=np.int64)
         zone = zone_named(self.zone or "UTC")
         for row in range(rows):
-            reading = (
-                None
-                if times is None
-                else datetime.fromtimestamp(float(times[row]), UTC).astimezone(zone).replace(tzinfo=None)
+            moment = (
+                None if times is None else datetime.fromtimestamp(float(times[row]), UTC).astimezone(zone)
             )
-            period = 0 if self.every is None or reading is None else self._period(reading)
-            group = self._group(reading, categories[row] if self.category is not None else None)
+            period = 0 if self.every is None or moment is None else self._period(moment)
+            group = self._group(moment, categories[row] if self.category is not None else None)
             found[row] = -1 if period < 0 or group < 0 else period * max(len(self._groups), 1) + group
         return found
 
     def ends(self, window: int) -> float | None:
         """The end of a window, seconds since 1970; None for one that recurs or is a category."""
-        if self.every is None:
-            return None
-        edge = self._edges[int(self.period_of[window]) + 1]
-        return edge.replace(tzinfo=zone_named(self.zone or "UTC")).timestamp()
+        return None if self.every is None else float(self._moments[int(self.period_of[window]) + 1])
 
     @property
     def clock_notes(self) -> tuple[str, ...]:
-        """Notes on hours that the clock skips or repeats.
-
-        They are windows as any other: the number of windows is the same on every device, whatever it knows of clocks.
-        """
-        if self.every is None or self._step[1] != "h":
+        """A note on hours that the clock repeats, each of which is two windows."""
+        edges = self._edges[:-1] if self.counts_hours else ()
+        twice = [text for text, times in Counter(_text(edge, "h") for edge in edges).items() if times > 1]
+        if not twice:
             return ()
-        zone, names = zone_named(self.zone or "UTC"), self._periods
-        moments = [edge.replace(tzinfo=zone).timestamp() for edge in self._edges]
-        lasts = np.diff(moments)
-        skipped = [name for name, lasts_s in zip(names, lasts, strict=True) if lasts_s == 0]
-        twice = [
-            name for name, lasts_s in zip(names, lasts, strict=True) if self._step[0] == 1 and lasts_s == 7200
-        ]
-        noted = []
-        if skipped:
-            noted.append(
-                f"the clock of {self.zone} skips {', '.join(skipped)}: nobody was there then, and what a map shows of "
-                "it is noise"
-            )
-        if twice:
-            noted.append(f"the clock of {self.zone} repeats {', '.join(twice)}: a window of two hours")
-        return tuple(noted)
+        return (
+            f"the clock of {self.zone} repeats {', '.join(twice)}: two windows, in the second of which are all rows "
+            "whose times state no offset from UTC",
+        )
 
-    def _period(self, reading: datetime) -> int:
-        """Number of the period of a clock's reading, -1 for none."""
-        first, number, unit = self._edges[0], *self._step
+    def _period(self, moment: datetime) -> int:
+        """Number of the period of a moment in the windows' zone, -1 for none."""
+        if self.counts_hours:
+            found = int(np.searchsorted(self._moments, moment.timestamp(), side="right")) - 1
+            return found if found < len(self._moments) - 1 else -1
+        reading, first, (number, unit) = moment.replace(tzinfo=None), self._edges[0], self._step
         if not first <= reading < self._edges[-1]:
             return -1
         if unit == "mo":
             return (12 * (reading.year - first.year) + reading.month - first.month) // number
         return (reading - first) // (LENGTHS[unit] * number)
 
-    def _group(self, reading: datetime | None, category: str | None) -> int:
+    def _group(self, moment: datetime | None, category: str | None) -> int:
         """Number of the recurring time, or of the category; -1 for none."""
         if self.category is not None:
             return self.values.index(category) if category in self.values else -1
-        if self.by is None or reading is None:
+        if self.by is None or moment is None:
             return 0
-        day, hour = reading.weekday(), reading.hour
+        day, hour = moment.weekday(), moment.hour
         return {"hour": hour, "weekday": day, "weekend": day // 5, "hour-of-week": 24 * day + hour}[self.by]
 
     @property
@@ -305,15 +301,37 @@ class PublicWindows:
             raise ParameterError(f"start and until (--from, --until) must be days with every {self.every}")
         check(until > start, "until (--until)", f"after start (--from) {self.start}", self.until)
         edges = [start]
-        while edges[-1] < until and len(edges) <= _MOST + 1:
+        while edges[-1] < until and len(edges) <= 2 * _MOST:
             passed = len(edges) * number
             edges.append(_months_after(start, passed) if unit == "mo" else start + passed * LENGTHS[unit])
+        check(edges[-1] >= until, "windows", f"at most {_MOST}", f"more than {2 * _MOST}")
         if edges[-1] > until:
             near = " or ".join(_text(edge, unit) for edge in edges[-2:])
             raise ParameterError(
                 f"until (--until) must end a window of {self.every} from {self.start}, such as {near}; got {self.until}"
             )
-        return tuple(edges)
+        return tuple(self._hours(edges)) if unit == "h" else tuple(edges)
+
+    def _hours(self, readings: list[datetime]) -> list[datetime]:
+        """The moments of readings, in order, as times of the zone.
+
+        A reading that the clock skips is read by the offset before. One that comes again is an edge again where a whole
+        period lies between: set back by an hour, a day has a window more of one hour, and none of two.
+        """
+        zone, least = zone_named(self.zone or "UTC"), 3600 * self._step[0]
+        first, again = (
+            [_moment(reading.replace(tzinfo=zone, fold=fold)) for reading in readings] for fold in (0, 1)
+        )
+        repeated = [later for at, later in zip(first, again, strict=True) if later - at >= least]
+        moments = sorted({at for at in (*first, *repeated) if first[0] <= at <= first[-1]})
+        return [(_EPOCH + timedelta(seconds=at)).astimezone(zone) for at in moments]
+
+    @cached_property
+    def _moments(self) -> IntArray:
+        """Every edge of the periods in seconds since 1970."""
+        zone = zone_named(self.zone or "UTC")
+        edges = self._edges if self.counts_hours else (edge.replace(tzinfo=zone) for edge in self._edges)
+        return np.array([_moment(edge) for edge in edges], dtype=np.int64)
 
     @property
     def _periods(self) -> tuple[str, ...]:
@@ -325,7 +343,12 @@ class PublicWindows:
             return tuple(f"{edge:%Y-%m}" for edge in edges)
         if (number, unit) == (1, "w") and edges[0].weekday() == 0:
             return tuple("{}-W{:02d}".format(*edge.isocalendar()[:2]) for edge in edges)
-        return tuple(_text(edge, unit) for edge in edges)
+        texts = [_text(edge, unit) for edge in edges]
+        times = Counter(texts)
+        return tuple(
+            text if times[text] == 1 else text + offset_text(edge)
+            for text, edge in zip(texts, edges, strict=True)
+        )
 
     @property
     def _groups(self) -> tuple[str, ...]:
@@ -387,3 +410,13 @@ def _months_after(start: datetime, months: int) -> datetime:
 
 def _text(edge: datetime, unit: str) -> str:
     return f"{edge:%Y-%m-%dT%H:%M}" if unit == "h" else f"{edge:%Y-%m-%d}"
+
+
+def offset_text(edge: datetime) -> str:
+    """The offset from UTC of an edge of hours, such as ``+02:00``."""
+    return edge.isoformat(timespec="minutes")[16:]
+
+
+def _moment(edge: datetime) -> int:
+    """Seconds since 1970."""
+    return (edge - _EPOCH) // timedelta(seconds=1)

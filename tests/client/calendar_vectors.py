@@ -13,6 +13,13 @@ CALENDARS: tuple[dict[str, Any], ...] = (
     {"every": "1w", "start": "2026-10-19", "until": "2026-11-09", **PARIS},
     {"every": "1d", "start": "2026-03-28", "until": "2026-03-31", **PARIS},
     {"every": "3h", "start": "2026-10-24T21", "until": "2026-10-26T00:00", **PARIS},
+    {"every": "1h", "start": "2026-10-25", "until": "2026-10-26", **PARIS},
+    {"every": "1h", "start": "2026-03-29", "until": "2026-03-30", **PARIS},
+    {"every": "2h", "start": "2026-10-25", "until": "2026-10-26", "by": "hour", **PARIS},
+    {"every": "1h", "start": "2026-04-05", "until": "2026-04-06", "zone": "Australia/Lord_Howe"},
+    {"every": "1h", "start": "2026-10-04", "until": "2026-10-05", "zone": "Australia/Lord_Howe"},
+    {"every": "6h", "start": "2026-04-23", "until": "2026-04-25", "zone": "Africa/Cairo"},
+    {"every": "24h", "start": "2026-10-31", "until": "2026-11-03", "zone": "America/Havana"},
     {"every": "2mo", "start": "2025-12-01", "until": "2026-12-01", "by": "weekend"},
     {"every": "1mo", "start": "2026-01-01", "until": "2026-12-01", "zone": "America/New_York"},
     {"every": "1w", "start": "2026-12-21", "until": "2027-01-18"},
@@ -49,8 +56,10 @@ def calendars() -> dict[str, Any]:
         1_774_749_600,
         1_792_886_400,
         1_792_890_000,
-        1_792_893_600,
-    ]  # clocks of Paris change
+        1_792_893_600,  # clocks of Paris change
+        *(1_775_311_200, 1_775_314_800, 1_791_041_400, 1_791_043_200),  # of Lord Howe
+        *(1_776_981_600, 1_793_505_600, 1_793_509_200),  # of Cairo, and of Havana
+    ]
     moments = sorted({*instants.tolist(), *(at + step for at in near for step in (-1, 0, 1))})
     made = []
     for given in CALENDARS:

@@ -61,35 +61,6 @@ def test_days_of_a_clock_that_changes_have_23_and_25_hours() -> None:
     assert numbers(autumn, hours("2026-10-18T20", "2026-10-26T01")) == [-1] * 2 + [0] * 169 + [-1] * 2
 
 
-def test_an_hour_that_a_clock_repeats_is_one_window_of_two_hours() -> None:
-    back = Windows(every="1h", start="2026-10-25T01:00", until="2026-10-25T05:00", zone="Europe/Paris")
-    assert numbers(back, hours("2026-10-24T23", "2026-10-25T04")) == [0, 1, 1, 2, 3]
-    gone = Windows(every="1h", start="2026-03-29T01:00", until="2026-03-29T04:00", zone="Europe/Paris")
-    assert numbers(gone, hours("2026-03-29T00", "2026-03-29T02")) == [0, 2]
-
-
-def test_hours_that_a_clock_skips_or_repeats_are_named() -> None:
-    given = {"every": "1h", "zone": "America/New_York"}
-    spring = Windows(start="2010-03-14", until="2010-03-15", **given)
-    (note,) = spring.clock_notes
-    assert note.startswith("the clock of America/New_York skips 2010-03-14T02:00: nobody was there")
-    (note,) = Windows(start="2010-11-07", until="2010-11-08", **given).clock_notes
-    assert note == "the clock of America/New_York repeats 2010-11-07T01:00: a window of two hours"
-    for quiet in (
-        Windows(start="2010-03-15", until="2010-03-16", **given),
-        Windows(every="1d", start="2010-03-14", until="2010-03-15", zone="America/New_York"),
-        Windows(by="hour", zone="America/New_York"),
-        Windows(every="3h", start="2010-03-14", until="2010-03-15", zone="America/New_York"),
-    ):
-        assert quiet.clock_notes == ()
-    region = mv.Region.from_bbox(0, 0, 1, 1)
-    points = mv.Points.from_arrays(
-        [1, 2], [0.5, 0.5], [0.5, 0.5], time=["2010-03-14 03:30", "2010-03-14 05:00"]
-    )
-    series = mv.release_series(points, spring, mv.Quadtree(region, depth=2), epsilon=1, account=None, rng=1)
-    assert spring.clock_notes[0] in series.notes
-
-
 def test_recurring_times_follow_the_clock_of_the_zone() -> None:
     # Sunday 23:30 UTC is Monday morning in Paris.
     instant = ["2026-01-04T23:30:00+00:00"]

@@ -78,7 +78,7 @@ class DuckDbEngine:
             columns = ["cell", *(["weight"] if weighted else []), *(["label"] if windows is not None else [])]
             chosen = ""
             if parts is not None:
-                columns.append(f"label // {parts.length} AS part")
+                columns.append(f"{parts.sql} AS part")
                 if parts.most is not None:
                     chosen = CHOSEN_SQL.format(chance=chance_sql(key), most=parts.most, once="MATERIALIZED")
             text = USER_SUMS_SQL.format(

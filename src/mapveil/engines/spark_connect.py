@@ -256,7 +256,7 @@ def _contributions(points: Points, tiling: Tiling, key: str, batch: pyarrow.Tabl
     parts = points.parts if isinstance(points, WindowedPoints) else None
     columns = ["user_id", "cell", "CAST(weight AS BIGINT) AS weight"]
     columns += ["CAST(label AS BIGINT) AS label"] if points.columns.label is not None else []
-    columns += [f"CAST(label // {parts.length} AS BIGINT) AS part"] if parts is not None else []
+    columns += [f"CAST({parts.sql} AS BIGINT) AS part"] if parts is not None else []
     limited = parts is not None and parts.most is not None
     more = f", {chance_sql(key)} AS chance, {parts.most} AS place_limit" if parts and limited else ""
     with unchecked_rows(replace(points, table=FrameTable(batch, points.source)), tiling) as rows:

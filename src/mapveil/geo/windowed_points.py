@@ -6,11 +6,13 @@ import warnings
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from mapveil.geo.point_query import Columns
 from mapveil.geo.points import Points
 from mapveil.geo.tables import column_types, connection, reading
 from mapveil.geo.window_categories import category_sql
-from mapveil.geo.windows import Windows, check_zone, no_time_column
+from mapveil.geo.windows import Windows, check_zone, interval_sql, no_time_column
 from mapveil_client.errors import CuratorWarning, InputError, one_line
 
 _UTC: Final = r"\s*(?:[Zz]|[Uu][Tt][Cc]|[Gg][Mm][Tt])$"
@@ -29,8 +31,15 @@ _WIDEST: Final = 200  # characters of a list in a message
 class Parts(NamedTuple):
     """Runs of windows, in each of which a user contributes 1 by themselves."""
 
-    length: int  # windows of a part
+    length: int | tuple[int, ...]  # windows of a part, or of each
     most: int | None = None  # parts of a user that count
+
+    @property
+    def sql(self) -> str:
+        """SQL of the part of the column ``label``."""
+        if isinstance(self.length, int):
+            return f"label // {self.length}"
+        return interval_sql("label", np.append(0, np.cumsum(self.length)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,13 +80,13 @@ def windowed(points: Points, windows: Windows, parts: Parts | None = None) -> Wi
     types = column_types(points.table)
     column = points.columns.time
     category = None if windows.category is None else category_sql(points, windows)
-    wall = None
+    wall = moment = None
     if windows.reads_time:
         check_zone(windows)
         if column is None:
             raise no_time_column(points.source)
-        wall = _wall(points, windows, types[column])
-    number = windows.sql(wall, category)
+        wall, moment = _times(points, windows, types[column])
+    number = windows.sql(moment, wall, category)
     where = f"({number}) IS NOT NULL"
     if points.where is not None:
         where = f"({points.where}\n) AND {where}"
@@ -93,28 +102,39 @@ def windowed(points: Points, windows: Windows, parts: Parts | None = None) -> Wi
     return WindowedPoints(**given, windows=windows, parts=parts, listed=listed)
 
 
-def _wall(points: Points, windows: Windows, kind: str) -> str:
-    """SQL of the reading of the windows' clock, of a row's time; the rows are checked."""
+def _times(points: Points, windows: Windows, kind: str) -> tuple[str, str]:
+    """SQL of the reading of the windows' clock at a row's time, and of the moment; the rows are checked.
+
+    A reading that states no offset is read as DuckDB does: in an hour that the clock repeats, as of the second.
+    """
     time, zone = str(points.expressions.time), windows.zone
     if kind == "TIMESTAMP WITH TIME ZONE":
-        return f"timezone('{zone or 'UTC'}', {time})"
+        return _of_moment(time, zone)
     if kind == "DATE":
         if windows.reads_hours:
             raise _only_days(points)
-        return f"CAST({time} AS TIMESTAMP)"
+        return _of_reading(f"CAST({time} AS TIMESTAMP)", zone)
     if kind.startswith("TIMESTAMP"):
         if zone is None:
             raise _no_zone(points)
-        return f"CAST({time} AS TIMESTAMP)"
+        return _of_reading(f"CAST({time} AS TIMESTAMP)", zone)
     if kind != "VARCHAR":
         raise InputError(
             f"{points.source}: column {points.columns.time!r} for time is of type {kind.lower()}; expected dates or "
             "times (SQL makes them of a number of seconds: to_timestamp(column))"
         )
-    return _wall_of_text(points, windows, time)
+    return _times_of_text(points, windows, time)
 
 
-def _wall_of_text(points: Points, windows: Windows, time: str) -> str:
+def _of_moment(moment: str, zone: str | None) -> tuple[str, str]:
+    return f"timezone('{zone or 'UTC'}', {moment})", moment
+
+
+def _of_reading(wall: str, zone: str | None) -> tuple[str, str]:
+    return wall, f"timezone('{zone or 'UTC'}', {wall})"
+
+
+def _times_of_text(points: Points, windows: Windows, time: str) -> tuple[str, str]:
     zone = windows.zone
     zoned = f"regexp_matches({time}, '{_ZONED}')"
     # DuckDB would read 8:30 PM as 8:30, and 8:30 of a named zone as that of any. Trimmed, else its reader of CSV takes
@@ -139,8 +159,9 @@ def _wall_of_text(points: Points, windows: Windows, time: str) -> str:
         raise _no_zone(points)
     if stated:
         utc = f"regexp_replace(trim({time}), '{_UTC}', 'Z')"
-        return f"timezone('{zone or 'UTC'}', TRY_CAST(CASE WHEN {zoned} THEN {utc} END AS TIMESTAMP WITH TIME ZONE))"
-    return plain
+        moment = f"TRY_CAST(CASE WHEN {zoned} THEN {utc} END AS TIMESTAMP WITH TIME ZONE)"
+        return _of_moment(moment, zone)
+    return _of_reading(plain, zone)
 
 
 def _only_days(points: Points) -> InputError:

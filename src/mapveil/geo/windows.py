@@ -6,9 +6,12 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Final
 
+import numpy as np
+
 from mapveil.geo.tables import connection, quote_text
+from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, ParameterError
-from mapveil_client.public_windows import LENGTHS, PROFILES, PublicWindows
+from mapveil_client.public_windows import LENGTHS, PROFILES, PublicWindows, offset_text
 
 _MONTHS: Final = (
     "January", "February", "March", "April", "May", "June",
@@ -37,11 +40,13 @@ class Windows(PublicWindows):
     ('2026-W02', '2026-W03', '2026-W04', '2026-W05')
     """
 
-    def sql(self, wall: str | None, category: str | None) -> str:
+    def sql(self, moment: str | None, wall: str | None, category: str | None) -> str:
         """SQL of the number of a row's window, NULL for none.
 
         Parameters
         ----------
+        moment : str or None
+            SQL of the row's time: a TIMESTAMP WITH TIME ZONE; needed for periods of hours.
         wall : str or None
             SQL of the clock's reading: a TIMESTAMP without a time zone.
         category : str or None
@@ -49,7 +54,7 @@ class Windows(PublicWindows):
         """
         parts = []
         if self.every is not None:
-            parts.append((self._period_sql(str(wall)), len(self._periods)))
+            parts.append((self._period_sql(str(moment), str(wall)), len(self._periods)))
         if self.by in PROFILES:
             parts.append((f"({_PROFILES[self.by].format(wall=wall)})", len(self._groups)))
         elif self.by is not None:
@@ -98,9 +103,11 @@ class Windows(PublicWindows):
     def _when(self, period: int) -> str:
         """The days, or hours, of a period."""
         first, end = self._edges[period], self._edges[period + 1]
-        if self._step[1] == "h":
+        if self.counts_hours:
             day = "" if end.date() == first.date() else f"{_day(end)} "
-            return f"{_day(first)} {first:%H:%M} to {day}{end:%H:%M}"
+            offsets = [offset_text(edge) for edge in (first, end)]
+            begin, until = offsets if offsets[0] != offsets[1] else ("", "")
+            return f"{_day(first)} {first:%H:%M}{begin} to {day}{end:%H:%M}{until}"
         last = end - timedelta(days=1)
         if first == last:
             return _day(last)
@@ -108,7 +115,9 @@ class Windows(PublicWindows):
         begin = str(first.day) if same_month else _day(first, year=first.year != last.year)
         return f"{begin} to {_day(last)}"
 
-    def _period_sql(self, wall: str) -> str:
+    def _period_sql(self, moment: str, wall: str) -> str:
+        if self.counts_hours:
+            return interval_sql(f"epoch_us({moment})", 1_000_000 * self._moments)
         first, end = (f"TIMESTAMP '{edge.isoformat(sep=' ')}'" for edge in (self._edges[0], self._edges[-1]))
         number, unit = self._step
         if unit == "mo":
@@ -122,6 +131,21 @@ class Windows(PublicWindows):
 def _day(edge: datetime, *, year: bool = True) -> str:
     """A day in words, in English whatever the machine's language."""
     return f"{edge.day} {_MONTHS[edge.month - 1]}" + (f" {edge.year}" if year else "")
+
+
+def interval_sql(number: str, edges: IntArray) -> str:
+    """SQL of the interval that a whole number lies in, NULL before the first edge and from the last on.
+
+    Intervals of one length that follow one another are one case.
+    """
+    lengths = np.diff(edges)
+    firsts = np.append(0, np.flatnonzero(np.diff(lengths)) + 1)
+    ends = edges[np.append(firsts[1:], lengths.size)]
+    cases = " ".join(
+        f"WHEN {number} < {end} THEN {first} + ({number} - {edges[first]}) // {lengths[first]}"
+        for first, end in zip(firsts, ends, strict=True)
+    )
+    return f"(CASE WHEN {number} < {edges[0]} THEN NULL {cases} END)"
 
 
 def check_zone(windows: PublicWindows) -> None:

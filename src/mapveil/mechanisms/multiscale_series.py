@@ -104,7 +104,7 @@ class MultiscaleSeries(Multiscale):
     def parts(self) -> Parts | None:
         """The parts of the windows in which a user contributes 1 each; None for 1 over all."""
         if self.per == "user-week":
-            return Parts(int((self.windows.week_of == 0).sum()))
+            return Parts(tuple(np.bincount(self.windows.week_of).tolist()))
         return None if self.windows_per_user is None else Parts(1, self.windows_per_user)
 
     @property

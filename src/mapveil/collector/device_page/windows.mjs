@@ -20,7 +20,10 @@ const PROFILES = {
 const monday = (at) => (new Date(at).getUTCDay() + 6) % 7;
 const monthAfter = (at, months) => Date.UTC(new Date(at).getUTCFullYear(), new Date(at).getUTCMonth() + months, 1);
 
-/** Windows of the terms' record; a Refusal for a record that is none. Readings of the clock are kept as if they were UTC. */
+/**
+ * Windows of the terms' record; a Refusal for a record that is none. Edges are readings of the clock, kept as if they were
+ * UTC; those of hours are moments.
+ */
 export class Windows {
   constructor(record) {
     insist(typeof record === "object" && record !== null && Object.keys(record).sort().join() === KEYS.join(), BROKEN);
@@ -44,8 +47,11 @@ export class Windows {
     } catch {
       insist(false, BROKEN);
     }
-    this.edges = every === null ? [] : edgesOf(every, start, until);
-    this.names = (every === null ? [""] : namesOf(every, this.edges))
+    const readings = every === null ? [] : edgesOf(every, start, until);
+    this.hours = every !== null && every.endsWith("h");
+    this.edges = this.hours ? this.moments(readings, HOUR * Number.parseInt(every, 10)) : readings;
+    insist(every === null || this.edges.length > 1, BROKEN);
+    this.names = (every === null ? [""] : this.hours ? this.hourNames() : namesOf(every, this.edges))
       .flatMap((period) => (this.groups.length ? this.groups : [""]).map((group) => `${period} ${group}`.trim()));
     this.count = this.names.length;
     insist(this.count > 1 && this.count <= MOST, BROKEN);
@@ -62,13 +68,41 @@ export class Windows {
     return Date.UTC(found.year, found.month - 1, found.day, found.hour, found.minute, found.second);
   }
 
+  /** The moments of readings, in order: a reading that comes again after a whole period is two of them. */
+  moments(readings, period) {
+    const offset = (at) => this.reading(at) - at;
+    const each = readings.map((reading) => {
+      const [before, after] = [offset(reading - LENGTHS.d), offset(reading + LENGTHS.d)];
+      if (before === after) return [reading - before];
+      const found = [reading - before, reading - after].filter((at) => this.reading(at) === reading);
+      // A reading that the clock skips is read by the offset before.
+      if (!found.length) return [reading - before];
+      return found.length > 1 && found[1] - found[0] >= period ? found : [found[0]];
+    });
+    const [first, last] = [each[0][0], each.at(-1)[0]];
+    return [...new Set(each.flat())].filter((at) => first <= at && at <= last).sort((one, other) => one - other);
+  }
+
+  /** The readings at which periods of hours begin, with the offset where the clock reads so twice. */
+  hourNames() {
+    const starts = this.edges.slice(0, -1).map((at) => [at, this.reading(at)]);
+    const times = new Map();
+    for (const [, reading] of starts) times.set(reading, (times.get(reading) ?? 0) + 1);
+    return starts.map(([at, reading]) => {
+      const ahead = reading - at;
+      const offset = (ahead < 0 ? "-" : "+") + new Date(Math.abs(ahead)).toISOString().slice(11, 16);
+      return new Date(reading).toISOString().slice(0, 16) + (times.get(reading) > 1 ? offset : "");
+    });
+  }
+
   /** Number of the window of a moment, milliseconds since 1970, -1 for none; `category` is its owner's. */
   at(moment, category = null) {
     const reading = this.reading(moment);
     let period = 0;
     if (this.edges.length) {
-      if (reading < this.edges[0] || reading >= this.edges.at(-1)) return -1;
-      period = this.edges.findLastIndex((edge) => edge <= reading);
+      const at = this.hours ? moment : reading;
+      if (at < this.edges[0] || at >= this.edges.at(-1)) return -1;
+      period = this.edges.findLastIndex((edge) => edge <= at);
     }
     let group = 0;
     if (this.category !== null) group = this.groups.indexOf(category);
@@ -79,7 +113,7 @@ export class Windows {
   /** Whether the period of a window is over. */
   over(window, moment) {
     if (!this.edges.length) return false;
-    return this.reading(moment) >= this.edges[Math.floor(window / Math.max(this.groups.length, 1)) + 1];
+    return (this.hours ? moment : this.reading(moment)) >= this.edges[Math.floor(window / Math.max(this.groups.length, 1)) + 1];
   }
 
   /** Draw the one window that a device answers for, every one equally likely. */
@@ -101,7 +135,7 @@ function readingOf(text) {
   return made;
 }
 
-/** The clock's reading at every edge of the periods. */
+/** The clock's reading at every edge of the periods, of a clock that never changes. */
 function edgesOf(every, start, until) {
   const step = /^([1-9]\d{0,3})(h|d|w|mo)$/.exec(every);
   insist(step !== null, BROKEN);
@@ -110,7 +144,7 @@ function edgesOf(every, start, until) {
   insist(unit !== "mo" || first === monthAfter(first, 0), BROKEN);
   insist(unit === "h" || (first % LENGTHS.d === 0 && last % LENGTHS.d === 0), BROKEN);
   const edges = [first];
-  while (edges.at(-1) < last && edges.length <= MOST + 1) {
+  while (edges.at(-1) < last && edges.length <= 2 * MOST) {
     const passed = edges.length * number;
     edges.push(unit === "mo" ? monthAfter(first, passed) : first + passed * LENGTHS[unit]);
   }
@@ -130,5 +164,5 @@ function namesOf(every, edges) {
   const iso = (edge, length) => new Date(edge).toISOString().slice(0, length);
   if (every === "1mo") return periods.map((edge) => iso(edge, 7));
   if (every === "1w" && monday(edges[0]) === 0) return periods.map(weekOf);
-  return periods.map((edge) => iso(edge, every.endsWith("h") ? 16 : 10));
+  return periods.map((edge) => iso(edge, 10));
 }
