@@ -6,11 +6,9 @@ the clocks change. Windows of hours are bounded by moments: one hour each, 23 or
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -18,17 +16,12 @@ import numpy as np
 
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError, check
+from mapveil_client.public_periods import MOST_WINDOWS, Periods, zone_named
 
 if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
+    pass
 
-_STEP: Final = re.compile(r"([1-9][0-9]{0,3})(h|d|w|mo)$")
-LENGTHS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
-"""Lengths of the units of time that have one."""
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MOST: Final = 1 << 14
-_WEEK: Final = timedelta(weeks=1)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 PROFILES: Final[dict[str, tuple[str, ...]]] = {
     "hour": tuple(f"{hour:02d}:00" for hour in range(24)),
@@ -92,19 +85,13 @@ class PublicWindows:
                 None,
             )
         else:
-            check(
-                _STEP.match(self.every) is not None,
-                "every (--every)",
-                "a length such as 1h, 1d, 1w or 1mo",
-                self.every,
-            )
             if self.start is None or self.until is None:
                 raise ParameterError(
                     "start and until (--from and --until) are required with every: taken from the table, the windows "
                     "would tell when somebody was there"
                 )
-            check(len(self._edges) > 1, "every (--every)", "at least one window long", self.every)
-        check(self.count <= _MOST, "windows", f"at most {_MOST}", self.count)
+            _ = self.periods  # checks them
+        check(self.count <= MOST_WINDOWS, "windows", f"at most {MOST_WINDOWS}", self.count)
 
     def _check_categories(self) -> None:
         texts = isinstance(self.values, Sequence) and not isinstance(self.values, str)
@@ -131,23 +118,30 @@ class PublicWindows:
             self.values,
         )
 
+    @cached_property
+    def periods(self) -> Periods | None:
+        """The calendar periods, where there are some."""
+        if self.every is None:
+            return None
+        return Periods(self.every, str(self.start), str(self.until), self.zone or "UTC")
+
     @property
     def names(self) -> tuple[str, ...]:
         """Name of each window."""
-        groups = self._groups or ("",)
-        return tuple(f"{period} {group}".strip() for period in self._periods or ("",) for group in groups)
+        periods, groups = self.periods.names if self.periods else ("",), self._groups or ("",)
+        return tuple(f"{period} {group}".strip() for period in periods for group in groups)
 
     @property
     def count(self) -> int:
         """Number of windows."""
-        return max(len(self._periods), 1) * max(len(self._groups), 1)
+        return (self.periods.count if self.periods else 1) * max(len(self._groups), 1)
 
     @property
     def starts(self) -> tuple[datetime | None, ...]:
         """The clock's reading at the start of each window; None for a recurring time or a category."""
         groups = max(len(self._groups), 1)
-        edges = tuple(edge.replace(tzinfo=None) for edge in self._edges[:-1])
-        return tuple(edge for edge in (edges or (None,)) for _ in range(groups))
+        edges = self.periods.edges[:-1] if self.periods else (None,)
+        return tuple(edge and edge.replace(tzinfo=None) for edge in edges for _ in range(groups))
 
     @property
     def reads_time(self) -> bool:
@@ -157,12 +151,7 @@ class PublicWindows:
     @property
     def reads_hours(self) -> bool:
         """Whether a day alone does not tell a row's window."""
-        return self.by in ("hour", "hour-of-week") or self.counts_hours
-
-    @property
-    def counts_hours(self) -> bool:
-        """Whether the periods are of hours, and so bounded by moments."""
-        return self.every is not None and self._step[1] == "h"
+        return self.by in ("hour", "hour-of-week") or (self.periods is not None and self.periods.counts_hours)
 
     @property
     def category(self) -> str | None:
@@ -183,17 +172,13 @@ class PublicWindows:
         ParameterError
             The windows do not lie within weeks.
         """
-        number, unit = self._step if self.every is not None else (0, "mo")
-        length = LENGTHS.get(unit, timedelta()) * number
-        if not length or _WEEK % length:
+        weeks = self.periods.weeks if self.periods else None
+        if weeks is None:
             raise ParameterError(
                 f"per must be user: windows of {self.every or self.by} do not divide a week, so no row of theirs is of "
                 "one user-week"
             )
-        start = _reading(str(self.start))
-        weeks = [(edge.replace(tzinfo=None) - start) // _WEEK for edge in self._edges[:-1]]
-        # A clock that is set back over a week's edge does not bring the week before back.
-        return np.asarray(np.maximum.accumulate(weeks)[self.period_of])
+        return np.asarray(weeks[self.period_of])
 
     def index(self, name: str) -> int:
         """Number of the window of a name.
@@ -237,38 +222,25 @@ class PublicWindows:
             moment = (
                 None if times is None else datetime.fromtimestamp(float(times[row]), UTC).astimezone(zone)
             )
-            period = 0 if self.every is None or moment is None else self._period(moment)
+            period = 0 if self.periods is None or moment is None else self.periods.number(moment)
             group = self._group(moment, categories[row] if self.category is not None else None)
             found[row] = -1 if period < 0 or group < 0 else period * max(len(self._groups), 1) + group
         return found
 
     def ends(self, window: int) -> float | None:
         """The end of a window, seconds since 1970; None for one that recurs or is a category."""
-        return None if self.every is None else float(self._moments[int(self.period_of[window]) + 1])
+        return float(self.periods.moments[int(self.period_of[window]) + 1]) if self.periods else None
 
     @property
     def clock_notes(self) -> tuple[str, ...]:
         """A note on hours that the clock repeats, each of which is two windows."""
-        edges = self._edges[:-1] if self.counts_hours else ()
-        twice = [text for text, times in Counter(_text(edge, "h") for edge in edges).items() if times > 1]
+        twice = self.periods.repeated if self.periods else ()
         if not twice:
             return ()
         return (
             f"the clock of {self.zone} repeats {', '.join(twice)}: two windows, in the second of which are all rows "
             "whose times state no offset from UTC",
         )
-
-    def _period(self, moment: datetime) -> int:
-        """Number of the period of a moment in the windows' zone, -1 for none."""
-        if self.counts_hours:
-            found = int(np.searchsorted(self._moments, moment.timestamp(), side="right")) - 1
-            return found if found < len(self._moments) - 1 else -1
-        reading, first, (number, unit) = moment.replace(tzinfo=None), self._edges[0], self._step
-        if not first <= reading < self._edges[-1]:
-            return -1
-        if unit == "mo":
-            return (12 * (reading.year - first.year) + reading.month - first.month) // number
-        return (reading - first) // (LENGTHS[unit] * number)
 
     def _group(self, moment: datetime | None, category: str | None) -> int:
         """Number of the recurring time, or of the category; -1 for none."""
@@ -278,77 +250,6 @@ class PublicWindows:
             return 0
         day, hour = moment.weekday(), moment.hour
         return {"hour": hour, "weekday": day, "weekend": day // 5, "hour-of-week": 24 * day + hour}[self.by]
-
-    @property
-    def _step(self) -> tuple[int, str]:
-        found = _STEP.match(str(self.every))
-        assert found is not None
-        return int(found[1]), found[2]
-
-    @cached_property
-    def _edges(self) -> tuple[datetime, ...]:
-        """The clock's reading at every edge of the periods."""
-        if self.every is None:
-            return ()
-        start, until = (_reading(str(text)) for text in (self.start, self.until))
-        number, unit = self._step
-        if unit == "mo":
-            if start != start.replace(day=1, hour=0):
-                raise ParameterError(
-                    f"start (--from) must be the first of a month with every {self.every}, got {self.start}"
-                )
-        elif unit != "h" and (start.hour or until.hour):
-            raise ParameterError(f"start and until (--from, --until) must be days with every {self.every}")
-        check(until > start, "until (--until)", f"after start (--from) {self.start}", self.until)
-        edges = [start]
-        while edges[-1] < until and len(edges) <= 2 * _MOST:
-            passed = len(edges) * number
-            edges.append(_months_after(start, passed) if unit == "mo" else start + passed * LENGTHS[unit])
-        check(edges[-1] >= until, "windows", f"at most {_MOST}", f"more than {2 * _MOST}")
-        if edges[-1] > until:
-            near = " or ".join(_text(edge, unit) for edge in edges[-2:])
-            raise ParameterError(
-                f"until (--until) must end a window of {self.every} from {self.start}, such as {near}; got {self.until}"
-            )
-        return tuple(self._hours(edges)) if unit == "h" else tuple(edges)
-
-    def _hours(self, readings: list[datetime]) -> list[datetime]:
-        """The moments of readings, in order, as times of the zone.
-
-        A reading that the clock skips is read by the offset before. One that comes again is an edge again where a whole
-        period lies between: set back by an hour, a day has a window more of one hour, and none of two.
-        """
-        zone, least = zone_named(self.zone or "UTC"), 3600 * self._step[0]
-        first, again = (
-            [_moment(reading.replace(tzinfo=zone, fold=fold)) for reading in readings] for fold in (0, 1)
-        )
-        repeated = [later for at, later in zip(first, again, strict=True) if later - at >= least]
-        moments = sorted({at for at in (*first, *repeated) if first[0] <= at <= first[-1]})
-        return [(_EPOCH + timedelta(seconds=at)).astimezone(zone) for at in moments]
-
-    @cached_property
-    def _moments(self) -> IntArray:
-        """Every edge of the periods in seconds since 1970."""
-        zone = zone_named(self.zone or "UTC")
-        edges = self._edges if self.counts_hours else (edge.replace(tzinfo=zone) for edge in self._edges)
-        return np.array([_moment(edge) for edge in edges], dtype=np.int64)
-
-    @property
-    def _periods(self) -> tuple[str, ...]:
-        if self.every is None:
-            return ()
-        number, unit = self._step
-        edges = self._edges[:-1]
-        if (number, unit) == (1, "mo"):
-            return tuple(f"{edge:%Y-%m}" for edge in edges)
-        if (number, unit) == (1, "w") and edges[0].weekday() == 0:
-            return tuple("{}-W{:02d}".format(*edge.isocalendar()[:2]) for edge in edges)
-        texts = [_text(edge, unit) for edge in edges]
-        times = Counter(texts)
-        return tuple(
-            text if times[text] == 1 else text + offset_text(edge)
-            for text, edge in zip(texts, edges, strict=True)
-        )
 
     @property
     def _groups(self) -> tuple[str, ...]:
@@ -368,55 +269,3 @@ class PublicWindows:
         parts += [f"by {self.by}"] if self.by else []
         parts += [f"clock of {self.zone or 'UTC'}"] if self.reads_time else []
         return ", ".join(parts)
-
-
-def zone_named(name: str) -> ZoneInfo:
-    """The time zone of a name.
-
-    Raises
-    ------
-    ParameterError
-        There is none, or the machine has no time zones.
-    """
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ParameterError(
-            f"zone (--time-zone) must be a name such as Europe/Paris or UTC, got {name!r}"
-        ) from None
-
-
-def _reading(text: str) -> datetime:
-    """A day, or a whole hour, of a clock."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise ParameterError(
-            f"start and until (--from, --until) must be dates such as 2026-01-05, got {text!r}"
-        ) from None
-    if found.tzinfo is not None or found != found.replace(minute=0, second=0, microsecond=0):
-        raise ParameterError(
-            f"start and until (--from, --until) must be days or whole hours of the windows' own clock, got {text!r}"
-        )
-    return found
-
-
-def _months_after(start: datetime, months: int) -> datetime:
-    year, month = divmod(start.month - 1 + months, 12)
-    return start.replace(year=start.year + year, month=month + 1)
-
-
-def _text(edge: datetime, unit: str) -> str:
-    return f"{edge:%Y-%m-%dT%H:%M}" if unit == "h" else f"{edge:%Y-%m-%d}"
-
-
-def offset_text(edge: datetime) -> str:
-    """The offset from UTC of an edge of hours, such as ``+02:00``."""
-    return edge.isoformat(timespec="minutes")[16:]
-
-
-def _moment(edge: datetime) -> int:
-    """Seconds since 1970."""
-    return (edge - _EPOCH) // timedelta(seconds=1)

@@ -11,7 +11,8 @@ import numpy as np
 from mapveil.geo.tables import connection, quote_text
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError, ParameterError
-from mapveil_client.public_windows import LENGTHS, PROFILES, PublicWindows, offset_text
+from mapveil_client.public_periods import LENGTHS, Periods, offset_text
+from mapveil_client.public_windows import PROFILES, PublicWindows
 
 _MONTHS: Final = (
     "January", "February", "March", "April", "May", "June",
@@ -53,8 +54,8 @@ class Windows(PublicWindows):
             SQL of the column of categories, as text.
         """
         parts = []
-        if self.every is not None:
-            parts.append((self._period_sql(str(moment), str(wall)), len(self._periods)))
+        if self.periods is not None:
+            parts.append((_period_sql(self.periods, str(moment), str(wall)), self.periods.count))
         if self.by in PROFILES:
             parts.append((f"({_PROFILES[self.by].format(wall=wall)})", len(self._groups)))
         elif self.by is not None:
@@ -85,7 +86,7 @@ class Windows(PublicWindows):
         >>> Windows(by="weekday").title(0)
         'Monday, UTC'
         """
-        when = self._when(int(self.period_of[window])) if self.every is not None else ""
+        when = _when(self.periods, int(self.period_of[window])) if self.periods is not None else ""
         clock = f", {self.zone or 'UTC'}" if self.reads_time else ""
         return self.names[window] + (f": {when}" if when else "") + clock
 
@@ -97,35 +98,39 @@ class Windows(PublicWindows):
         >>> Windows(every="1w", start="2026-01-26", until="2026-02-09").days(1)
         '2 to 8 February 2026'
         """
-        weeks = self.every is not None and self._step[1] == "w"
-        return self._when(int(self.period_of[window])) if weeks else ""
+        if self.periods is None or self.periods.step[1] != "w":
+            return ""
+        return _when(self.periods, int(self.period_of[window]))
 
-    def _when(self, period: int) -> str:
-        """The days, or hours, of a period."""
-        first, end = self._edges[period], self._edges[period + 1]
-        if self.counts_hours:
-            day = "" if end.date() == first.date() else f"{_day(end)} "
-            offsets = [offset_text(edge) for edge in (first, end)]
-            begin, until = offsets if offsets[0] != offsets[1] else ("", "")
-            return f"{_day(first)} {first:%H:%M}{begin} to {day}{end:%H:%M}{until}"
-        last = end - timedelta(days=1)
-        if first == last:
-            return _day(last)
-        same_month = (first.year, first.month) == (last.year, last.month)
-        begin = str(first.day) if same_month else _day(first, year=first.year != last.year)
-        return f"{begin} to {_day(last)}"
 
-    def _period_sql(self, moment: str, wall: str) -> str:
-        if self.counts_hours:
-            return interval_sql(f"epoch_us({moment})", 1_000_000 * self._moments)
-        first, end = (f"TIMESTAMP '{edge.isoformat(sep=' ')}'" for edge in (self._edges[0], self._edges[-1]))
-        number, unit = self._step
-        if unit == "mo":
-            passed = f"datediff('month', {first}, {wall}) // {number}"
-        else:
-            length = LENGTHS[unit] * number // timedelta(microseconds=1)
-            passed = f"(epoch_us({wall}) - epoch_us({first})) // {length}"
-        return f"(CASE WHEN {wall} >= {first} AND {wall} < {end} THEN {passed} END)"
+def _when(periods: Periods, period: int) -> str:
+    """The days, or hours, of a period."""
+    first, end = periods.edges[period], periods.edges[period + 1]
+    if periods.counts_hours:
+        day = "" if end.date() == first.date() else f"{_day(end)} "
+        offsets = [offset_text(edge) for edge in (first, end)]
+        begin, until = offsets if offsets[0] != offsets[1] else ("", "")
+        return f"{_day(first)} {first:%H:%M}{begin} to {day}{end:%H:%M}{until}"
+    last = end - timedelta(days=1)
+    if first == last:
+        return _day(last)
+    same_month = (first.year, first.month) == (last.year, last.month)
+    begin = str(first.day) if same_month else _day(first, year=first.year != last.year)
+    return f"{begin} to {_day(last)}"
+
+
+def _period_sql(periods: Periods, moment: str, wall: str) -> str:
+    """SQL of the number of a row's period, NULL for none."""
+    if periods.counts_hours:
+        return interval_sql(f"epoch_us({moment})", 1_000_000 * periods.moments)
+    first, end = (f"TIMESTAMP '{edge.isoformat(sep=' ')}'" for edge in (periods.edges[0], periods.edges[-1]))
+    number, unit = periods.step
+    if unit == "mo":
+        passed = f"datediff('month', {first}, {wall}) // {number}"
+    else:
+        length = LENGTHS[unit] * number // timedelta(microseconds=1)
+        passed = f"(epoch_us({wall}) - epoch_us({first})) // {length}"
+    return f"(CASE WHEN {wall} >= {first} AND {wall} < {end} THEN {passed} END)"
 
 
 def _day(edge: datetime, *, year: bool = True) -> str:
