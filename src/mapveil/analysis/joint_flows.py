@@ -142,8 +142,7 @@ def estimate_joint(
     tell(0.3)
     if steps is None:
         parts = tally.split(_FOLDS, rng) if tally.reports >= 2 * _FOLDS else []
-        # The parts were judged by matrices of fewer reports, which bear as many fewer steps.
-        steps = round(_best_steps(channel, parts, fitted.joint, tell) * _FOLDS / (_FOLDS - 1))
+        steps = _best_steps(channel, parts, fitted.joint, tell)
     joint = fitted.joint
     for _ in range(steps):
         joint = _step(channel, tally, joint, channel.forward(joint))

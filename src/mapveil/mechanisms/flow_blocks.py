@@ -106,20 +106,25 @@ class FlowBlocks(FlowMechanism):
 
     def flows_of(self, setting: Setting, order: ZoneOrder, counted: Counted) -> FlowPlan:
         """The queries after the number of users."""
-        users, root, budget = counted
+        users, _, budget = counted
         if not self.tells_pairs(setting, users, budget, self.pair_signal, self.margin_share):
             return (yield from self._by_blocks(setting, order, counted))
         tree = tree_at(setting, setting.depth)
         sums = yield Query("every pair of zones", NodeEncoding(tree), budget)
-        users = users_in_all(setting, *(each.sums for each in root), sums)
+        return self.of_pairs(setting, order, counted, MeasuredNodes(tree, sums))
+
+    @staticmethod
+    def of_pairs(setting: Setting, order: ZoneOrder, counted: Counted, made: MeasuredNodes) -> Flows:
+        """Flows of noisy sums of every pair."""
+        sums = made.sums
+        users = users_in_all(setting, *(each.sums for each in counted.root), sums)
         noisy = np.zeros((1 << setting.depth,) * 2)
-        noisy[deinterleave(tree.code)] = sums.values
+        noisy[deinterleave(made.tree.code)] = sums.values
         zones = int(order.held.sum())
         variance, terms = zones * sums.variance, zones * sums.terms
         ends = [shrink_margin(noisy.sum(axis=axis), order.held, variance, terms, users) for axis in (1, 0)]
-        made = MeasuredNodes(tree, sums)
         parent = gravity_parent(ends[0], ends[1], order, users, _measured(made))
-        return Flows(settle_pairs(parent, _measured(made), users), (*root, made), None)
+        return Flows(settle_pairs(parent, _measured(made), users), (*counted.root, made), None)
 
     def tells_pairs(
         self,

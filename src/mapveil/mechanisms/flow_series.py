@@ -23,7 +23,7 @@ from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.mechanisms.flow_blocks import COARSER, Counted, FlowBlocks
 from mapveil.mechanisms.flow_mechanism import FlowPlan, Flows
-from mapveil.mechanisms.measured_nodes import off_raster
+from mapveil.mechanisms.measured_nodes import MeasuredNodes, off_raster
 from mapveil.mechanisms.uniform_grid import quartered, tree_at
 from mapveil.privacy.claim import ContributionBound, Norm, Share
 from mapveil.privacy.guarantee import Guarantee
@@ -37,7 +37,6 @@ from mapveil_client.morton import PrefixTree, deinterleave, interleave
 
 _MOST_PAIRS: Final = 1 << 26  # pairs of zones in all windows, whose exact sums are 512 MiB
 # pooled_share 0.35 to 0.65, window_margin_share 0.2 to 0.6 and window_signal 1 to 8 were tried on a tuning table.
-_KEPT: Final = 0.6  # of pooled_share where every pair is measured; 0.4 to 1.2 were tried on a tuning table
 _MOST_SITES: Final = 1 << 22  # sites times windows that time is shrunk over at once: 32 MB each array
 
 T = TypeVar("T")
@@ -68,9 +67,9 @@ class FlowSeries(FlowBlocks):
     the flows of windows were further from the true ones on a table of the tune role.
 
     Where on average a pair of zones holds c / 2 noise scales of users in a window, and w times as many (as for
-    :class:`~mapveil.mechanisms.flow_blocks.FlowBlocks`), every pair is measured in every window and no margin: sums of
-    pairs tell the margins of few zones better. Blocks are then sums of pairs, and three fifths of ``pooled_share`` make
-    the flows of all windows.
+    :class:`~mapveil.mechanisms.flow_blocks.FlowBlocks`), the only query after the number of users is for every pair in
+    every window: of few zones its sums tell the margins better. Blocks and the flows of all windows are then sums of
+    pairs.
 
     A user's trips in all windows are one distribution over origins, destinations and windows: one discrete Laplace
     variable on each sum keeps epsilon for all windows together. With ``windows_per_user`` k a user counts 1 in each of
@@ -193,14 +192,17 @@ class FlowSeries(FlowBlocks):
         return pooled._replace(in_windows=_InWindows(tree, blocks, margins, pairs))
 
     def _by_pairs(self, setting: Setting, order: ZoneOrder, counted: Counted) -> FlowPlan:
-        """The same from sums of every pair in every window, which tell the margins too."""
-        kept, moved = split_epsilon(counted.rest, [_KEPT, 1 - _KEPT])
-        pooled = yield from self._widened(self.flows_of(setting, order, counted._replace(rest=kept)))
-        tree, fine = tree_at(setting, setting.depth), self.window_budget + moved
-        sums = yield from self._in_windows("every pair of zones", NodeEncoding(tree), fine)
-        coarse = self._blocks_of_windows(setting, pooled.values, fine, added=True)
+        """The same from sums of every pair in every window alone: they tell margins, and all windows together, too."""
+        tree, whole = tree_at(setting, setting.depth), counted.rest + self.window_budget
+        sums = yield from self._in_windows("every pair of zones", NodeEncoding(tree), whole)
+        count = self.windows.count
+        together = sums._replace(
+            values=sums.values.sum(axis=1), variance=count * sums.variance, terms=count * sums.terms
+        )
+        pooled = self.of_pairs(setting, order, counted, MeasuredNodes(tree, together))
+        coarse = self._blocks_of_windows(setting, pooled.values, whole, added=True)
         block = coarse.owner(tree.code)
-        values = np.zeros((coarse.size, self.windows.count))
+        values = np.zeros((coarse.size, count))
         np.add.at(values, block, sums.values)
         added = np.bincount(block, minlength=coarse.size)
         pairs = _blocks_over_time(setting, pooled.values, coarse, sums._replace(values=values), added)
