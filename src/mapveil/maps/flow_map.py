@@ -15,7 +15,6 @@ from mapveil.geo.tiling import Tiling
 from mapveil.inference.false_discovery import adjusted
 from mapveil.inference.supported_blocks import FALSE_RATE
 from mapveil.maps.counting import counting_note
-from mapveil.maps.flow_scene import flow_scene
 from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap, function_of
 from mapveil.maps.scene import LineWindows, Rows, Scene
 from mapveil.privacy.claim import TrustModel
@@ -317,7 +316,8 @@ class FlowMap(ReleasedMap):
     def scene(self, *, page: bool = False, arcs: int = 200) -> Scene:
         """The largest flows between cells as arcs (``arcs`` in a picture, 4000 on a page); those within one as dots."""
         check(arcs >= 1, "arcs", "at least 1", arcs)
-        return flow_scene(self, page=page, arcs=arcs)
+        made: Scene = function_of("maps.flow_scene:flow_scene")(self, page=page, arcs=arcs)
+        return made
 
     def line_windows(self, between: BoolArray) -> LineWindows | None:
         """Flows between cells, and those within one, by window; None where there are no windows."""
