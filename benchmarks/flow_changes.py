@@ -18,7 +18,7 @@ import duckdb
 import numpy as np
 
 import mapveil as mv
-from benchmarks.flow_errors import CASES, CHECK_INS, each_alone, l1, trips_of
+from benchmarks.flow_errors import CASES, CHECK_INS, Case, each_alone, l1, trips_of
 from mapveil.analysis.flow_totals import end_changes, end_totals
 from mapveil.engines import UNIT, user_sums
 from mapveil.maps.flow_series_map import FlowSeriesMap
@@ -27,6 +27,9 @@ from mapveil.mechanisms.flow_series import FlowSeries
 from mapveil_client.arrays import IntArray
 
 MONTHS: Final = mv.Windows(every="1mo", start="2010-02-01", until="2010-10-01", zone="UTC")
+WEEKDAYS: Final = mv.Windows(by="weekday", zone="UTC")
+DEPTHS: Final = (1, 2, 3)  # 4 to 64 zones
+EPSILONS: Final = (1, 2)
 USERS: Final = 20_000
 FDR: Final = 0.05
 
@@ -38,54 +41,88 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--page", type=Path, help="write the documentation's page here")
     given = parser.parse_args()
-    months = [months_row(given.data, depth, epsilon) for depth in (2, 3) for epsilon in (1, 2)]
-    print("\n".join(months), flush=True)
-    changes = [changes_row(given.data, epsilon, given.trials) for epsilon in (1, 2)]
-    print("\n".join(changes), flush=True)
-    text = _PAGE.format(
-        trials=given.trials, months="\n".join(months), changes="\n".join(changes), users=USERS
-    )
+    found: dict[str, str] = {}
+    for role in ("tune", "test"):
+        trips, windows, case = SERIES[role](given.data)
+        rows = [
+            windows_row(case, trips, windows, depth, epsilon, given.trials)
+            for depth in DEPTHS
+            for epsilon in EPSILONS
+        ]
+        changes = [changes_row(given.data, CHANGED[role], epsilon, given.trials) for epsilon in EPSILONS]
+        found |= {f"windows_{role}": "\n".join(rows), f"changes_{role}": "\n".join(changes)}
+        print(found[f"windows_{role}"], found[f"changes_{role}"], sep="\n", flush=True)
+    text = _PAGE.format(trials=given.trials, users=USERS, **found)
     if given.page is not None:
         given.page.write_text(text, encoding="utf-8")
 
 
-def months_row(folder: Path, depth: int, epsilon: int) -> str:
-    """Errors of a table in eight months, and coverage of the intervals of outflows and inflows."""
+def check_ins(folder: Path) -> tuple[mv.Points, mv.Windows, Case]:
+    """Trips of gowalla-new-york in eight months."""
     case = CASES[0]
-    file = folder / f"{case.file}.parquet"
     near = "later <= moment + INTERVAL 24 HOUR"
+    file = folder / f"{case.file}.parquet"
+    return _timed(CHECK_INS.format(file=file, time="time", part="", near=near)), MONTHS, case
+
+
+def positions(folder: Path) -> tuple[mv.Points, mv.Windows, Case]:
+    """Trips of geolife-beijing by weekday, each of a user of its own."""
+    case = next(each for each in CASES if each.name == "geolife-beijing")
+    sql = """
+    SELECT traj_id AS user_id, ARG_MIN(lon, time) AS lon, ARG_MIN(lat, time) AS lat, ARG_MAX(lon, time) AS to_lon,
+           ARG_MAX(lat, time) AS to_lat, MIN(time) AS moment FROM '{file}' GROUP BY traj_id ORDER BY traj_id
+    """
+    return _timed(sql.format(file=folder / f"{case.file}.parquet")), WEEKDAYS, case
+
+
+def _timed(sql: str) -> mv.Points:
     with duckdb.connect() as opened:
-        found = opened.execute(CHECK_INS.format(file=file, time="time", part="", near=near)).fetchnumpy()
-    users, lon, lat, to_lon, to_lat = (
-        np.asarray(found[name]) for name in ("user_id", "lon", "lat", "to_lon", "to_lat")
-    )
+        found = opened.execute(sql).fetchnumpy()
+    users, *ends = (np.asarray(found[name]) for name in ("user_id", "lon", "lat", "to_lon", "to_lat"))
     time = np.asarray(found["moment"]).astype("datetime64[us]")
-    trips = mv.Points.from_arrays(users, lon, lat, to_lon=to_lon, to_lat=to_lat, time=time)
+    return mv.Points.from_arrays(users, *ends[:2], to_lon=ends[2], to_lat=ends[3], time=time)
+
+
+SERIES: Final = {"tune": check_ins, "test": positions}
+CHANGED: Final = {"tune": "gowalla-new-york", "test": "foursquare-tokyo"}
+
+
+def windows_row(
+    case: Case, trips: mv.Points, windows: mv.Windows, depth: int, epsilon: int, trials: int
+) -> str:
+    """Errors of a table's windows, and coverage of the intervals of outflows and inflows, with standard errors."""
     zones = mv.Quadtree(mv.Region.from_bbox(*case.box), depth=depth)
-    mechanism = FlowSeries(epsilon=epsilon, windows=MONTHS, most=zones.size**2)
+    mechanism = FlowSeries(epsilon=epsilon, windows=windows, most=zones.size**2)
     true = user_sums(mechanism.numbered(trips), zones).sums / UNIT
-    ours, rival, held = [], [], []
-    for seed in range(2):
+    of_draws = []
+    for seed in range(trials):
         series = mechanism.release(trips, zones, rng=seed)
         assert isinstance(series, FlowSeriesMap)
+        every = "no" if series.window_sums.margins else "yes"
         generator = np.random.default_rng(seed)
+        ours, rival, held, squares = [], [], [], []
         for window, exact in enumerate(true):
             flows = series.window(window)
             ours.append(l1(exact, flows.matrix().toarray().ravel()))
             noisy = exact + generator.laplace(0, 1 / epsilon, exact.size)
             rival.append(l1(exact, np.where(noisy >= np.log(exact.size) / epsilon, noisy, 0.0)))
             square = exact.reshape(zones.size, zones.size)
-            found_ends = end_totals(flows)
-            for end, axis in ((found_ends.outflow, 1), (found_ends.inflow, 0)):
+            found = end_totals(flows)
+            for end, axis in ((found.outflow, 1), (found.inflow, 0)):
                 held.append((end.low <= square.sum(axis=axis)) & (square.sum(axis=axis) <= end.high))
-    ratio = np.mean(ours) / np.mean(rival)
-    numbers = f"{np.mean(ours):.3f} | {np.mean(rival):.3f} | {ratio:.2f} | {100 * np.mean(held):.1f} %"
-    return f"| {case.name} ({case.role}) | {true.sum():,.0f} | {zones.size} | {epsilon} | {numbers} |"
+                squares.append(np.square(end.estimate - square.sum(axis=axis)))
+        root = np.sqrt(np.mean(squares))
+        of_draws.append([np.mean(ours), np.mean(rival), root, 100 * np.mean(held)])
+    mean, error = np.mean(of_draws, axis=0), np.std(of_draws, axis=0, ddof=1) / trials**0.5
+    cells = [case.name, f"{true.sum():,.0f}", str(windows.count), str(zones.size), str(epsilon), every]
+    cells += [f"{mean[at]:.3f} ± {error[at]:.3f}" for at in (0, 1)] + [f"{mean[0] / mean[1]:.2f}"]
+    cells += [f"{mean[2]:.2f} ± {error[2]:.2f}", f"{mean[3]:.1f} ± {error[3]:.1f} %"]
+    return f"| {' | '.join(cells)} |"
 
 
-def changes_row(folder: Path, epsilon: int, trials: int) -> str:
-    """False discoveries and power of calls of changed outflows and inflows."""
-    case = CASES[0]
+def changes_row(folder: Path, name: str, epsilon: int, trials: int) -> str:
+    """False discoveries and power of calls of changed outflows and inflows, with standard errors."""
+    case = next(each for each in CASES if each.name == name)
     zones = mv.Quadtree(mv.Region.from_bbox(*case.box), depth=3)
     sums = user_sums(each_alone(trips_of(case, folder)), zones).sums / UNIT
     rates = USERS * (sums / sums.sum()).reshape(zones.size, zones.size)
@@ -107,7 +144,9 @@ def changes_row(folder: Path, epsilon: int, trials: int) -> str:
         really = np.concatenate([really, really])
         false.append((called & ~really).sum() / max(int(called.sum()), 1))
         power.append((called & really).sum() / really.sum())
-    return f"| {epsilon} | {100 * np.mean(false):.1f} % | {100 * np.mean(power):.0f} % |"
+    rates = (100 * np.array(each) for each in (false, power))
+    numbers = (f"{each.mean():.1f} ± {each.std(ddof=1) / trials**0.5:.1f} %" for each in rates)
+    return f"| {name} | {epsilon} | {' | '.join(numbers)} |"
 
 
 def _points(numbers: IntArray, zones: mv.Quadtree) -> mv.Points:
@@ -123,28 +162,46 @@ _PAGE: Final = """# Errors of flows over time
 Generated by `python -m benchmarks.flow_changes DATA --trials {trials} --page docs/reference/flows-over-time.md`; do
 not edit.
 
-## Eight months
+## Flows of windows
 
-L1 between the true and the estimated distribution of a month's users over pairs of zones (0 to 2), means over the
-months of 2 draws of the noise, under a curator; epsilon is that of a user for all months. *Private-OD* adds Laplace
-noise of scale 1 / epsilon to the users' shares in every pair and month, and suppresses pairs below ln(pairs) /
-epsilon. *Cover* is the percentage of 95 % intervals of a month's outflows and inflows that hold. The shares of the
-budget and the size of blocks were chosen on this table.
+L1 between the true and the estimated distribution of a window's users over pairs of zones (0 to 2), means over the
+windows, under a curator; epsilon is that of a user for all windows. *Private-OD* adds Laplace noise of scale
+1 / epsilon to the users' shares in every pair and window, and suppresses pairs below ln(pairs) / epsilon. *Pairs* says
+whether every pair was measured in each window, in place of margins and blocks, as it is on few zones. *Ends* is the
+root mean square error of outflows and inflows, users; *cover* the percentage of their 95 % intervals that hold. Means
+over {trials} draws of the noise, and their standard errors. Windows of gowalla-new-york are eight months, those of
+geolife-beijing weekdays, where each trip is of a user of its own.
 
-| table (role) | users | zones | epsilon | flows | Private-OD | ratio | cover |
-|---|---|---|---|---|---|---|---|
-{months}
+On the table of the tune role, on which the shares of the budget, the size of blocks and the rule for pairs were chosen:
+
+| table | users | windows | zones | epsilon | pairs | flows | Private-OD | ratio | ends | cover |
+|---|---|---|---|---|---|---|---|---|---|---|
+{windows_tune}
+
+On the table of the test role:
+
+| table | users | windows | zones | epsilon | pairs | flows | Private-OD | ratio | ends | cover |
+|---|---|---|---|---|---|---|---|---|---|---|
+{windows_test}
 
 ## Calls of change
 
-Two tables of about {users:,} users of one trip each, Poisson numbers at the rates of gowalla-new-york's pairs of 64
-zones; in the second, eight zones of the 24 busiest have half as many trips again within themselves. *False* is the
-mean fraction of calls, of outflows and inflows together at a false discovery rate of 5 %, that are of other zones;
-*power* that of the sixteen changes that are called. {trials} draws of tables and noise.
+Two tables of about {users:,} users of one trip each, Poisson numbers at the rates of a table's pairs of 64 zones; in
+the second, eight zones of the 24 busiest have half as many trips again within themselves. *False* is the mean fraction
+of calls, of outflows and inflows together at a false discovery rate of 5 %, that are of other zones; *power* that of
+the sixteen changes that are called. Means over {trials} draws of tables and noise, and their standard errors.
 
-| epsilon | false | power |
-|---|---|---|
-{changes}
+Of the tune role:
+
+| table | epsilon | false | power |
+|---|---|---|---|
+{changes_tune}
+
+Of the test role:
+
+| table | epsilon | false | power |
+|---|---|---|---|
+{changes_test}
 """
 
 if __name__ == "__main__":

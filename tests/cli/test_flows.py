@@ -271,3 +271,37 @@ def test_what_is_no_trips_and_no_map_of_users_is_named() -> None:
         ParameterError, match=r"before and after must be two maps of users; of flows: .*end_changes"
     ):
         mv.changes("a.parquet", "b.parquet", [])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("flags", "warned"),
+    [
+        (("--trust", "local", "--epsilon", "1"), True),
+        (("--trust", "local", "--epsilon", "3"), False),
+        (("--trust", "distributed", "--epsilon", "0.02"), True),
+        (("--trust", "distributed", "--epsilon", "1"), False),
+        (("--trust", "central", "--epsilon", "0.02", "--option", "users=2000"), True),
+        (("--trust", "central", "--epsilon", "1", "--option", "users=2000"), False),
+        (("--trust", "central", "--epsilon", "0.02"), False),
+    ],
+)
+def test_too_little_epsilon_for_any_pair_is_said_before_the_charge(
+    mapveil: Callable, trips: Path, tmp_path: Path, flags: tuple[str, ...], warned: bool
+) -> None:
+    """Nobody's table is asked: of a curator the number of users is known where it was declared."""
+    done = mapveil("flows", trips, "--region", BOX, "--tiling", "quadtree:3", *flags, "--dry-run",
+                   "-o", tmp_path / "f.csv")  # fmt: skip
+    assert done.code == 0, done.err
+    assert ("more than a tenth of all 2,000" in done.err) == warned
+    assert ("is told from zero from about" in done.err) == (warned or flags[-2:] == ("--epsilon", "0.02"))
+    assert "nothing was spent" in mapveil("ledger").out
+
+
+def test_flows_that_are_foreseen_to_be_noise_are(mapveil: Callable, trips: Path, tmp_path: Path) -> None:
+    for epsilon, warned in (("0.5", True), ("8", False)):
+        done = mapveil("flows", trips, "--region", BOX, "--tiling", "quadtree:3", "--epsilon", epsilon, "--seed", "3",
+                       "-o", tmp_path / "f.csv")  # fmt: skip
+        assert done.code == 0, done.err
+        told = int(re.search(r"(\d+) of \d+ listed flows are told from zero", done.out + done.err)[1])
+        assert ("few pairs will be, or none" in done.err) == warned
+        assert (told < 5) == warned

@@ -14,6 +14,7 @@ from pyarrow import csv
 
 from mapveil.formats.content_hash import file_record
 from mapveil.formats.csv import write_csv
+from mapveil.formats.read_map import read_flows
 from mapveil.formats.table import line_columns
 from mapveil.geo.grid import Grid
 from mapveil.geo.places import Places
@@ -104,6 +105,26 @@ def test_geojson_says_the_same(tmp_path: Path) -> None:
     assert [each["properties"] for each in read["features"]] == table.to_pylist()
     first = read["features"][0]["geometry"]
     assert first == {"type": "LineString", "coordinates": [[-8.60, 41.15], [-8.55, 41.20]]}
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".geojson", ".json", ".gpkg", ".csv"])
+def test_every_format_gives_back_what_tells_flows_from_zero(tmp_path: Path, suffix: str) -> None:
+    if suffix == ".gpkg":
+        pytest.importorskip("pyogrio")
+    grid = Grid(REGION, rows=3, columns=3)
+    pair, rng = np.arange(0, 81, 2), np.random.default_rng(0)
+    # The smallest of these are below what a float of 32 bits holds.
+    p = np.where(pair % 4, rng.uniform(0, 1, pair.size), 10.0 ** -rng.uniform(3, 60, pair.size))
+    flows = FlowMap(*np.divmod(pair, 9), rng.exponential(10, pair.size), grid, PROMISE, "by hand",
+                    unbiased=rng.normal(0, 1e3, pair.size), p_value=p)  # fmt: skip
+    told = flows.told_from_zero()
+    assert told is not None
+    assert 5 < told.sum() < pair.size - 5
+    flows.save(tmp_path / f"flows{suffix}")
+    read = read_flows(tmp_path / f"flows{suffix}")
+    np.testing.assert_array_equal(read.unbiased, flows.unbiased)
+    np.testing.assert_array_equal(read.p_value, flows.p_value)
+    np.testing.assert_array_equal(read.told_from_zero(), told)
 
 
 def test_no_flows_are_an_empty_table(tmp_path: Path) -> None:

@@ -193,6 +193,54 @@ def test_a_declared_number_of_users_is_not_taken_for_that_of_their_windows(
     assert sum(share.epsilon for share in shares) == 2
 
 
+@pytest.fixture(scope="module")
+def few_zones() -> tuple[mv.Points, mv.Grid]:
+    return timed_trips(6000, seed=4), mv.Grid(REGION, rows=2, columns=2)
+
+
+@pytest.mark.parametrize(
+    "trust", [Curator(), Curator(users=6000), SecureAggregation(), TwoOperators()], ids=lambda each: each.name
+)
+def test_of_few_zones_every_pair_is_measured_in_every_window(
+    few_zones: tuple[mv.Points, mv.Grid], trust: Curator | SecureAggregation | TwoOperators
+) -> None:
+    points, zones = few_zones
+    series = FlowSeries(epsilon=1, windows=WEEKS, trust=trust).release(points, zones, rng=5)
+    assert isinstance(series, FlowSeriesMap)
+    assert sum(share.epsilon for share in series.guarantee.shares) == 1
+    assert not series.window_sums.margins
+    assert (series.window_sums.pairs == 1).all()
+    assert any("every pair of zones was measured" in note for note in series.notes)
+    np.testing.assert_allclose(series.by_window.sum(axis=0), series.trips, rtol=1e-9)
+
+
+def test_sums_of_pairs_tell_the_ends_of_few_zones_better_than_margins(
+    few_zones: tuple[mv.Points, mv.Grid],
+) -> None:
+    points, zones = few_zones
+    exact = user_sums(FlowSeries(epsilon=1, windows=WEEKS).numbered(points), zones).sums / UNIT
+    exact = exact.reshape(3, zones.size, zones.size)
+    held, widths = [], {}
+    for signal in (8.0, 1e6):  # nobody's pairs reach the second: margins are measured
+        mechanism = FlowSeries(epsilon=1, windows=WEEKS, window_signal=signal)
+        wide = []
+        for seed in range(40):
+            series = mechanism.release(points, zones, rng=seed)
+            assert isinstance(series, FlowSeriesMap)
+            assert bool(series.window_sums.margins) == (signal == 1e6)
+            for at, true in enumerate(exact):
+                ends = end_totals(series.window(at))
+                for end, axis in ((ends.outflow, 1), (ends.inflow, 0)):
+                    of_zone = true.sum(axis=axis)
+                    wide.append(end.high - end.low)
+                    if signal == 8:
+                        held.append((end.low <= of_zone) & (of_zone <= end.high))
+        widths[signal] = np.mean(wide)
+    assert widths[8.0] < widths[1e6] / 2
+    # 960 intervals of 95 %, each of whose noises is in two: outside with probability below 1e-3.
+    assert 0.915 <= np.mean(held) <= 0.98
+
+
 @pytest.mark.parametrize("trust", ["distributed", "operators"])
 def test_clients_answer_the_same_plan(trips: mv.Points, trust: str) -> None:
     mechanism = flow_blocks(2, trust, {"windows": WEEKS, "longest": 256})

@@ -74,7 +74,7 @@ def test_arcs_and_their_facts_come_back() -> None:
 
 
 def test_only_the_largest_are_drawn_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mapveil.maps.flow_map._ON_PAGE", 10)
+    monkeypatch.setattr("mapveil.maps.flow_scene._ON_PAGE", 10)
     page = page_html(flows_of())
     assert "The 10 largest of 144 flows are shown" in page
     assert unpack(record(page)["value"]).size <= 10

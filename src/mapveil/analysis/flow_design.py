@@ -26,6 +26,7 @@ import numpy as np
 from mapveil.analysis.trip_reports import MOST_CELLS, TripReports
 from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
+from mapveil.inference.supported_blocks import FALSE_RATE
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
 from mapveil.local.randomizers.hadamard_response import HadamardResponse
@@ -138,3 +139,28 @@ def deviation_factor(cells: int, epsilon: Fraction, design: FlowDesign = "defaul
     # The terms of both ends are independent: their mean squares multiply.
     square = _variance(best_mechanism(cells, epsilon / 2), domain) + 1 / cells
     return math.sqrt(square**2 - 1 / cells**2)
+
+
+def least_told(deviation: float, cells: int) -> float:
+    r"""Number of trips from which on a pair is likelier told from zero than not, were it the only one.
+
+    .. math:: z_{1 - q / c^2}\, \sigma
+
+    where: z are quantiles of the normal law, q is the false discovery rate of
+    :meth:`mapveil.maps.flow_map.FlowMap.told_from_zero`, c is the number of cells and :math:`\sigma` the deviation.
+
+    Parameters
+    ----------
+    deviation : float
+        Standard deviation of one pair's unbiased estimate or noisy sum, trips or users.
+    cells : int
+        Cells between which flows are.
+
+    Examples
+    --------
+    >>> round(least_told(10.0, 64))
+    42
+    """
+    from scipy.special import ndtri
+
+    return float(-ndtri(FALSE_RATE / cells**2) * deviation)

@@ -167,10 +167,7 @@ def flows(
 
     asked = _Asked(budget, method, options or {}, unit, listing)
     of_users = unit == "user" and candidates is None
-    if estimator is None and method is None and of_users:
-        design: FlowDesign = "default"
-    else:
-        design = estimator if estimator == "mixed" or estimator == "pair" else "ends"
+    design = design_of(estimator, method, of_users=of_users)
     cells = _cells(tiling, region, asked, trips, design)
     check_tiling(cells)
     if design == "default":
@@ -184,6 +181,15 @@ def flows(
         raise ParameterError(f"estimator {design} is for unit user, without candidates")
     made_by = Provenance.of("flows", trips.points, candidates=candidates is not None)
     return replace(made, guarantee=_counted(made.guarantee, tiling), provenance=made_by)
+
+
+def design_of(
+    estimator: FlowEstimator | Literal["mixed", "pair"] | None, method: str | None, *, of_users: bool
+) -> FlowDesign:
+    """Design of randomized reports by the arguments of :func:`flows`; ``of_users``: of users, on all pairs."""
+    if estimator is None and method is None and of_users:
+        return "default"
+    return estimator if estimator == "mixed" or estimator == "pair" else "ends"
 
 
 class _Listing(NamedTuple):

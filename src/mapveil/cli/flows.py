@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -27,10 +28,13 @@ from mapveil.maps.released import LINE_SUFFIXES
 from mapveil_client.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from mapveil.analysis.origin_destination import FlowUnit
+    from fractions import Fraction
+
+    from mapveil.analysis.origin_destination import FlowEstimator, FlowUnit
     from mapveil.analysis.trips import Trips
     from mapveil.cli.options import Drawing
     from mapveil.geo.region import Region
+    from mapveil.geo.tiling import Tiling
     from mapveil.geo.windows import Windows
     from mapveil.geo.zone_cells import ZoneCells
     from mapveil.maps.flow_map import FlowMap
@@ -186,6 +190,9 @@ def command(
         if trips.points is not None:
             console.note_columns(trips.points)
             note_clock(console, windows)
+        own = {name: parameters[name] for name in ("epsilon", "trust", "method", "estimator", "candidates")}
+        over_time = {} if windows is None else {"windows": windows, **per}
+        _foresee(console, trips, _cells(cells, region), unit, options, over_time, **own)
         released = flows(
             trips,
             cells,
@@ -212,6 +219,67 @@ def command(
     outside = options.get("outside", "drop")
     evaluation = console.evaluated(lambda: _evaluate(trips, released, outside)) if evaluate else None
     console.answer(outputs, released, account, lines=lines, evaluation=evaluation, seed=seed)
+
+
+def _cells(cells: ZoneCells | str | None, region: Region | None) -> Tiling | None:
+    """The cells; None where the number of reports chooses them."""
+    if not isinstance(cells, str) or region is None:
+        return None if isinstance(cells, str) else cells
+    from mapveil.geo.parse_tiling import parse_tiling
+
+    return parse_tiling(cells, region)
+
+
+def _foresee(
+    console: Console,
+    trips: Trips,
+    cells: Tiling | None,
+    unit: FlowUnit,
+    options: dict[str, Any],
+    over_time: dict[str, Any],
+    *,
+    epsilon: Fraction,
+    trust: str,
+    method: str | None,
+    estimator: FlowEstimator | Literal["mixed", "pair"] | None,
+    candidates: Any,
+) -> None:
+    """Warn where few pairs can be told from zero, by numbers that are public: before anything is charged."""
+    from mapveil.analysis.flow_design import deviation_factor, least_told
+    from mapveil.analysis.flows import design_of
+    from mapveil.mechanisms.flow_mechanism import MOST_ZONES
+    from mapveil.mechanisms.flow_series import FlowSeries
+    from mapveil.mechanisms.methods import flow_blocks
+    from mapveil.trust.curator import Curator
+
+    if cells is None or not 1 < cells.size <= MOST_ZONES:
+        return
+    people = trips.count if unit == "trip" else len(set(trips.users.tolist()))
+    users: int | None = people
+    if trust == "local":
+        if method is not None or over_time:
+            return  # a randomizer of another deviation; and refused
+        design = design_of(estimator, method, of_users=unit == "user" and candidates is None)
+        deviation = math.sqrt(people) * deviation_factor(cells.size, epsilon, design)
+    else:
+        given = {name: value for name, value in over_time.items() if name != "window_error"}
+        summing = flow_blocks(epsilon, trust, {**options, **given}, accept_large_epsilon=True)
+        if isinstance(summing.trust, Curator):
+            users = summing.trust.users
+        deviation = math.sqrt(2 * summing.trust.noise_terms(users or 1)) / epsilon
+        if isinstance(summing, FlowSeries):
+            deviation *= summing.contribution * float(epsilon / summing.window_budget)
+            users = users and users // summing.windows.count
+    least, counted = least_told(deviation, cells.size), "trips" if trust == "local" else "users"
+    said = f"a pair of {cells.size} cells is told from zero from about {least:,.0f} {counted} on"
+    said += " in a window" if over_time else ""
+    if users is None:
+        console.note(said)
+    elif least > users / 10:
+        console.warn(
+            f"{said}, more than a tenth of all {users:,}: few pairs will be, or none; take fewer cells or a larger "
+            "epsilon"
+        )
 
 
 def _evaluate(trips: Trips, released: FlowMap, outside: Any) -> dict[str, float]:

@@ -35,6 +35,14 @@ class WindowSums(NamedTuple):
     variance: float  # of each
     terms: float  # discrete Laplace variables in each
     block: IntArray  # of each site, -1 for none, shape (sites,)
+    added: IntArray | None = (
+        None  # noisy sums that each block's is the sum of, of that variance; one each by default
+    )
+
+    @property
+    def each(self) -> IntArray:
+        """Noisy sums in each block's, shape (blocks,)."""
+        return np.ones(self.values.shape[1], dtype=np.int64) if self.added is None else self.added
 
 
 class Runs(NamedTuple):
@@ -120,15 +128,16 @@ def halvings(windows: int) -> Iterator[Runs]:
 
 def _totals(noisy: FloatArray, around: FloatArray, runs: Runs, sums: WindowSums) -> FloatArray:
     """Users of each run: its own sum and what the other half leaves of the run around both, shrunk together."""
-    windows = np.bincount(runs.parent, runs.length)[runs.parent]
+    windows = np.bincount(runs.parent, runs.length)[runs.parent].astype(np.float64)
     other = np.bincount(runs.parent, noisy)[runs.parent] - noisy
     share = runs.length / windows
-    variance = sums.values.shape[1] * sums.variance * runs.length
-    rest = sums.values.shape[1] * sums.variance * (windows - runs.length)
+    blocks = int(sums.each.sum())
+    variance = blocks * sums.variance * runs.length.astype(np.float64)
+    rest = blocks * sums.variance * (windows - runs.length)
     alone = share >= 1
     measured, left = measured_half(around, noisy, other, variance, rest)
     prior = SplitPrior(int(max(sums.terms, 1)))
-    made = prior.halves(around, measured, left, share, None, int(runs.length.max()) * sums.values.shape[1])
+    made = prior.halves(around, measured, left, share, None, int(runs.length.max()) * blocks)
     made = np.where(alone, around, np.clip(made, 0.0, around))
     return np.asarray(made)
 
@@ -148,7 +157,7 @@ def _divide(
     leaf = np.zeros((length.size, sites))
     leaf[:, firsts] = noisy[:, block]
     count = np.zeros(sites, dtype=np.int32)
-    count[firsts] = 1
+    count[firsts] = sums.each[block]
     values, blocks = [leaf], [count]
     while values[-1].shape[1] > 1:
         values.append(values[-1].reshape(length.size, -1, 2).sum(axis=2))

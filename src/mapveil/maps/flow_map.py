@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.tiling import Tiling
+from mapveil.inference.false_discovery import adjusted
 from mapveil.inference.supported_blocks import FALSE_RATE
 from mapveil.maps.counting import counting_note
 from mapveil.maps.released import LINE_SUFFIXES, ReleasedMap, function_of
-from mapveil.maps.scene import Layer, Lines, LineWindows, Rows, Scene, Shading
+from mapveil.maps.scene import LineWindows, Rows, Scene
 from mapveil.privacy.claim import TrustModel
 from mapveil.privacy.guarantee import Guarantee
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
@@ -33,8 +34,6 @@ ZoneNames = int | str | Iterable[int | str]
 
 _SMALL: Final = 0.25  # a false rate whose tail half_width finds
 _NEARLY: Final = 0.99
-_ON_PAGE: Final = 4000  # flows
-_MOST_DOTS: Final = 5000  # cells whose centres are all shown
 _MOST_LEAVES: Final = 1 << 20  # of noisy sums behind a total that a release states by itself
 
 
@@ -186,22 +185,21 @@ class FlowMap(ReleasedMap):
         return np.asarray(Geod(ellps="WGS84").inv(*ends)[2], dtype=np.float64)
 
     def told_from_zero(self, false_rate: float = FALSE_RATE) -> BoolArray | None:
-        r"""Which pairs have any flow, by Benjamini and Hochberg's rule; shape (flows,).
+        """Which pairs have any flow, at a false discovery rate; shape (flows,).
 
-        .. math:: i \text{ is kept where } p_i \le \max \{ p_{(j)} : p_{(j)} \le j q / m \}
-
-        where: the null hypothesis is that nobody makes the trip; :math:`p_i` is ``p_value``, of the unbiased estimate
-        and not of the listed one; q is ``false_rate``, the expected fraction of those kept that are no flow at all, and
-        m is the number of pairs of cells. Estimates of different pairs are taken as independent, as they nearly are.
-        With noisy sums :math:`p_i` is that of the pair's own noisy sum, among the m pairs measured alone; no other pair
-        is kept. None where p-values are not known. Run by: anybody who holds the map; costs no privacy.
+        The null hypothesis is that nobody makes the trip, the p-value is ``p_value``, of the unbiased estimate and not
+        of the listed one, and ``false_rate`` the expected fraction of those kept that are no flow at all, among all
+        pairs of cells (:mod:`mapveil.inference.false_discovery`). Estimates of different pairs are taken as
+        independent, as they nearly are. With noisy sums the p-value is that of the pair's own noisy sum, among the
+        pairs measured alone; no other pair is kept. None where p-values are not known. Run by: anybody who holds the
+        map; costs no privacy.
         """
         check(0 < false_rate < 1, "false_rate", "between 0 and 1", false_rate)
         if self.sums is not None:
             return self._above_noise(self.sums, false_rate)
         if self.p_value is None:
             return None
-        return np.asarray(self.p_value <= _largest_kept(self.p_value, self.tiling.size**2, false_rate))
+        return np.asarray(adjusted(self.p_value, self.tiling.size**2) <= false_rate)
 
     def with_told_note(self) -> FlowMap:
         """These flows with a note of how many of them :meth:`told_from_zero` keeps, where it can tell."""
@@ -224,9 +222,8 @@ class FlowMap(ReleasedMap):
         noisy = np.where(alone, finest.noisy[finest.groups], -np.inf)
         # A p-value above the rate is never kept, so most need not be found.
         near = noisy > (_NEARLY * half_width(noise, 2 * false_rate) if false_rate <= _SMALL else -np.inf)
-        p = np.ones(sums.leaves.size)
-        p[near] = tail(noise, noisy[near])
-        kept = p <= _largest_kept(p[alone], int(alone.sum()), false_rate)
+        kept = np.zeros(sums.leaves.size, dtype=np.bool_)
+        kept[near] = adjusted(tail(noise, noisy[near]), int(alone.sum())) <= false_rate
         return np.asarray(kept[sums.leaf_of(self.origin, self.destination)])
 
     def total(self, origins: ZoneNames | None = None, destinations: ZoneNames | None = None) -> Total:
@@ -319,66 +316,8 @@ class FlowMap(ReleasedMap):
     def scene(self, *, page: bool = False, arcs: int = 200) -> Scene:
         """The largest flows between cells as arcs (``arcs`` in a picture, 4000 on a page); those within one as dots."""
         check(arcs >= 1, "arcs", "at least 1", arcs)
-        shown = self.largest(_ON_PAGE if page else arcs)
-        part = 100 * shown.trips.sum() / self.all_trips if self.all_trips else 100.0
-        unlisted = 100 * self.unlisted / self.all_trips if self.all_trips else 0.0
-        between = shown.origin != shown.destination
-        drawn = shown.kept(between)
-        told = self.told_from_zero()
-        told = np.ones(shown.size, dtype=np.bool_) if told is None else told[: shown.size]
-        unit = self.counted
-        facts: dict[str, FloatArray | list[str]] = {f"Estimated {unit}": drawn.trips}
-        thing, in_all = "cell" if self.zone_names is None else "zone", self.in_all()
-        reading = f"Arcs thicken towards their destination; a disc is the flow within one {thing}."
-        if page:
-            reading = (
-                "The slider hides small self. An arc bends to the left of its direction; a disc is the flow within "
-                f"one {thing}."
-            )
-        if shown.size < self.size:
-            reading = (
-                f"The {shown.size} largest of {self.size} flows are shown, {part:.0f} % of all. {reading}"
-            )
-        together = " windows together" if self.period else ""
-        reading = f"{in_all[:1].upper()}{in_all[1:]} in all{together}. {reading}"
-        if unit == "users":
-            reading += f" {self.counting[:1].upper()}{self.counting[1:]}."
-        if page:
-            if drawn.deviation is not None:
-                facts["Standard deviation"] = drawn.deviation
-            facts["Length, m"] = drawn.lengths_m()
-            for name, cells in (("From", drawn.origin), ("To", drawn.destination)):
-                called = self.names_of(cells) or [f"cell {cell}" for cell in cells.tolist()]
-                places = zip(called, *self.tiling.centres(cells), strict=True)
-                facts[name] = [f"{place} ({x:.5f}, {y:.5f})" for place, x, y in places]
-        windows = shown.line_windows(between) if page else None
-        rows = drawn.rows()
-        dots = np.full(self.tiling.size, 0.0 if self.tiling.size <= _MOST_DOTS else np.nan)
-        within = ~between & told
-        dots[shown.origin[within]] = shown.trips[within]
-        doubted = not told.all()
-        coloured = shown.trips[told]
-        # Grey arcs have no colour: the ramp ends a decade below the smallest flow that has one.
-        floor = float(coloured.min()) / 10 if doubted and coloured.size else 0.0
-        if doubted:
-            count = f"{int(told[between].sum())} of {drawn.size} arcs"
-            reading += f" {count if told.any() else 'None'} can be told from zero; the grey ones may be no flow at all."
-        if windows is not None:
-            reading += (
-                " The slider of windows shows one window, grey where its own noise may be all there is."
-            )
-        return Scene(
-            title="Where people go",
-            layers=(Layer(unit, unit, unit, drawn.trips, Shading(noise_floor=floor)),),
-            lines=Lines(
-                rows.lon, rows.lat, rows.start, facts, directed=True, faded=~told[between], windows=windows
-            ),
-            dots=dots,
-            doubt="Grey: no flow, or too small to tell" if doubted else "",
-            reading=reading,
-            made=(("In all", in_all), ("In flows that are not listed", f"{unlisted:.0f} % of all")),
-            notes=self.notes,
-        )
+        made: Scene = function_of("maps.flow_scene:flow_scene")(self, page=page, arcs=arcs)
+        return made
 
     def line_windows(self, between: BoolArray) -> LineWindows | None:
         """Flows between cells, and those within one, by window; None where there are no windows."""
@@ -386,10 +325,3 @@ class FlowMap(ReleasedMap):
 
     def __repr__(self) -> str:
         return f"FlowMap({self.method}, {self.tiling.spec}, {self.size} flows)\n{self.guarantee!r}"
-
-
-def _largest_kept(p: FloatArray, tests: int, false_rate: float) -> float:
-    """The largest p-value that the rule of Benjamini and Hochberg keeps among so many tests; -1 for none."""
-    order = np.sort(p)
-    held = order <= false_rate * np.arange(1, order.size + 1) / max(tests, 1)
-    return float(order[held].max()) if held.any() else -1.0

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from mapveil.engines import UserSums
-from mapveil.geo.points import Points
-from mapveil.geo.tiling import Tiling
-from mapveil.geo.zone_order import ZoneOrder, zone_order
+from mapveil.geo.zone_order import ZoneOrder
 from mapveil.inference.flow_shrinkage import (
     MeasuredBlocks,
     gravity_parent,
@@ -23,61 +19,29 @@ from mapveil.inference.flow_shrinkage import (
     shrink_pairs,
 )
 from mapveil.inference.shrinkage import pool
-from mapveil.maps.counting import counting_note
-from mapveil.maps.flow_map import FlowMap
-from mapveil.maps.flow_sums import FlowSums
-from mapveil.maps.measurement import Measurement
+from mapveil.mechanisms.flow_mechanism import FlowMechanism, FlowPlan, Flows
 from mapveil.mechanisms.measured_nodes import MeasuredNodes
-from mapveil.mechanisms.mechanism import charged_to, check_tiling, held_for
-from mapveil.mechanisms.sum_mechanism import SMALL, rounds_note
-from mapveil.mechanisms.uniform_grid import (
-    cells_at,
-    nearest_level,
-    noise_deviation,
-    quartered,
-    tree_at,
-    users_in_all,
-)
-from mapveil.privacy.account import OWN, Account, charges_of
-from mapveil.privacy.claim import Assumes, Share
-from mapveil.privacy.guarantee import Guarantee
-from mapveil.trust.curator import Curator
-from mapveil.trust.queries import Execution, NoisySums, Progress, Query, Raster, Setting, run
-from mapveil.trust.secure_aggregation.model import SecureAggregation
-from mapveil.trust.two_operators import TwoOperators
+from mapveil.mechanisms.uniform_grid import cells_at, nearest_level, quartered, tree_at, users_in_all
+from mapveil.trust.queries import NoisySums, Query, Setting
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.encodings import MarginsEncoding, NodeEncoding
-from mapveil_client.epsilon import EpsilonLike, as_epsilon, split_epsilon
-from mapveil_client.errors import Checked, InputError, ParameterError
-from mapveil_client.morton import PrefixTree, deinterleave, interleave
-from mapveil_client.randomness.random import Randomness, as_randomness
-
-if TYPE_CHECKING:
-    from mapveil.secure_sum.drivers import SecureSum
-
-MOST_ZONES: Final = 4096
-"""Zones between which flows are estimated: the matrix of all pairs has 128 MiB."""
+from mapveil_client.epsilon import split_epsilon
+from mapveil_client.morton import PrefixTree, deinterleave
 
 COARSER: Final = 2**0.25
 """Step of the search for blocks that fit."""
 
-_LEAST_FLOW: Final = 1e-9  # trips
 
+class Counted(NamedTuple):
+    """The users that a plan starts from."""
 
-class Flows(NamedTuple):
-    """The result of the plan, by places of the zones' order."""
-
-    values: FloatArray  # estimated trips, shape (places, places): origins, destinations
-    blocks: tuple[MeasuredNodes, ...]  # the coarsest first, nested
-    margins: NoisySums | None  # trips to every place, then from every place
-    in_windows: Any = None  # replies about windows, of a series
-
-
-FlowPlan = Generator[Query, NoisySums, Flows]
+    users: float
+    root: tuple[MeasuredNodes, ...]  # their noisy number, where it was bought
+    rest: Fraction  # budget that is left
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlowBlocks(Checked):
+class FlowBlocks(FlowMechanism):
     r"""Measure trips from and to every zone, then blocks of origins and destinations, finer where more trips are.
 
     A user's trips are one distribution over pairs (origin, destination), which counts 1 in all: every noisy sum carries
@@ -100,142 +64,94 @@ class FlowBlocks(Checked):
 
     Parameters
     ----------
-    epsilon : int, float, str, Decimal or Fraction
-        The whole privacy budget of a user, above 0.
-    trust : Curator, SecureAggregation or TwoOperators
-        The trust model that answers; a curator by default.
+    epsilon, trust, longest, most, least, accept_large_epsilon
+        See :class:`~mapveil.mechanisms.flow_mechanism.FlowMechanism`.
     margin_share, block_share : float
         Fractions of the budget for the margins and for the blocks, each from 0.0001, together at most 0.9999.
     leaf_signal : float
         c, above 0.
     pair_signal : float
         Above 0.
-    longest : int
-        Coordinates that a device sends for blocks and leaves over secure sums, at most.
-    most : int
-        How many of the largest flows to list; the others are counted as unlisted.
-    least : float
-        The smallest flow to list, trips.
-    accept_large_epsilon : bool
-        Whether epsilon may be above 20.
 
     Source: the product of two quadtrees after Qardaji, Yang, Li (ICDE 2013); Wilson (1971) for the gravity model.
     """
 
     name: ClassVar[str] = "flow-blocks"
 
-    epsilon: EpsilonLike
-    trust: Curator | SecureAggregation | TwoOperators = field(default_factory=Curator)
     margin_share: float = 0.2
     block_share: float = 0.2
     leaf_signal: float = 2.0
     pair_signal: float = 0.08
-    longest: int = 1 << 16
-    most: int = 5000
-    least: float = 0.0
-    accept_large_epsilon: bool = field(default=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", as_epsilon(self.epsilon))
         super().__post_init__()
         shares = (self.margin_share, self.block_share, 1 - self.margin_share - self.block_share)
         self._check(min(shares) >= 1e-4, "margin_share", "0.0001 at least, as block_share and what is left")
         self._check_positive("leaf_signal")
         self._check_positive("pair_signal")
-        self._check(self.longest >= 4, "longest", "a whole number of at least 4")
-        self._check(self.most >= 1, "most", "a number of flows of at least 1")
-        self._check(self.least >= 0, "least", "a number of trips of at least 0")
-
-    @property
-    def budget(self) -> Fraction:
-        """The whole budget, exactly."""
-        return as_epsilon(self.epsilon)
-
-    def parameters(self) -> dict[str, Any]:
-        """The parameters as a JSON-ready record."""
-        apart = ("trust", "accept_large_epsilon")
-        own = {
-            each.name: getattr(self, each.name) for each in dataclasses.fields(self) if each.name not in apart
-        }
-        return own | {"epsilon": str(self.budget)} | self.trust.parameters()
-
-    def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
-        """The promise of one release with these parameters."""
-        if sum((share.epsilon for share in shares), Fraction(0)) > self.budget:
-            raise AssertionError(f"{self.name} spent more than {self.budget}")
-        return self.trust.guarantee(self.budget, shares, seeded=seeded)
-
-    def scale(self, setting: Setting, epsilon: Fraction) -> float:
-        """The scale of the noise on a sum, users."""
-        return noise_deviation(setting, float(epsilon)) / math.sqrt(2)
-
-    def numbered(self, trips: Points) -> Points:
-        """The table that is summed."""
-        return trips
-
-    def check_zones(self, zones: Tiling) -> None:
-        """Refuse zones that are too many."""
-        if zones.size > MOST_ZONES:
-            raise ParameterError(
-                f"zones must be at most {MOST_ZONES} for flows between them, got {zones.size}"
-            )
-
-    def shape_of_sums(self, zones: Tiling) -> tuple[int, ...]:
-        """The shape of a curator's exact sums."""
-        return (zones.size**2,)
-
-    def raster(self, order: ZoneOrder) -> Raster:
-        """The raster of pairs of places, and the site of each pair of zones."""
-        both = order.place >= 0
-        inside = np.logical_and.outer(both, both).ravel()
-        place = np.maximum(order.place, 0)
-        site = interleave(place, 0 * place)[:, None] + interleave(0 * place, place)
-        return Raster(order.depth, site.ravel(), inside)
 
     def plan(self, setting: Setting, order: ZoneOrder) -> FlowPlan:
         """Ask for noisy sums of pairs of places, from the public setting on, and return an estimate."""
-        budget = self.budget
-        root: tuple[MeasuredNodes, ...] = ()
+        counted = yield from self.counted(setting, self.budget)
+        return (yield from self.flows_of(setting, order, counted))
+
+    def counted(self, setting: Setting, budget: Fraction) -> Generator[Query, NoisySums, Counted]:
+        """The number of users: as declared, or by a query."""
         if setting.clients is not None:
-            users = float(setting.clients)
-        else:
-            part, budget = split_epsilon(budget, [setting.users_share, 1 - setting.users_share])
-            tree = PrefixTree.uniform(setting.depth, 0)
-            total = yield Query("number of users", NodeEncoding(tree), part)
-            root = (MeasuredNodes(tree, total),)
-            users = users_in_all(setting, total)
-        pairs = cells_at(setting, setting.depth).size
-        widening = max(math.sqrt(pairs) * (self.margin_share / 2) ** 2, 1.0)
-        wide = users < self.pair_signal * widening * pairs * self.scale(setting, budget)
-        if wide or (not setting.curator and pairs > self.longest):
-            return (yield from self._by_blocks(setting, order, budget, users, root))
+            return Counted(float(setting.clients), (), budget)
+        part, rest = split_epsilon(budget, [setting.users_share, 1 - setting.users_share])
+        tree = PrefixTree.uniform(setting.depth, 0)
+        total = yield Query("number of users", NodeEncoding(tree), part)
+        return Counted(users_in_all(setting, total), (MeasuredNodes(tree, total),), rest)
+
+    def flows_of(self, setting: Setting, order: ZoneOrder, counted: Counted) -> FlowPlan:
+        """The queries after the number of users."""
+        users, _, budget = counted
+        if not self.tells_pairs(setting, users, budget, self.pair_signal, self.margin_share):
+            return (yield from self._by_blocks(setting, order, counted))
         tree = tree_at(setting, setting.depth)
         sums = yield Query("every pair of zones", NodeEncoding(tree), budget)
-        users = users_in_all(setting, *(each.sums for each in root), sums)
+        return self.of_pairs(setting, order, counted, MeasuredNodes(tree, sums))
+
+    @staticmethod
+    def of_pairs(setting: Setting, order: ZoneOrder, counted: Counted, made: MeasuredNodes) -> Flows:
+        """Flows of noisy sums of every pair."""
+        sums = made.sums
+        users = users_in_all(setting, *(each.sums for each in counted.root), sums)
         noisy = np.zeros((1 << setting.depth,) * 2)
-        noisy[deinterleave(tree.code)] = sums.values
+        noisy[deinterleave(made.tree.code)] = sums.values
         zones = int(order.held.sum())
         variance, terms = zones * sums.variance, zones * sums.terms
         ends = [shrink_margin(noisy.sum(axis=axis), order.held, variance, terms, users) for axis in (1, 0)]
-        made = MeasuredNodes(tree, sums)
         parent = gravity_parent(ends[0], ends[1], order, users, _measured(made))
-        return Flows(settle_pairs(parent, _measured(made), users), (*root, made), None)
+        return Flows(settle_pairs(parent, _measured(made), users), (*counted.root, made), None)
 
-    def _by_blocks(
+    def tells_pairs(
         self,
         setting: Setting,
-        order: ZoneOrder,
-        budget: Fraction,
         users: float,
-        root: tuple[MeasuredNodes, ...],
-    ) -> FlowPlan:
+        epsilon: Fraction,
+        signal: float,
+        margin_share: float,
+        windows: int = 1,
+    ) -> bool:
+        """Whether sums of every pair, in each window, tell enough of the pairs, and of the margins too."""
+        pairs = cells_at(setting, setting.depth).size
+        if not setting.curator and pairs * windows > self.longest:
+            return False
+        # The variance of a margin as a sum of its pairs, over that of the margin's own noisy sum of sensitivity 2.
+        widening = max(math.sqrt(pairs) * (margin_share / 2) ** 2, 1.0)
+        return users >= signal * widening * pairs * windows * self.scale(setting, epsilon)
+
+    def _by_blocks(self, setting: Setting, order: ZoneOrder, counted: Counted) -> FlowPlan:
+        users, root, budget = counted
         shares = [self.margin_share, self.block_share, 1 - self.margin_share - self.block_share]
         margin, coarse, fine = split_epsilon(budget, shares)
         margins = yield Query("trips from and to every zone", MarginsEncoding(setting.depth), margin)
         side = 1 << setting.depth
-        counted = [each.sums for each in root]
-        counted += [margins._replace(values=each[order.held]) for each in np.split(margins.values, 2)]
-        users = users_in_all(setting, *counted)
+        totals = [each.sums for each in root]
+        totals += [margins._replace(values=each[order.held]) for each in np.split(margins.values, 2)]
+        users = users_in_all(setting, *totals)
         ends = [
             shrink_margin(margins.values[part], order.held, margins.variance, margins.terms, users)
             for part in (slice(side, None), slice(0, side))
@@ -245,12 +161,12 @@ class FlowBlocks(Checked):
             level -= 1
         tree = tree_at(setting, level)
         blocks = MeasuredNodes(tree, (yield Query("blocks of zones", NodeEncoding(tree), coarse)))
-        users = users_in_all(setting, *counted, blocks.sums)
+        users = users_in_all(setting, *totals, blocks.sums)
         parent = gravity_parent(ends[0], ends[1], order, users, _measured(blocks))
         parent = shrink_pairs(parent, _measured(blocks), users)
         tree = self._leaves(setting, parent, level, fine)
         leaves = MeasuredNodes(tree, (yield Query("leaves of the blocks", NodeEncoding(tree), fine)))
-        users = users_in_all(setting, *counted, blocks.sums, leaves.sums)
+        users = users_in_all(setting, *totals, blocks.sums, leaves.sums)
         made = settle_pairs(parent, _measured(leaves), users)
         return Flows(made, (*root, blocks, leaves), margins)
 
@@ -267,134 +183,6 @@ class FlowBlocks(Checked):
                 return tree
             least *= COARSER
 
-    def release(
-        self,
-        trips: Points,
-        zones: Tiling,
-        *,
-        people: Points | None = None,
-        account: Account | None = OWN,
-        rng: Randomness | int | None = None,
-        progress: Progress | None = None,
-        secure_sum: SecureSum | None = None,
-        dropout: float = 0.0,
-    ) -> FlowMap:
-        """Release flows between zones, epsilon-DP for each user.
-
-        The account is charged before any noisy sum is known: by a curator the whole epsilon at the first, over secure
-        sums each round's share before its sums.
-
-        Parameters
-        ----------
-        trips : Points
-            A table of trips, with destinations.
-        zones : Tiling
-            The zones, at most 4,096.
-        people : Points, optional
-            The table that the ledger recognises people by, where it is another than that of the trips.
-        account, rng, progress, secure_sum, dropout
-            See :meth:`mapveil.mechanisms.sum_mechanism.SumMechanism.release`.
-
-        Raises
-        ------
-        InputError
-            The table or the zones cannot be used.
-        BudgetExceeded
-            The account does not allow the epsilon.
-        PromiseError
-            Too many clients dropped out: nothing is released.
-        """
-        if trips.columns.to_lon is None:
-            raise InputError(
-                f"{trips.source}: flows need a destination in every row; expected a table of trips"
-            )
-        check_tiling(zones)
-        self.check_zones(zones)
-        trips = self.numbered(trips)
-        order = zone_order(zones)
-        raster = self.raster(order)
-        if self.budget < SMALL:
-            self._rehearse(zones, order, raster)
-        stream, tell = as_randomness(rng), progress or (lambda step, done: None)
-        delta = self.guarantee().delta
-        with held_for(trips, zones, account) as held:
-            charges = charges_of(
-                account,
-                people or held,
-                self.budget,
-                self.name,
-                self.parameters(),
-                zones,
-                delta=delta,
-                seeded=stream.seeded,
-                accept_large_epsilon=self.accept_large_epsilon,
-            )
-            with charges:
-                curator = isinstance(self.trust, Curator)
-                reveal = charges.at_first(self.budget) if curator else charges.each
-                execution = Execution(stream, tell, reveal, charges.keep, secure_sum, dropout)
-                answerer = self.trust.answerer(held, zones, raster, execution)
-                del raster  # as large as all pairs
-                made = run(self.plan(answerer.setting, order), answerer.answer)
-        claim = self.guarantee(tuple(answerer.revealed), seeded=stream.seeded)
-        if not curator:
-            claim = claim.as_simulation()
-            active = secure_sum is not None and secure_sum.active
-            claim = claim.with_active_sums(Assumes.AUTHORITY_APART()) if active else claim
-        released = self.map_of(made, zones, order, claim)
-        notes = (*released.notes, *rounds_note(tuple(answerer.costs)))
-        return charged_to(dataclasses.replace(released, notes=notes), charges)
-
-    def _rehearse(self, zones: Tiling, order: ZoneOrder, raster: Raster) -> None:
-        """Run the plan without anybody, so that noise too wide to be drawn is refused before the charge."""
-        curator = self.trust if isinstance(self.trust, Curator) else Curator()
-        nobody = UserSums(np.zeros(self.shape_of_sums(zones), dtype=np.int64), zones)
-        answerer = curator.answerer(nobody, zones, raster, Execution(Randomness(0)))
-        run(self.plan(answerer.setting, order), answerer.answer)
-
-    def map_of(self, made: Flows, zones: Tiling, order: ZoneOrder, claim: Guarantee) -> FlowMap:
-        """Make flows of the plan's result."""
-        sums = _flow_sums(made, order)
-        cell = order.cell
-        flat = made.values.ravel()
-        found = np.flatnonzero(flat >= max(self.least, _LEAST_FLOW))
-        if found.size > self.most:
-            found = found[np.argpartition(-flat[found], self.most - 1)[: self.most]]
-        row, col = np.divmod(found, made.values.shape[1])
-        origin, destination = cell[row], cell[col]
-        alone = sums.pairs[sums.leaf_of(origin, destination)] == 1
-        trips = flat[found]
-        blocks = sums.leaves.size
-        return FlowMap(
-            origin,
-            destination,
-            trips,
-            zones,
-            claim,
-            self.name,
-            deviation=np.where(alone, sums.blocks[-1].deviation(), np.nan),
-            unlisted=max(float(np.delete(flat, found).sum()), 0.0),
-            parameters=self.parameters(),
-            notes=(
-                f"{blocks} blocks of origins and destinations were measured, {int((sums.pairs == 1).sum())} of them "
-                f"single pairs; {counting_note(self.parameters(), 'divided over their trips')}",
-            ),
-            sums=sums,
-        )
-
 
 def _measured(reply: MeasuredNodes) -> MeasuredBlocks:
     return MeasuredBlocks(reply.tree, reply.sums.values, reply.sums.variance, reply.sums.terms)
-
-
-def _flow_sums(made: Flows, order: ZoneOrder) -> FlowSums:
-    """The replies as measurements of leaves and of zones."""
-    leaves = made.blocks[-1].tree
-    first = leaves.code << (2 * (leaves.depth - leaves.level))
-    blocks = tuple(each.sums.measurement(each.tree.owner(first)) for each in made.blocks)
-    margins: tuple[Measurement, ...] = ()
-    if made.margins is not None:
-        side = 1 << order.depth
-        halves = (made.margins.values[side:], made.margins.values[:side])
-        margins = tuple(made.margins.measurement(order.place, each) for each in halves)
-    return FlowSums(order.place, leaves, blocks, margins)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Generator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,15 +21,16 @@ from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.flow_series_map import FlowSeriesMap
 from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.proportion_map import LabelMeasurement
-from mapveil.mechanisms.flow_blocks import COARSER, FlowBlocks, FlowPlan, Flows
-from mapveil.mechanisms.measured_nodes import off_raster
-from mapveil.mechanisms.uniform_grid import quartered
+from mapveil.mechanisms.flow_blocks import COARSER, Counted, FlowBlocks
+from mapveil.mechanisms.flow_mechanism import FlowPlan, Flows
+from mapveil.mechanisms.measured_nodes import MeasuredNodes, off_raster
+from mapveil.mechanisms.uniform_grid import quartered, tree_at
 from mapveil.privacy.claim import ContributionBound, Norm, Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.curator import Curator
 from mapveil.trust.queries import NoisySums, Query, Raster, Setting
 from mapveil_client.arrays import FloatArray, IntArray, quotient
-from mapveil_client.encodings import LabelEncoding, MarginsEncoding, NodeEncoding
+from mapveil_client.encodings import Encoding, LabelEncoding, MarginsEncoding, NodeEncoding
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.errors import ParameterError, is_whole
 from mapveil_client.morton import PrefixTree, deinterleave, interleave
@@ -37,13 +39,15 @@ _MOST_PAIRS: Final = 1 << 26  # pairs of zones in all windows, whose exact sums 
 # pooled_share 0.35 to 0.65, window_margin_share 0.2 to 0.6 and window_signal 1 to 8 were tried on a tuning table.
 _MOST_SITES: Final = 1 << 22  # sites times windows that time is shrunk over at once: 32 MB each array
 
+T = TypeVar("T")
+
 
 class _InWindows(NamedTuple):
     """Replies about every window, and what the pairs of places are in each."""
 
     tree: PrefixTree  # blocks that were measured
     blocks: NoisySums  # of every block in every window
-    margins: NoisySums
+    margins: NoisySums | None  # none where every pair was measured
     pairs: FloatArray  # users of each site of the deepest block, shape (windows, sites)
 
 
@@ -61,6 +65,11 @@ class FlowSeries(FlowBlocks):
     ``window_signal``. Blocks of a window follow by shrinkage over time (:mod:`mapveil.inference.window_shrinkage`);
     inside a block pairs lie as in all windows. The margins make the intervals of outflows and inflows; fitted to them,
     the flows of windows were further from the true ones on a table of the tune role.
+
+    Where on average a pair of zones holds c / 2 noise scales of users in a window, and w times as many (as for
+    :class:`~mapveil.mechanisms.flow_blocks.FlowBlocks`), the only query after the number of users is for every pair in
+    every window: of few zones its sums tell the margins better. Blocks and the flows of all windows are then sums of
+    pairs.
 
     A user's trips in all windows are one distribution over origins, destinations and windows: one discrete Laplace
     variable on each sum keeps epsilon for all windows together. With ``windows_per_user`` k a user counts 1 in each of
@@ -168,44 +177,77 @@ class FlowSeries(FlowBlocks):
         if self.contribution > 1:
             # The sums count a user in each of several windows: their total is not the number of users.
             setting = setting._replace(clients=None)
-        pooled = yield from self._widened(setting, order, self.budget - rest)
+        counted = yield from self._widened(self.counted(setting, self.budget - rest))
+        count, depth = self.windows.count, setting.depth
+        about = self.window_signal / 2, self.window_margin_share, count
+        if self.tells_pairs(setting, counted.users, rest, *about):
+            return (yield from self._by_pairs(setting, order, counted))
+        pooled = yield from self._widened(self.flows_of(setting, order, counted))
         shares = [self.window_margin_share, 1 - self.window_margin_share]
         margin, fine = split_epsilon(rest, shares)
-        count, depth = self.windows.count, setting.depth
-        wide = f"in {count} windows"
-        encoding = LabelEncoding(MarginsEncoding(depth), count)
-        margins = yield Query(
-            f"trips from and to every zone {wide}", encoding, margin, contribution=self.contribution
-        )
+        margins = yield from self._in_windows("trips from and to every zone", MarginsEncoding(depth), margin)
         tree = self._blocks_of_windows(setting, pooled.values, fine)
-        asked = LabelEncoding(NodeEncoding(tree), count)
-        blocks = yield Query(f"blocks {wide}", asked, fine, contribution=self.contribution)
-        margins = margins._replace(values=margins.values.reshape(-1, count))
-        blocks = blocks._replace(values=blocks.values.reshape(-1, count))
+        blocks = yield from self._in_windows("blocks", NodeEncoding(tree), fine)
         pairs = _blocks_over_time(setting, pooled.values, tree, blocks)
         return pooled._replace(in_windows=_InWindows(tree, blocks, margins, pairs))
 
-    def _widened(self, setting: Setting, order: ZoneOrder, epsilon: Fraction) -> FlowPlan:
-        """The plan of the flows of all windows, to which a user contributes as much as to the windows."""
-        plan = FlowBlocks.plan(dataclasses.replace(self, epsilon=epsilon), setting, order)
+    def _by_pairs(self, setting: Setting, order: ZoneOrder, counted: Counted) -> FlowPlan:
+        """The same from sums of every pair in every window alone: they tell margins, and all windows together, too."""
+        tree, whole = tree_at(setting, setting.depth), counted.rest + self.window_budget
+        sums = yield from self._in_windows("every pair of zones", NodeEncoding(tree), whole)
+        count = self.windows.count
+        together = sums._replace(
+            values=sums.values.sum(axis=1), variance=count * sums.variance, terms=count * sums.terms
+        )
+        pooled = self.of_pairs(setting, order, counted, MeasuredNodes(tree, together))
+        coarse = self._blocks_of_windows(setting, pooled.values, whole, added=True)
+        block = coarse.owner(tree.code)
+        values = np.zeros((coarse.size, count))
+        np.add.at(values, block, sums.values)
+        added = np.bincount(block, minlength=coarse.size)
+        pairs = _blocks_over_time(setting, pooled.values, coarse, sums._replace(values=values), added)
+        return pooled._replace(in_windows=_InWindows(tree, sums, None, pairs))
+
+    def _in_windows(
+        self, what: str, encoding: Encoding, epsilon: Fraction
+    ) -> Generator[Query, NoisySums, NoisySums]:
+        """Noisy sums of an encoding in every window, of shape (coordinates, windows)."""
+        count = self.windows.count
+        reply = yield Query(
+            f"{what} in {count} windows",
+            LabelEncoding(encoding, count),
+            epsilon,
+            contribution=self.contribution,
+        )
+        return reply._replace(values=reply.values.reshape(-1, count))
+
+    def _widened(self, plan: Generator[Query, NoisySums, T]) -> Generator[Query, NoisySums, T]:
+        """A plan of all windows together, to which a user contributes as much as to the windows."""
         try:
             query = next(plan)
             while True:
-                reply = yield dataclasses.replace(query, contribution=self.contribution)
-                query = plan.send(reply)
+                query = plan.send((yield dataclasses.replace(query, contribution=self.contribution)))
         except StopIteration as stop:
-            made: Flows = stop.value
+            made: T = stop.value
             return made
 
-    def _blocks_of_windows(self, setting: Setting, pooled: FloatArray, epsilon: Fraction) -> PrefixTree:
-        """The blocks that are asked for in every window."""
+    def _blocks_of_windows(
+        self, setting: Setting, pooled: FloatArray, epsilon: Fraction, *, added: bool = False
+    ) -> PrefixTree:
+        """The blocks that are asked for in every window, or whose pairs' noisy sums are ``added`` up."""
         deepest = setting.depth
         while deepest and self.windows.count << (2 * deepest) > _MOST_SITES:
             deepest -= 1
         least = 2 * self.window_signal * self.scale(setting, epsilon) * self.windows.count
 
         def users_of(level: int, codes: IntArray) -> FloatArray:
-            return pool(pooled, setting.depth - level)[deinterleave(codes)]
+            users = pool(pooled, setting.depth - level)[deinterleave(codes)]
+            if not added:
+                return users
+            pairs = (setting.members.reshape(1 << (2 * level), -1) > 0).sum(axis=1)[codes]
+            return np.asarray(
+                users / np.sqrt(np.maximum(pairs / 4, 1))
+            )  # the noise of a part grows by as much
 
         while True:
             tree = quartered(setting, users_of, 0, least, deepest)
@@ -221,17 +263,21 @@ class FlowSeries(FlowBlocks):
         by_window, totals = _listed(
             made.values, found, order.place[flows.origin], order.place[flows.destination]
         )
-        noisy, side = found.margins.values, 1 << order.depth
-        parts = ((order.place, noisy[side:]), (order.place, noisy[:side]))
+        parts: tuple[LabelMeasurement, ...] = ()
+        if found.margins is not None:
+            halves = np.split(found.margins.values, 2)[::-1]
+            parts = tuple(_labelled(order.place, half, found.margins) for half in halves)
         sums = FlowSums(
             order.place,
             found.tree,
             (_labelled(np.arange(found.tree.size), found.blocks.values, found.blocks),),
-            tuple(_labelled(place, values, found.margins) for place, values in parts),
+            parts,
         )
         blocks = f"{found.tree.size} block{'s' * (found.tree.size > 1)}"
         ends = "by the trips from and to every zone"
         note = f"each window was measured in {blocks} of origins and destinations, and {ends}"
+        if found.margins is None:
+            note = "every pair of zones was measured in each window"
         flows = dataclasses.replace(flows, notes=(*flows.notes, note))
         rest = np.maximum(totals - by_window.sum(axis=1), 0.0)
         return FlowSeriesMap.of(flows, self.windows, by_window, rest, sums)
@@ -249,14 +295,16 @@ def _labelled(groups: IntArray, by_label: FloatArray, sums: NoisySums) -> LabelM
     )
 
 
-def _blocks_over_time(setting: Setting, pooled: FloatArray, tree: PrefixTree, sums: NoisySums) -> FloatArray:
+def _blocks_over_time(
+    setting: Setting, pooled: FloatArray, tree: PrefixTree, sums: NoisySums, added: IntArray | None = None
+) -> FloatArray:
     """Users of each site of the deepest block in each window, shape (windows, sites)."""
     down = setting.depth - int(tree.level.max(initial=0))
     coarse = off_raster(pool(pooled, down))
     held = setting.members.reshape(-1, 1 << (2 * down)).sum(axis=1) > 0
     block = np.where(held, tree.owner(np.arange(coarse.size) << (2 * down)), -1)
     return shrink_windows(
-        WindowSums(sums.values.T, sums.variance, sums.terms, block), np.where(held, coarse, 0.0)
+        WindowSums(sums.values.T, sums.variance, sums.terms, block, added), np.where(held, coarse, 0.0)
     )
 
 
