@@ -197,6 +197,52 @@ def test_a_changed_cell_calls_no_other_zone_of_its_block(rise: float) -> None:
     assert found_alone >= 0.95 * alone  # every change that was measured by itself is found
 
 
+@pytest.mark.parametrize("rise", [None, 60])
+def test_blocks_are_compared_where_no_zones_are_given(rise: float | None) -> None:
+    """Two windows of 8, users by chance, of one expected user in each cell: in the last, four cells rise or none.
+
+    Where none does, at most 7 of 40 pairs may have a call (99.9 % at a rate of 5 %).
+    """
+    false, found_of, risen_of = [], 0, 0
+    for seed in range(40 if rise is None else 20):
+        rng = np.random.default_rng(300 + seed)
+        rates, risen = np.ones((8, 256)), rng.choice(256, 4, replace=False)
+        rates[7, risen] = 1 if rise is None else rise
+        series = MultiscaleSeries(epsilon=2, windows=WINDOWS).release(
+            UserSums(rng.poisson(rates).astype(np.int64) * UNIT, TILING), rng=seed, account=None
+        )
+        assert isinstance(series, mv.SeriesMap)
+        found = changes(series.window(0), series.window(7))
+        assert found.compared.all()
+        assert shapely.area(found.zones.polygons).sum() == pytest.approx(0.64)
+        truly = np.zeros(len(found.zones), dtype=np.bool_)
+        if rise is not None:
+            points = shapely.points(np.stack(TILING.centres(), axis=1)[risen])
+            truly = shapely.contains(found.zones.polygons[:, None], points).any(axis=1)
+        false.append((found.changed & ~truly).sum() / max(found.changed.sum(), 1))
+        found_of, risen_of = found_of + (found.changed & truly).sum(), risen_of + truly.sum()
+    if rise is None:
+        assert np.sum(false) <= binom.ppf(0.999, len(false), 0.05)
+    else:
+        assert np.mean(false) <= 0.05 + 2 * np.std(false) / np.sqrt(len(false))
+        assert found_of >= 0.9 * risen_of > 0
+
+
+@pytest.mark.parametrize("depth", [4, 3])
+def test_blocks_are_zones_of_their_outlines(depth: int) -> None:
+    """Also of maps with cells of two sizes: the outlines as zones hold the same users."""
+    before, other = release(RATES, 1), mv.Quadtree(TILING.region, depth=depth)
+    sums = UserSums(np.full(other.size, 90 * UNIT, dtype=np.int64), other)
+    after = mv.mechanisms.LaplaceHistogram(epsilon=1).release(sums, other, account=None, rng=5)
+    for pair in ((before, after), (after, before)):
+        blocks = changes(*pair)
+        assert len(blocks.zones) == other.size
+        as_zones = changes(*pair, list(shapely.buffer(blocks.zones.polygons, 1e-7)))  # outlines are rounded
+        assert as_zones.compared.all()
+        np.testing.assert_allclose(blocks.before, as_zones.before)
+        np.testing.assert_allclose(blocks.difference, as_zones.difference)
+
+
 def test_zones_that_cut_measured_cells_say_so() -> None:
     """Always, also where both maps have the same leaves; the sums are those of the cells wholly inside."""
     before, after, _ = _windows(100, 1)

@@ -46,6 +46,18 @@ def test_rank_sets_narrow_with_epsilon() -> None:
     assert rows[0]["zone"] == str(1 + int(sharp.zone[0]))
 
 
+def test_users_that_area_placed_call_no_zone() -> None:
+    """A quarter of the fullest cell shows more users than a whole cell of few, but may hold none of them."""
+    full, few = int(np.argmax(USERS)), int(np.argmin(np.where(USERS > 0, USERS, 99)))
+    west, south = (float(side[0]) for side in TILING.bounds(np.array([full]))[:2])
+    zones = [shapely.box(west, south, west + 0.05, south + 0.05), ZONES[few]]
+    ranked = heat(50, 1).top(2, zones)
+    assert ranked.zone[0] == 0
+    assert (ranked.first.tolist(), ranked.last.tolist()) == ([1, 1], [2, 2])
+    limit = USERS.max() / 4 - 5
+    assert heat(50, 1).above([*zones, ZONES[full]], limit).above.tolist() == [False, False, True]
+
+
 def test_two_drawings_of_one_zone_share_their_ranks() -> None:
     """Corners along an edge change the overlay's fractions by rounding alone."""
     one = shapely.box(0.03, 0.03, 0.47, 0.33)

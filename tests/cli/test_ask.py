@@ -144,7 +144,9 @@ def test_bad_input_is_one_line(command: str, mapveil: Callable, folder: Path, tm
     cases = [
         ((table, *maps[1:], "--zones", folder / "zones.gpkg"), "not a map that Mapveil wrote"),
         ((*maps, "--zones", tmp_path / "none.gpkg"), "no such file"),
-        ((*maps,), "--zones is required"),
+        ((*maps,), "--zones is required")
+        if command == "ask"
+        else ((*maps, "--name", "id"), "give --zones too"),
         ((*maps, "--zones", folder / "zones.gpkg", "-o", tmp_path / "a.txt"), "the suffix must be one of"),
         ((*maps, "--zones", folder / "zones.gpkg", "--name", "city"), "no column 'city'"),
     ]

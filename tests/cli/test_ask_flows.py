@@ -132,7 +132,7 @@ CHANGE = {
     "reports": (("flows1", "reported"), (), "carry no noisy sums"),
     "zones": (("flows1", "flows2"), ("--zones", "d.geojson"), "--zones must be left out"),
     "fdr": (("flows1", "flows2"), ("--fdr", "0.9"), "--fdr must be above 0 and at most 0.5"),
-    "two maps": (("map", "map"), (), "--zones is required"),
+    "two maps": (("map", "map"), (), "both maps are one release"),
 }
 
 

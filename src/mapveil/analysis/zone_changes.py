@@ -3,7 +3,8 @@ r"""Zones where two maps differ significantly, at a false discovery rate of abou
 Of a zone, only the measured cells that lie wholly inside it are compared, in both maps alike: groups of cells that both
 maps measured, alone or by their parts. Where in a measured cell users are is a model's placement, so a change of a
 cell that the zone cuts may be one of its surroundings: with area weights, a single changed cell made every zone inside
-its block "changed". A zone without a measured cell of its own is not compared.
+its block "changed". A zone without a measured cell of its own is not compared. Without zones these
+groups themselves are compared: the smallest blocks that both maps measured.
 
 Two null hypotheses, which differ in what "no change" means:
 
@@ -42,8 +43,9 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import numpy as np
 
+from mapveil.formats.block_table import block_outlines
 from mapveil.geo.zones import Zones
-from mapveil.inference.common_cells import measured_in_both
+from mapveil.inference.common_cells import blocks_of_cells, measured_in_both
 from mapveil.inference.false_discovery import adjusted
 from mapveil.inference.linear_totals import half_widths, half_widths_of_chosen, placed_fraction
 from mapveil.inference.zone_overlay import ZoneOverlay
@@ -73,20 +75,20 @@ _MOST: Final = 1 << 14  # values of a binomial variable at a time
 def changes(
     before: DensityMap,
     after: DensityMap,
-    zones: Any,
+    zones: Any = None,
     *,
     fdr: float = 0.05,
     null: Null = "rate",
     **read: Any,
 ) -> ZoneChanges:
-    """Compare two released maps over zones. Run by: anybody who holds them; costs no privacy.
+    """Compare two released maps over zones or measured blocks. Run by: anybody who holds them; costs no privacy.
 
     Parameters
     ----------
     before, after : DensityMap
         Maps of one region, with one unit and made by one method, from different tables or noise.
     zones, read
-        As for :func:`mapveil.analysis.zone_totals.totals`.
+        As for :func:`mapveil.analysis.zone_totals.totals`; without zones, the blocks that both maps measured.
     fdr : float
         Expected fraction of false calls among the zones called changed, about (see the header); in (0, 0.5].
     null : str
@@ -103,8 +105,11 @@ def changes(
         text = "two maps of users; of flows: mapveil.analysis.flow_totals.end_changes"
         check(isinstance(heat, DensityMap), "before and after", text, type(heat).__name__)
     check_alike(before, after, (before.measurements, after.measurements))
-    one = ZoneOverlay.of(before, Zones.read(zones, **read))
-    two = ZoneOverlay.of(after, one.zones)
+    if zones is None:
+        one, two = _of_blocks(before, after)
+    else:
+        one = ZoneOverlay.of(before, Zones.read(zones, **read))
+        two = ZoneOverlay.of(after, one.zones)
     measured = measured_in_both(one, two)
     tested = np.diff(measured[0].indptr) > 0
     chosen = [each[tested] for each in measured]
@@ -113,6 +118,27 @@ def changes(
     noises = [a.noise.joined(b.noise) for a, b in zip(*laws, strict=True)]
     found = compared(one.zones.take(tested, ""), first, second, noises, fdr=fdr, null=null)
     return _of_all(found, one, two, measured, tested)
+
+
+def _of_blocks(before: DensityMap, after: DensityMap) -> tuple[ZoneOverlay, ZoneOverlay]:
+    """Both maps over the blocks that both measured, named by number, with their centres as columns."""
+    import shapely
+
+    if not before.tiling.region.georeferenced:
+        raise InputError("maps without georeference cannot be compared: nothing is known of where they lie")
+    blocks = blocks_of_cells(before, after)
+    tiling, block = min(
+        zip((before.tiling, after.tiling), blocks, strict=True), key=lambda each: each[0].size
+    )
+    _, outlines = block_outlines(tiling, block)
+    lon, lat = shapely.get_coordinates(shapely.centroid(outlines)).T.tolist()
+    names = tuple(f"block {at + 1}" for at in range(outlines.size))
+    note = f"compared are the {len(names)} smallest blocks that were measured in both maps; -o FILE.png shows where"
+    zones = Zones(outlines, names, {"lon": lon, "lat": lat}, (note,))
+    one, two = (
+        ZoneOverlay.of_blocks(heat, zones, block) for heat, block in zip((before, after), blocks, strict=True)
+    )
+    return one, two
 
 
 def _of_all(

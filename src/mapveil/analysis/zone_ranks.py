@@ -8,6 +8,9 @@ Zones are called above or below a number where the tail beyond their estimate is
 (Bonferroni): one of the two one-sided hypotheses holds for each zone. The law that stands for estimates from reports
 bounds both tails together, so there each tail counts twice.
 
+Where the model places most of a zone's users, the zone is called only if the bounds that hold wherever in the cut cells
+they are (:attr:`mapveil.inference.zone_results.ZoneTotals.bounds`) agree.
+
 Intervals of the zones that are named are widened (:func:`mapveil.analysis.zone_totals.widened`).
 
 Source: Klein, Wright, Wieczorek, "A joint confidence region for an overall ranking of populations" (2020).
@@ -60,6 +63,7 @@ def top_of(asked: ZoneOverlay, count: int, alpha: float = INTERVAL_ALPHA) -> Ran
     number = len(asked.zones)
     check_whole(count, "count (--top)", 1, max(number, 1))
     found, calls = totals_of(asked, alpha), asked.for_calls()
+    placed, (low, high) = found.modelled, found.bounds
     deviation = np.sqrt([error.variance for error in calls.sums.errors(calls.weights)])
     each = max(alpha / max(number * (number - 1) // 2, 1), _LEAST_ALPHA)
     order = np.argsort(-found.estimate, kind="stable")
@@ -76,6 +80,7 @@ def top_of(asked: ZoneOverlay, count: int, alpha: float = INTERVAL_ALPHA) -> Ran
         width = half_widths([error.noise for error in calls.sums.errors(differences)], each)
         called = np.abs(apart) > reach
         called[near] = np.abs(apart[near]) > width
+        called &= ~(placed | placed[zone]) | (low > high[zone]) | (high < low[zone])
         first[at] = 1 + int((called & (apart > 0)).sum())
         last[at] = number - int((called & (apart < 0)).sum())
     return RankedZones(widened(found, asked, order[:count]), order[:count], first, last)
@@ -112,6 +117,7 @@ def above_of(asked: ZoneOverlay, limit: float, alpha: float = INTERVAL_ALPHA) ->
             for error, x in zip(asked.for_calls().sums.errors(asked.weights), apart.tolist(), strict=True)
         ]
     )
-    called = p <= alpha / p.size
+    low, high = found.bounds
+    called = (p <= alpha / p.size) & (~found.modelled | (low > limit) | (high < limit))
     found = widened(found, asked, np.flatnonzero(called))
     return ZonesAbove(found, limit, called & (apart > 0), called & (apart < 0))

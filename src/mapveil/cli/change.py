@@ -64,6 +64,7 @@ def command(
 
     The false discovery rate is about --fdr. Of each zone, the measured cells that lie wholly inside are compared: where
     in a cell that the zone cuts users are was not measured. Zones without such a cell are named and not compared.
+    Without --zones, the smallest blocks that both maps measured are compared.
 
     Both maps are of one region, unit, method and trust model, such as two weeks of one city; or they are two windows of
     one series. Of two files of flows between the same zones, the outflows and inflows that differ are called.
@@ -72,7 +73,7 @@ def command(
     Examples:
       mapveil change week1.parquet week2.parquet --zones districts.geojson
       mapveil change week1.parquet week2.parquet --zones districts.geojson --fdr 0.1 -o change.csv -o change.png
-      mapveil change year.parquet --window 2026-W34 --against 2026-W33 --zones districts.geojson
+      mapveil change year.parquet --window 2026-W34 --against 2026-W33 -o change.png
       mapveil change flows1.parquet flows2.parquet -o change.csv
       mapveil change weeks.parquet --window 2026-W04 --against 2026-W03 -o change.csv
     """
@@ -97,8 +98,9 @@ def command(
     if isinstance(one, FlowMap) or isinstance(two, FlowMap):
         first, second = (before, after) if isinstance(one, FlowMap) else (after, before)
         raise ParameterError(f"{first} holds flows and {second} is a map of users: give two of one kind")
-    if zones is None:
-        raise ParameterError("--zones is required: a change between maps of users is one of zones")
+    for flag, given in flags_of(read).items():
+        if zones is None and given:
+            raise ParameterError(f"{flag} says how zones are read: give --zones too")
     with console.progress() as progress:
         progress("compare", 0.0)
         found = changes(one, two, zones, fdr=fdr, null=null, **read)

@@ -221,10 +221,16 @@ def _tell(console: Console, file: Path) -> None:
         text = f"epsilon {whole} for a user's rows in any {found.run} consecutive windows, {each} at most for one"
     lines = [
         f"series {found.name}: {text}",
+        f"windows: {found.windows}",
         f"released: {', '.join(found.released) or 'none'}",
         f"next: {found.next or 'none, the series has ended'}",
     ]
-    record = {"name": found.name, "epsilon": str(found.epsilon), "epsilon_of_a_window": str(found.each)}
+    record = {
+        "name": found.name,
+        "windows": found.windows,
+        "epsilon": str(found.epsilon),
+        "epsilon_of_a_window": str(found.each),
+    }
     record |= {"windows_per_user": str(found.windows_per_user)}
     record |= {} if found.run is None else {"w_event": str(found.run)}
     console.result("\n".join(lines), {**record, "released": list(found.released), "next": found.next}, ())

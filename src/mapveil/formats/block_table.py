@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mapveil.formats.table import Chunk, cell_outlines
+from mapveil.geo.tiling import Tiling
 from mapveil_client.arrays import IntArray
 
 if TYPE_CHECKING:
@@ -21,6 +22,19 @@ def told_from_zero(blocks: DrawnBlocks, cells: IntArray) -> npt.NDArray[np.bool_
     return np.asarray(blocks.of_cell[cells] >= 0)
 
 
+def block_outlines(tiling: Tiling, of_cell: IntArray) -> tuple[IntArray, npt.NDArray[np.object_]]:
+    """The blocks that have cells, and the outline of each in WGS84 degrees; ``of_cell`` is -1 in none."""
+    import shapely
+
+    cells = np.flatnonzero(of_cell >= 0)
+    order = cells[np.argsort(of_cell[cells], kind="stable")]
+    held, starts = np.unique(of_cell[order], return_index=True)
+    parts = np.split(cell_outlines(tiling, order), starts[1:])
+    geometry = np.empty(held.size, dtype=np.object_)
+    geometry[:] = [each[0] if each.size == 1 else shapely.coverage_union_all(each) for each in parts]
+    return held, geometry
+
+
 def block_table(released: ReleasedMap, blocks: DrawnBlocks) -> Chunk:
     """Outlines, estimates and intervals of blocks; ``significance`` is the noisy sum over the deviation of its noise.
 
@@ -32,15 +46,8 @@ def block_table(released: ReleasedMap, blocks: DrawnBlocks) -> Chunk:
         Its blocks, as its scene has them.
     """
     import pyarrow as pa
-    import shapely
 
-    cells = np.flatnonzero(blocks.of_cell >= 0)
-    order = cells[np.argsort(blocks.of_cell[cells], kind="stable")]
-    held, starts = np.unique(blocks.of_cell[order], return_index=True)
-    outlines = cell_outlines(released.tiling, order)
-    parts = np.split(outlines, starts[1:])
-    geometry = np.empty(held.size, dtype=np.object_)
-    geometry[:] = [each[0] if each.size == 1 else shapely.coverage_union_all(each) for each in parts]
+    held, geometry = block_outlines(released.tiling, blocks.of_cell)
     area, users = blocks.area[held], blocks.users[held]
     numbers = {
         "users": users,
@@ -54,5 +61,5 @@ def block_table(released: ReleasedMap, blocks: DrawnBlocks) -> Chunk:
         "area_km2": area,
     }  # fmt: skip
     columns = {name: pa.array(values, mask=~np.isfinite(values)) for name, values in numbers.items()}
-    count = pa.array(np.bincount(blocks.of_cell[cells], minlength=blocks.users.size)[held])
+    count = pa.array(np.bincount(blocks.of_cell[blocks.of_cell >= 0], minlength=blocks.users.size)[held])
     return Chunk({"block": pa.array(held), **columns, "cells": count}, geometry)

@@ -16,7 +16,7 @@ from mapveil.maps.measurement import EstimatedUsers, Measurement
 from mapveil.maps.series_map import SeriesMap
 from mapveil.maps.zone_fractions import zone_fractions
 from mapveil.privacy.claim import TrustModel
-from mapveil_client.arrays import FloatArray
+from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
@@ -131,6 +131,22 @@ class ZoneOverlay(NamedTuple):
             weights = fractions @ csr_array((each, (cell, leaf)), shape=shape)
             weights.data[weights.data > 1 - _WHOLE] = 1.0
         return cls(heat, sums, given, weights, areas, fractions, fractions @ heat.values, covered)
+
+    @classmethod
+    def of_blocks(cls, heat: DensityMap, zones: Zones, block: IntArray) -> Self:
+        """Overlay zones that are blocks of whole measured cells, by the block of each cell of the map, -1 in none.
+
+        Outlines would do the same but for the rounding of their corners.
+        """
+        from scipy.sparse import csr_array
+
+        sums, cell = sums_of(heat), np.flatnonzero(block >= 0)
+        leaf, at = np.unique(sums.leaf[cell], return_index=True)
+        shape = len(zones), sums.cells.size
+        weights = csr_array((np.ones(leaf.size), (block[cell[at]], leaf)), shape=shape)
+        fractions = csr_array((np.ones(cell.size), (block[cell], cell)), shape=(len(zones), heat.tiling.size))
+        shown = np.asarray(fractions @ heat.values)
+        return cls(heat, sums, zones, weights, weights, fractions, shown, np.ones(len(zones)))
 
     def at(self, heat: DensityMap) -> Self:
         """The overlay of the same zones and another map of the tiling; cheap where the measured cells are the same."""

@@ -56,6 +56,7 @@ class SeriesStatus(NamedTuple):
     """A live series, for its curator."""
 
     name: str
+    windows: str  # in words, with the clock that they follow
     charged: bool  # to an account of a ledger
     epsilon: Fraction  # of a user over all windows, or of a user's run of windows
     each: Fraction  # of one window; the most that a comparison and a publication may cost where runs are protected
@@ -312,7 +313,15 @@ class LiveSeries:
         )
         done = tuple(names[at] for at in released)
         return SeriesStatus(
-            facts.name, facts.charged, facts.epsilon, each, facts.run, facts.most, done, later
+            facts.name,
+            str(facts.windows),
+            facts.charged,
+            facts.epsilon,
+            each,
+            facts.run,
+            facts.most,
+            done,
+            later,
         )
 
 
