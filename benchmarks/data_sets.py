@@ -1,7 +1,8 @@
 """The data sets of the benchmarks, each with a role that ``data_sets.csv`` fixes by name: tune or test.
 
-Code that chooses a default opens data by :func:`tuning_set` and :func:`tuning_city` only, which refuse the test role. A
-set that the table does not name has the test role.
+Code that chooses a default opens data by :func:`tuning_set` and :func:`tuning_city`, which refuse the test role, in a
+sandbox where no other data file can be read (:mod:`benchmarks.tuning_sandbox`). A set that the table does not name has
+the test role.
 """
 
 from __future__ import annotations
