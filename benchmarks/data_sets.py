@@ -104,6 +104,12 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(found.values())
 
 
+def other_files(folder: Path) -> list[str]:
+    """Names in a folder that :func:`files_in` passes over: of files that are not hidden, and of no known suffix."""
+    names = sorted(path.name for path in folder.expanduser().iterdir() if path.is_file())
+    return [each for each in names if not each.lower().endswith((*RASTERS, *TABLES)) and each[0] != "."]
+
+
 def tuning_set(name: str, folder: Path | None = None) -> mv.Points | mv.Counts:
     """Open a data set to choose defaults on; ``folder`` holds its file where it is not synthetic.
 
