@@ -105,9 +105,10 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def other_files(folder: Path) -> list[str]:
-    """Names in a folder that :func:`files_in` passes over: of files that are not hidden, and of no known suffix."""
+    """Names in a folder that :func:`files_in` passes over, of files that are not hidden."""
+    taken = {path.name for path in files_in(folder)}
     names = sorted(path.name for path in folder.expanduser().iterdir() if path.is_file())
-    return [each for each in names if not each.lower().endswith((*RASTERS, *TABLES)) and each[0] != "."]
+    return [each for each in names if each not in taken and each[0] != "."]
 
 
 def tuning_set(name: str, folder: Path | None = None) -> mv.Points | mv.Counts:

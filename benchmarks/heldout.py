@@ -256,7 +256,7 @@ def command(
 
     asked = asked_for(folder, synthetic, role)
     if folder is not None and (others := other_files(folder)):
-        console.note(f"no tables or rasters by their names: {', '.join(others)}")
+        console.note(f"passed over (other suffixes, or one name twice): {', '.join(others)}")
     if trials == 1:
         console.warn("one trial has no interval, so that every row is a tie; --trials 5 tells more")
     chosen: list[tuple[DataSet, Path | None]] = []

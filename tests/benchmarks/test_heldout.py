@@ -217,6 +217,7 @@ def test_the_result_fits_a_terminal_and_tells_both_roles(
 ) -> None:
     (folder / "a_file_with_a_name_that_is_as_long_as_those_of_shared_data.csv").write_text("a,b\n1,2\n")
     (folder / ".hidden.md").touch()
+    (folder / "raster.tif").touch()
     code, out, err = heldout(capsys, str(folder), "--quick", "--workers", "1", "--every-row")
     assert code == 0
     assert max(map(len, out.splitlines())) <= 100
@@ -230,7 +231,7 @@ def test_the_result_fits_a_terminal_and_tells_both_roles(
         int(each) for line in re.findall(r": all +(\d+) +(\d+) +(\d+) ", of_test) for each in line
     )
     assert "--lon NAME" in of_test
-    assert "no tables or rasters by their names: readme.md\n" in err
+    assert "passed over (other suffixes, or one name twice): raster.tif, readme.md\n" in err
 
 
 @pytest.mark.parametrize(
