@@ -6,6 +6,7 @@ Not private: it reads the true data.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from fractions import Fraction
@@ -20,6 +21,7 @@ import numpy as np
 import mapveil as mv
 from benchmarks.data_sets import tuning_set
 from benchmarks.heldout import people_of
+from benchmarks.tuning_sandbox import confine_to_tuning_data
 from mapveil.cli.app import run
 from mapveil.cli.arguments import epsilon_list
 from mapveil.cli.console import Console, console_options
@@ -159,4 +161,5 @@ def show(console: Console, rows: Sequence[Sequence[str]]) -> None:
 
 
 if __name__ == "__main__":
+    confine_to_tuning_data(sys.argv[1:])
     run(command=command, name="python -m benchmarks.curator_designs")

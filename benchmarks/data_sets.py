@@ -1,7 +1,8 @@
 """The data sets of the benchmarks, each with a role that ``data_sets.csv`` fixes by name: tune or test.
 
-Code that chooses a default opens data by :func:`tuning_set` and :func:`tuning_city` only, which refuse the test role. A
-set that the table does not name has the test role.
+Code that chooses a default opens data by :func:`tuning_set` and :func:`tuning_city`, which refuse the test role, in a
+sandbox where no other data file can be read (:mod:`benchmarks.tuning_sandbox`). A set that the table does not name has
+the test role.
 """
 
 from __future__ import annotations
@@ -101,6 +102,13 @@ def files_in(folder: Path) -> list[Path]:
     if not found:
         raise InputError(f"{folder}: no data; expected tables or rasters ({', '.join(suffixes)})")
     return sorted(found.values())
+
+
+def other_files(folder: Path) -> list[str]:
+    """Names in a folder that :func:`files_in` passes over, of files that are not hidden."""
+    taken = {path.name for path in files_in(folder)}
+    names = sorted(path.name for path in folder.expanduser().iterdir() if path.is_file())
+    return [each for each in names if each not in taken and each[0] != "."]
 
 
 def tuning_set(name: str, folder: Path | None = None) -> mv.Points | mv.Counts:

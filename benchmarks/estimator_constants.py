@@ -16,6 +16,7 @@ import numpy as np
 from scipy import stats
 
 import mapveil as mv
+from benchmarks.tuning_sandbox import confine_to_tuning_data
 from mapveil.local.estimators import smoothed_likelihood, split_trees
 from mapveil.local.local_mechanism import LocalMechanism
 from mapveil.local.randomizers.hadamard_response import HadamardResponse
@@ -169,4 +170,5 @@ the random signs that measure information; they depend on no data.
 
 
 if __name__ == "__main__":
+    confine_to_tuning_data(sys.argv[1:])
     Path(sys.argv[1]).write_text(page(), "utf-8")

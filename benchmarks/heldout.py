@@ -6,6 +6,7 @@ The roles of the data sets stand in ``data_sets.csv``. Not private: it reads the
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -15,9 +16,10 @@ import click
 import numpy as np
 
 import mapveil as mv
-from benchmarks.data_sets import DataSet, data_sets, files_in, open_set, sets_of
+from benchmarks.data_sets import DataSet, data_sets, files_in, open_set, other_files, sets_of
 from benchmarks.heldout_looks import Looks, Rows, epsilons_in_question, judged, of_first_look
-from benchmarks.heldout_tables import MSE, Measured, Standing, count_verdicts, mean_values, standings, tables
+from benchmarks.heldout_tables import MSE, Measured, Standing, count_verdicts, mean_values, standings
+from benchmarks.heldout_text import result_text
 from mapveil.cli.app import run
 from mapveil.cli.arguments import epsilon_list
 from mapveil.cli.console import Console, console_options
@@ -28,7 +30,7 @@ from mapveil.evaluation.sampled_people import CountedUsers, Population, populati
 from mapveil.evaluation.scoring import EMD_EUCLIDEAN, L1_SQUARES
 from mapveil.evaluation.trials import Progress, in_processes
 from mapveil.mechanisms.methods import METHODS, find_method
-from mapveil_client.errors import InputError, MapveilError, ParameterError, check
+from mapveil_client.errors import CuratorWarning, InputError, MapveilError, check
 
 TRUSTS: Final = ("central", "distributed", "local")
 VARIANTS: Final = (
@@ -238,8 +240,10 @@ def command(
     """
     for name in trust:
         check(name in TRUSTS, "--trust", f"one of {', '.join(TRUSTS)}", name)
-    if max_cells < 16 or max_users < 1 or trials < 1:
-        raise ParameterError("--max-cells must be at least 16, --max-users and --trials at least 1")
+    least = {"trials": (trials, 1), "max-trials": (trials if max_trials is None else max_trials, trials)}
+    least |= {"max-cells": (max_cells, 16), "max-users": (max_users, 1), "workers": (workers, 1)}
+    for name, (value, bound) in least.items():
+        check(value >= bound, f"{name.replace('-', '_')} (--{name})", f"at least {bound}", value)
     if quick:
         trials, max_cells = QUICK["trials"], QUICK["max_cells"]
         max_users, epsilons = QUICK["max_users"], QUICK["epsilons"]
@@ -250,16 +254,21 @@ def command(
             raise InputError(f"{path}: no users; expected at least one")
         return people
 
+    asked = asked_for(folder, synthetic, role)
+    if folder is not None and (others := other_files(folder)):
+        console.note(f"passed over (other suffixes, or one name twice): {', '.join(others)}")
+    if trials == 1:
+        console.warn("one trial has no interval, so that every row is a tie; --trials 5 tells more")
     chosen: list[tuple[DataSet, Path | None]] = []
     left_out: list[dict[str, str]] = []
-    for data, path in asked_for(folder, synthetic, role):
+    for data, path in asked:
         try:
             if path is not None:
                 # Every file is read, and let go again, before hours are spent on the first.
                 people_in(data, path)
         except MapveilError as error:
-            console.warn(f"left out: {data.name}: {error}")
-            left_out.append({"data": data.name, "reason": str(error)})
+            console.warn(f"left out: {data.name}: {error.in_flags()}")
+            left_out.append({"data": data.name, "reason": error.in_flags()})
             continue
         chosen.append((data, path))
     if not chosen:
@@ -271,7 +280,10 @@ def command(
     looks = Looks.up_to(trials, max_trials or trials)
     with console.progress() as progress:
         for at, (data, path) in enumerate(chosen):
-            people = people_in(data, path)
+            with warnings.catch_warnings():
+                # What is dropped from the file was told when it was first read.
+                warnings.simplefilter("ignore", CuratorWarning)
+                people = people_in(data, path)
             data = data._replace(shape=data.shape or shape_of(people))
             sums = people.sums().sums
             size = {"users": people.users, "cells": sums.size, "fullest_cell": float(sums.max() / sums.sum())}
@@ -284,10 +296,10 @@ def command(
             rows: dict[str, list[Row]] = {name: [] for name in trust}
             judgements: Rows = {}
             for before, total in itertools.pairwise((0, *looks.totals)):
-                asked = list(_in_question(jobs, judgements, before, total - before))
+                again = list(_in_question(jobs, judgements, before, total - before))
                 start, end = ((at + each / looks.totals[-1]) / len(chosen) for each in (before, total))
                 tell = _part(progress, start, end - start)
-                for ran in in_processes(run_job, asked, workers=workers, progress=tell, step="heldout"):
+                for ran in in_processes(run_job, again, workers=workers, progress=tell, step="heldout"):
                     rows[ran.trust] += ran.rows
                     if ran.refused:
                         tell_of = console.warn if ran.refused.startswith("internal") else console.detail
@@ -311,14 +323,6 @@ def command(
         "local": "each user at the cell most visited",
     }
     console.warn("it reads the true data: do not publish its figures for data of real people")
-    text = (
-        f"counted: {COUNTED_USERS}; of rasters {COUNTED_UNITS}\n\n{tables(found, means, every_row=every_row)}"
-    )
-    if left_out:
-        text += "\n\nleft out: " + "; ".join(f"{each['data']}: {each['reason']}" for each in left_out)
-    if refused:
-        names = ", ".join(dict.fromkeys(f"{each['method']} on {each['data']}" for each in refused))
-        text += f"\n\nnot run (reasons with -v and --json): {names}"
     record = {
         "private": False,
         "settings": settings,
@@ -329,7 +333,7 @@ def command(
         "rows": [each._asdict() for each in found],
         "refused": refused,
     }
-    console.result(text, record)
+    console.result(result_text(record, found, every_row=every_row), record)
 
 
 def _in_question(jobs: Sequence[Job], rows: Rows, before: int, trials: int) -> Iterator[Job]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from benchmarks.heldout_tables import MSE, NO_LONGER, VERDICTS, title
+from mapveil.cli.console import counted
 
 HEAD: Final = """# Defaults on data that nobody tuned on
 
@@ -75,7 +76,7 @@ def section(record: dict[str, Any]) -> str:
 
 def trials_of(settings: dict[str, Any]) -> str:
     """Trials of each row, and how a row was decided where they were not the same for all."""
-    first = f"{settings['trials']} paired trials"
+    first = counted(settings["trials"], "paired trial")
     most = settings.get("max_trials", settings["trials"])
     if most == settings["trials"]:
         return first

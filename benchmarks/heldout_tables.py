@@ -11,7 +11,6 @@ import numpy as np
 
 from benchmarks.data_sets import DataSet, Role
 from mapveil.evaluation.comparison import Row, interval_of_mean
-from mapveil.evaluation.html_report import text_table
 from mapveil.evaluation.scoring import TITLES, higher_is_better
 from mapveil.evaluation.trials import UNIFORM
 from mapveil_client.arrays import FloatArray
@@ -208,111 +207,7 @@ def _mean_over_trials(metric: str, rows: Sequence[Row]) -> tuple[float, float, f
     return mean, low, high
 
 
-def tables(found: Sequence[Standing], means: Sequence[dict[str, object]], *, every_row: bool = False) -> str:
-    """All tables as text: verdicts, means by method, and the rows where the default loses (or every row)."""
-    lines = ["Default against the best other method of each row (95 % interval of the paired difference)", ""]
-    header = ["trust and metric"]
-    for role in ROLES:
-        near = f"within {100 * NEAR:g} % of the best"
-        header += [f"{role}: wins", "ties", "losses", near, "clearly over uniform", "clearly under"]
-    rows = []
-    for record in count_verdicts(found):
-        cells = [f"{record['trust']}: {title(str(record['metric']))}"]
-        for role in ROLES:
-            counted = record[role]
-            assert isinstance(counted, dict)
-            cells += [str(counted[each]) for each in (*VERDICTS, "near_the_best")]
-            cells += [f"{counted['over_uniform']} of {counted['rows']}", str(counted["under_uniform"])]
-        rows.append(cells)
-    lines.append(text_table(header, rows))
-    for trust in dict.fromkeys(str(record["trust"]) for record in means):
-        lines += [
-            "",
-            f"Means over data sets, epsilons and trials (geometric for MSE): {trust}",
-            "",
-            _means(trust, means),
-        ]
-    for role in ROLES:
-        chosen = [each for each in found if each.role == role and (every_row or each.verdict == "loss")]
-        what = "every row" if every_row else "rows where the default clearly loses"
-        lines += ["", f"Role {role}: {what}", "", _rows(chosen) if chosen else "none"]
-    return "\n".join(lines)
-
-
 def title(metric: str) -> str:
     """A metric's name in a table."""
     name, comma, rest = metric.partition(", ")
     return f"{TITLES.get(name, name)}{comma}{rest}"
-
-
-def _means(trust: str, means: Sequence[dict[str, object]]) -> str:
-    of_trust = [record for record in means if record["trust"] == trust]
-    metrics = list(dict.fromkeys(str(record["metric"]) for record in of_trust))
-    most = {role: max(_entry(record, role)["sets"] for record in of_trust) for role in ROLES}
-    lengths = trust == "distributed"
-    header = ["method", *(f"{title(metric)}: {role}" for metric in metrics for role in ROLES)]
-    header += [f"vector: {role}" for role in ROLES if lengths]
-    rows = []
-    for method in dict.fromkeys(str(record["method"]) for record in of_trust):
-        mine = {str(record["metric"]): record for record in of_trust if record["method"] == method}
-        cells = []
-        for metric in metrics:
-            for role in ROLES:
-                entry = _entry(mine[metric], role) if metric in mine else {"sets": 0}
-                fewer = (
-                    f" ({entry['sets']:.0f} sets)"
-                    if 0 < entry["sets"] < _sets(of_trust, metric, role)
-                    else ""
-                )
-                cells.append(f"{_interval(entry['mean'], entry['high'])}{fewer}" if entry["sets"] else "")
-        first = next(iter(mine.values()))
-        cells += [f"{_entry(first, role)['length']:,.0f}" if most[role] else "" for role in ROLES if lengths]
-        rows.append([method, *cells])
-    return text_table(header, rows)
-
-
-def _sets(records: Sequence[dict[str, object]], metric: str, role: Role) -> float:
-    return max(_entry(record, role)["sets"] for record in records if record["metric"] == metric)
-
-
-def _entry(record: dict[str, object], role: Role) -> dict[str, float]:
-    found = record[role]
-    assert isinstance(found, dict)
-    return found
-
-
-def _rows(found: Sequence[Standing]) -> str:
-    header = [
-        "data set",
-        "trust",
-        "epsilon",
-        "metric",
-        "default",
-        "best other",
-        "its value",
-        "paired lead",
-        "verdict",
-    ]
-    return text_table(
-        header,
-        [
-            [
-                each.data,
-                each.trust,
-                f"{each.epsilon:g}",
-                title(each.metric),
-                _interval(each.mean, each.high) + (f" at {each.length:,.0f}" if each.length else ""),
-                each.best_other or "none",
-                _interval(each.other_mean, each.other_high)
-                + (f" at {each.other_length:,.0f}" if each.other_length else ""),
-                f"{each.lead_low:.3g} .. {each.lead_high:.3g}",
-                each.verdict,
-            ]
-            for each in found
-        ],
-    )
-
-
-def _interval(mean: float, high: float) -> str:
-    half = f" ± {high - mean:.2g}" if math.isfinite(high) else ""
-    return f"{mean:.4g}{half}"

@@ -20,6 +20,7 @@ import numpy as np
 import mapveil as mv
 from benchmarks.data_sets import tuning_city
 from benchmarks.estimator_constants import cases
+from benchmarks.tuning_sandbox import confine_to_tuning_data
 from mapveil.engines import UNIT, user_sums
 from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.inference import interpolation, local_dimension, shrinkage, split_prior, threshold_expansion
@@ -311,4 +312,5 @@ def page() -> str:
 
 
 if __name__ == "__main__":
+    confine_to_tuning_data(sys.argv[1:])
     Path(sys.argv[1]).write_text(page(), "utf-8")

@@ -5,6 +5,7 @@ Not private: it reads the true data, and makes priors of them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 import mapveil as mv
 from benchmarks.data_sets import tuning_set
 from benchmarks.heldout import people_of
+from benchmarks.tuning_sandbox import confine_to_tuning_data
 from mapveil.cli.app import run
 from mapveil.cli.arguments import epsilon_list
 from mapveil.cli.console import Console, console_options
@@ -117,4 +119,5 @@ def command(console: Console, folder: Path, epsilons: Sequence[Fraction], trials
 
 
 if __name__ == "__main__":
+    confine_to_tuning_data(sys.argv[1:])
     run(command=command, name="python -m benchmarks.priors")

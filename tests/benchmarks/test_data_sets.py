@@ -1,8 +1,7 @@
-"""Roles are fixed by name in one file, and tuning code has one door to data, which refuses the test role."""
+"""Roles are fixed by name in one file, and the functions that open tuning data refuse the test role."""
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 from typing import Final
 
@@ -18,80 +17,7 @@ from mapveil_client.errors import InputError, ParameterError
 from reproductions.ghazi.data import CHECK_INS, GRIDS
 from reproductions.wang.data import BEYOND
 
-ROOT: Final = Path(__file__).parents[2]
-TUNING: Final = sorted((ROOT / "benchmarks").glob("*constants*.py"))
-"""Code that chooses defaults, or measures what hangs on them."""
-
-DOOR: Final = {"tuning_set", "tuning_city"}
 SETS: Final = data_sets.data_sets()
-
-
-def by_another_door(source: str) -> list[str]:
-    """Everything in a module by which it could open data but for the door: imports, attributes and calls."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom):
-            module, names = node.module or "", {each.name for each in node.names}
-            if module == "benchmarks.data_sets":
-                found += sorted(names - DOOR)
-            elif module in ("benchmarks.synthetic_sets", "benchmarks.heldout") or module.startswith(
-                "reproductions"
-            ):
-                found.append(module)
-            elif module == "benchmarks" and names & {"data_sets", "synthetic_sets", "heldout"}:
-                found += sorted(names)
-            elif module.startswith(
-                ("mapveil.synthetic", "mapveil.geo.read", "duckdb", "pyarrow", "pandas", "csv")
-            ):
-                found.append(module)
-            elif names & {"read_points", "read_counts", "read_source", "synthetic"}:
-                found += sorted(names)
-        elif isinstance(node, ast.Import):
-            openers = ("benchmarks", "duckdb", "pyarrow", "pandas", "csv", "polars", "rasterio")
-            found += [each.name for each in node.names if each.name.startswith(openers)]
-        elif isinstance(node, ast.Attribute):
-            opens = node.attr in {"read_points", "read_counts", "load", "loadtxt", "genfromtxt", "fromfile"}
-            reads = node.attr in {"read_text", "read_bytes", "open"}
-            city = (
-                node.attr == "city"
-                and isinstance(node.value, ast.Attribute)
-                and node.value.attr == "synthetic"
-            )
-            found += [node.attr] if opens or reads or city else []
-        elif isinstance(node, ast.Name) and node.id in {"open", "__import__", "exec", "eval"}:
-            found.append(node.id)
-    return found
-
-
-@pytest.mark.parametrize("path", TUNING, ids=lambda path: path.name)
-def test_tuning_code_opens_data_by_the_door_only(path: Path) -> None:
-    assert by_another_door(path.read_text(encoding="utf-8")) == []
-
-
-def test_there_is_tuning_code_to_check() -> None:
-    assert {path.name for path in TUNING} >= {"mechanism_constants.py", "estimator_constants.py"}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "import mapveil as mv\nmv.read_counts('x.npz')",
-        "import mapveil as mv\nmv.synthetic.city(users=1, seed=1000)",
-        "from mapveil.synthetic import city",
-        "from mapveil import read_points as harmless",
-        "import numpy as np\nnp.load('x.npz')",
-        "from benchmarks.data_sets import open_set",
-        "from benchmarks import data_sets",
-        "from benchmarks.synthetic_sets import synthetic_raster",
-        "import benchmarks.data_sets as door",
-        "from reproductions.wang.data import read_scene",
-        "import duckdb",
-        "open('x.csv')",
-        "Path('x.csv').read_text()",
-    ],
-)
-def test_the_check_sees_other_doors(line: str) -> None:
-    assert by_another_door(line)
 
 
 def test_every_name_is_one_set_with_one_role() -> None:

@@ -205,7 +205,70 @@ def test_one_command_runs_any_folder(folder: Path, capsys: pytest.CaptureFixture
     assert code == 0
     assert "EMD (city-block), region widths" in out
     assert "EMD (Euclidean), m" in out
-    assert out.startswith("counted: people, not visits")
+    assert out.startswith(
+        "2 paired trials; epsilon 1; maps of at most 256 cells\ncounted: people, not visits"
+    )
+    assert "ROLE TEST: raster, visits" in out
+    assert "ROLE TUNE" not in out
+
+
+def test_the_result_fits_a_terminal_and_tells_both_roles(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "a_file_with_a_name_that_is_as_long_as_those_of_shared_data.csv").write_text("a,b\n1,2\n")
+    (folder / ".hidden.md").touch()
+    (folder / "raster.tif").touch()
+    code, out, err = heldout(capsys, str(folder), "--quick", "--workers", "1", "--every-row")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 100
+    tune, test = (out.index(f"ROLE {role}: ") for role in ("TUNE", "TEST"))
+    assert tune < test
+    of_test = out[test:]
+    for trust in ("central", "distributed", "local"):
+        assert f"MSE): {trust}" in of_test
+        assert f"{trust}: all" in of_test
+    assert len(re.findall(r"^(?:raster|visits), epsilon 1, .*: (?:win|tie|loss)$", of_test, re.M)) == sum(
+        int(each) for line in re.findall(r": all +(\d+) +(\d+) +(\d+) ", of_test) for each in line
+    )
+    assert "--lon NAME" in of_test
+    assert "passed over (other suffixes, or one name twice): raster.tif, readme.md\n" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--trials", "0"), "--trials must be at least 1, got 0"),
+        (("--trials", "3", "--max-trials", "2"), "--max-trials must be at least 3, got 2"),
+        (("--max-cells", "15"), "--max-cells must be at least 16, got 15"),
+        (("--workers", "0"), "--workers must be at least 1, got 0"),
+    ],
+)
+def test_a_number_that_is_too_small_is_refused_before_anything_is_read(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    code, out, err = heldout(capsys, "no such folder", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_one_trial_is_told_to_decide_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = (
+        "--trust",
+        "central",
+        "--role",
+        "test",
+        "--epsilon",
+        "1",
+        "--max-cells",
+        "16",
+        "--workers",
+        "1",
+    )
+    code, out, err = heldout(capsys, str(folder), *arguments, "--trials", "1", "--every-row")
+    assert code == 0
+    assert "every row is a tie" in err
+    assert out.startswith("1 paired trial;")
+    assert "inf" not in out
 
 
 @pytest.mark.parametrize(
@@ -243,7 +306,7 @@ def test_rows_that_cannot_be_used_are_dropped_with_a_warning(
     arguments = ("--quick", "--workers", "1", "--trust", "central", "--role", "test", "--json")
     code, out, err = heldout(capsys, str(folder), *arguments)
     assert code == 0
-    assert "visits.csv: dropped 3 of 123 rows" in err
+    assert err.count("visits.csv: dropped 3 of 123 rows") == 1
     assert json.loads(out)["data_sets"][-1]["users"] == 40
 
 

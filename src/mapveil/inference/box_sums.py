@@ -51,8 +51,8 @@ class _Boxes:
         running = self._integral.take(stop, 0)
         running -= self._integral.take(start, 0)
         start, stop = columns.inside(side)
-        summed = _columns(running, stop)
-        summed -= _columns(running, start)
+        summed = columns_of(running, stop)
+        summed -= columns_of(running, start)
         return summed
 
 
@@ -97,7 +97,7 @@ def scaled_sums(factor: float, of: BoxSums) -> BoxSums:
     return _ScaledBoxes(factor, of)
 
 
-def _columns(array: FloatArray, index: IntArray) -> FloatArray:
+def columns_of(array: FloatArray, index: IntArray) -> FloatArray:
     """A copy of columns; runs of neighbours are copied as such, which is many times faster."""
     breaks = np.flatnonzero(np.diff(index) != 1) + 1
     if 16 * breaks.size > index.size:

@@ -15,14 +15,14 @@ Post-processing: costs no privacy. Source: cycle spinning (Coifman and Donoho 19
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.inference.box_sums import BoxSums, Cuts, box_sums, measured_half, scaled_sums
-from mapveil.inference.split_prior import SplitPrior
+from mapveil.inference.box_sums import BoxSums, Cuts, box_sums, columns_of, measured_half, scaled_sums
+from mapveil.inference.split_prior import CHUNK, SplitPrior
 from mapveil.inference.threshold_expansion import CutBoxes, ThresholdExpansion
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray, quotient
 from mapveil_client.errors import ParameterError, check
@@ -34,6 +34,7 @@ SplitRule = Literal["prior", "expansion"]
 # secure sums (docs/reference/mechanism-constants.md).
 _WHOLE = 0.99
 
+_ALL = slice(None)
 _JUDGED = 64  # blocks a side from which it is judged whether a map is flat
 
 
@@ -232,48 +233,68 @@ class _Cut(NamedTuple):
     sampled: bool
 
 
+class _Band(NamedTuple):
+    """Some of the boxes whose halves both overlap the raster."""
+
+    whole: FloatArray  # users
+    half: FloatArray  # users of the first halves of boxes that are not cut
+    at: tuple[slice, ...] | BoolArray  # the boxes that are cut
+    cut: CutBoxes
+
+
 def _halve(
-    estimate: FloatArray, layers: list[FloatArray], to: _Cut, learn: SplitPrior | ThresholdExpansion
+    estimate: FloatArray,
+    layers: list[FloatArray],
+    to: _Cut,
+    learn: SplitPrior | ThresholdExpansion,
 ) -> FloatArray:
     """From the estimates of all boxes to those of all their halves along one axis.
 
-    ``layers`` are sums over all halves: what was measured, noise variance, members and (optionally) groups.
+    ``layers`` are sums over all halves: what was measured, noise variance, members and (optionally) groups. The boxes
+    are gone through in bands of rows, whose arrays stay in the cache.
     """
-    axis, pairs = to.axis, _Pairs(to.before, to.after)
-    y1, v1, w1, *g1 = (_at(layer, pairs.first, axis) for layer in layers)
-    y2, v2, w2, *g2 = (_at(layer, pairs.second, axis) for layer in layers)
-    whole = _at(estimate, pairs.boxes, axis)
+    pairs = _Pairs(to.before, to.after)
+    rows, across = (pairs.boxes.size if at == to.axis else estimate.shape[at] for at in (0, 1))
+    size = max(1, rows if isinstance(learn, ThresholdExpansion) else CHUNK // max(across, 1))
+    spans = [slice(start, start + size) for start in range(0, rows, size)]
+    bands: list[_Band] = [_band(estimate, layers, to, pairs, span) for span in spans]
+    cuts = [band.cut for band in bands]
+    if isinstance(learn, ThresholdExpansion):
+        found: Iterable[FloatArray] = map(learn.halves, cuts)
+    else:
+        found = learn.halves_of(cuts, to.sites)
+    summed = np.zeros(layers[0].shape)
+    for span, band, first in zip(spans, bands, found, strict=True):
+        half = band.half
+        half[band.at] = np.clip(first, 0.0, band.cut.parent).reshape(half[band.at].shape)
+        summed[_index(pairs.first, to.axis, span)] += half
+        summed[_index(pairs.second, to.axis, span)] += band.whole - half
+    for places, boxes in ((pairs.only_first, pairs.lone_first), (pairs.only_second, pairs.lone_second)):
+        summed[_index(places, to.axis)] += _at(estimate, boxes, to.axis)
+    givers = np.bincount(np.concatenate((pairs.first, pairs.second, pairs.only_first, pairs.only_second)))
+    summed /= givers[:, None] if to.axis == 0 else givers
+    return summed
+
+
+def _band(estimate: FloatArray, layers: list[FloatArray], to: _Cut, pairs: _Pairs, span: slice) -> _Band:
+    y1, v1, w1, *g1 = (_at(layer, pairs.first, to.axis, span) for layer in layers)
+    y2, v2, w2, *g2 = (_at(layer, pairs.second, to.axis, span) for layer in layers)
+    whole = _at(estimate, pairs.boxes, to.axis, span)
     cut = (w1 > 0) & (w2 > 0)
     half = np.where(w1 > 0, whole, 0.0)
-    boxes = _rectangle(cut)
-    parent, y1, y2, v1, v2, w1, w2 = (each[boxes].reshape(-1) for each in (whole, y1, y2, v1, v2, w1, w2))
+    at = _rectangle(cut)
+    parent, y1, y2, v1, v2, w1, w2 = (each[at].reshape(-1) for each in (whole, y1, y2, v1, v2, w1, w2))
     members = w1 + w2
     share = w1 / members
     if to.sampled:
         v1, v2 = v1 + share * parent, v2 + (1 - share) * parent
     measured, variance = measured_half(parent, y1, y2, v1, v2)
-    telling = np.minimum(g1[0], g2[0])[boxes].reshape(-1) > _WHOLE if g1 else None
-    if isinstance(learn, ThresholdExpansion):
-        along = (
-            np.zeros_like(parent) if to.slope is None else _at(to.slope, pairs.boxes, axis)[boxes].reshape(-1)
-        )
+    telling = np.minimum(g1[0], g2[0])[at].reshape(-1) > _WHOLE if g1 else None
+    slope = np.zeros(1)
+    if to.slope is not None:
+        along = _at(to.slope, pairs.boxes, to.axis, span)[at].reshape(-1)
         slope = share * (1 - share) * members * along / 4
-        found = learn.halves(CutBoxes(parent, measured, variance, share, slope, telling, to.offsets))
-    else:
-        found = learn.halves(parent, measured, variance, share, telling, to.sites, to.offsets)
-    half[boxes] = np.clip(found, 0.0, parent).reshape(half[boxes].shape)
-    summed = np.zeros(layers[0].shape)
-    givers = np.zeros(summed.shape[axis])
-    for places, values in (
-        (pairs.first, half),
-        (pairs.second, whole - half),
-        (pairs.only_first, _at(estimate, pairs.lone_first, axis)),
-        (pairs.only_second, _at(estimate, pairs.lone_second, axis)),
-    ):
-        summed[(slice(None),) * axis + (places,)] += values
-        givers[places] += 1
-    summed /= givers[:, None] if axis == 0 else givers
-    return summed
+    return _Band(whole, half, at, CutBoxes(parent, measured, variance, share, slope, telling, to.offsets))
 
 
 class _Pairs:
@@ -286,17 +307,20 @@ class _Pairs:
             there.append(after.first[at] == first)
             place.append(at)
         both = there[0] & there[1]
-        self.boxes, self.first, self.second = (
-            _run(each) for each in (np.flatnonzero(both), place[0][both], place[1][both])
-        )
-        self.lone_first, self.lone_second = (_run(np.flatnonzero(each & ~both)) for each in there)
-        self.only_first, self.only_second = (
-            _run(at[each & ~both]) for each, at in zip(there, place, strict=True)
-        )
+        self.boxes, self.first, self.second = (np.flatnonzero(both), place[0][both], place[1][both])
+        self.lone_first, self.lone_second = (np.flatnonzero(each & ~both) for each in there)
+        self.only_first, self.only_second = (at[each & ~both] for each, at in zip(there, place, strict=True))
 
 
-def _at(layer: FloatArray, places: slice | IntArray, axis: int) -> FloatArray:
-    return layer[(slice(None),) * axis + (places,)]
+def _index(places: IntArray, axis: int, span: slice = _ALL) -> tuple[slice | IntArray, ...]:
+    """Boxes at places along an axis; ``span`` is of these places for rows, of all rows for columns."""
+    return (_run(places[span]),) if axis == 0 else (span, _run(places))
+
+
+def _at(layer: FloatArray, places: IntArray, axis: int, span: slice = _ALL) -> FloatArray:
+    index = _index(places, axis, span)
+    # NumPy would order the columns first.
+    return layer[index] if axis == 0 or isinstance(index[1], slice) else columns_of(layer[span], places)
 
 
 def _rectangle(cut: BoolArray) -> tuple[slice, ...] | BoolArray:
@@ -317,14 +341,14 @@ def _slope(estimate: FloatArray, members: FloatArray, axis: int, boxes: Cuts) ->
     for step in (-boxes.length, boxes.length):
         at = np.minimum(np.searchsorted(boxes.first, boxes.first + step), boxes.first.size - 1)
         near = boxes.first[at] == boxes.first + step
-        there = _at(members, _run(at), axis) > 0
+        there = _at(members, at, axis) > 0
         there &= near[:, None] if axis == 0 else near
-        beside.append(np.where(there, _at(density, _run(at), axis), density))
+        beside.append(np.where(there, _at(density, at, axis), density))
     return np.asarray(beside[0] - beside[1])
 
 
 def _run(index: IntArray) -> slice | IntArray:
     """The same places as a slice where they follow each other, which is faster."""
-    if index.size and index[-1] - index[0] + 1 == index.size:
-        return slice(int(index[0]), int(index[-1]) + 1)
-    return index
+    if not index.size:
+        return slice(0)
+    return slice(int(index[0]), int(index[-1]) + 1) if index[-1] - index[0] + 1 == index.size else index

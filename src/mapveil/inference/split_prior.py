@@ -31,11 +31,13 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from mapveil.inference.threshold_expansion import CutBoxes
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 
 CONCENTRATIONS: Final = (200.0, 30.0, 8.0, 3.0, 1.0, 0.35, 0.1, 0.02)
@@ -67,7 +69,7 @@ _REACH: Final = 9.0  # noise deviations beyond which a likelihood is nothing
 _SURE_S, _SURE_T = 2000.0, 30.0  # beyond both the measurement stands
 _GAUSSIAN: Final = 16  # Laplace variables whose sum is taken for a Gaussian
 _USUAL_TERMS: Final = (2, 4, 8, _GAUSSIAN)  # of halves of 1, 2, 4 and more sites
-_CHUNK: Final = 1 << 14  # boxes, whose arrays stay in the cache
+CHUNK: Final = 1 << 16  # boxes, whose arrays stay in the cache
 
 
 class _Grid(NamedTuple):
@@ -151,21 +153,33 @@ class SplitPrior:
         offsets : int
             Shifts at which each box was cut: boxes overlap, and each counts 1 / ``offsets`` in learning.
         """
+        parts = []
+        for at in _chunks(parent.size):
+            told = None if telling is None else telling[at]
+            parts.append(
+                CutBoxes(parent[at], measured[at], variance[at], share[at], np.zeros(1), told, offsets)
+            )
+        return np.concatenate([np.zeros(0), *self.halves_of(parts, sites)])
+
+    def halves_of(self, parts: Sequence[CutBoxes], sites: int) -> Iterable[FloatArray]:
+        """The same of boxes in parts; their slopes play no role."""
         terms = min(2 * sites * self._terms, _GAUSSIAN)
-        estimate = share * parent
-        found = []
-        for part in _chunks(parent.size):
-            boxes = _seen(parent[part], measured[part], variance[part], share[part], estimate[part])
-            if self._uneven_tell:
-                boxes.even[:] = True
-            if telling is not None:
-                boxes.even[~telling[part][boxes.place]] = False
-            found.append(boxes)
+        found = [self._seen(part) for part in parts]
         entries = [np.zeros(0, dtype=np.int64), *(self._entries(boxes) for boxes in found)]
-        self._learn(np.concatenate(entries), terms, offsets)
-        for part, boxes in zip(_chunks(parent.size), found, strict=True):
-            estimate[part][boxes.place] = self._posterior(boxes, terms)
-        return estimate
+        self._learn(np.concatenate(entries), terms, parts[0].offsets if parts else 1)
+        return (self._estimated(boxes, terms) for boxes in found)
+
+    def _seen(self, part: CutBoxes) -> _Seen:
+        boxes = _seen(part)
+        if self._uneven_tell:
+            boxes.even[:] = True
+        if part.telling is not None:
+            boxes.even[~part.telling[boxes.place]] = False
+        return boxes
+
+    def _estimated(self, boxes: _Seen, terms: int) -> FloatArray:
+        boxes.estimate[boxes.place] = self._posterior(boxes, terms)
+        return boxes.estimate
 
     def _entries(self, boxes: _Seen) -> IntArray:
         """The entries that are nearest to the boxes that tell, of all tables one after the other."""
@@ -242,6 +256,7 @@ class SplitPrior:
 class _Seen(NamedTuple):
     """Boxes of which the measurement tells something, but not all."""
 
+    estimate: FloatArray  # of the first half of every box, users; of these boxes not yet
     place: IntArray  # among all boxes
     share: FloatArray
     deviation: FloatArray
@@ -254,10 +269,10 @@ class _Seen(NamedTuple):
     even: BoolArray  # whether its halves are even, and to learn from
 
 
-def _seen(
-    parent: FloatArray, measured: FloatArray, variance: FloatArray, share: FloatArray, estimate: FloatArray
-) -> _Seen:
-    """The boxes to look up; where the measurement stands it goes into the ``estimate``."""
+def _seen(boxes: CutBoxes) -> _Seen:
+    """The boxes to look up; where the measurement stands it is the estimate."""
+    parent, measured, variance, share, *_ = boxes
+    estimate = share * parent
     deviation = np.sqrt(np.maximum(variance, 1e-200))
     signal = parent / deviation
     nearest = np.minimum(measured, parent - measured)
@@ -270,11 +285,11 @@ def _seen(
     octave, step = _place(signal, nearest)
     entry = np.rint(octave).astype(np.int64) * _STEPS + np.rint(step).astype(np.int64)
     even = np.abs(share - 0.5) < _ABOUT
-    return _Seen(place, share, deviation, signal, nearest, mirrored, octave, step, entry, even)
+    return _Seen(estimate, place, share, deviation, signal, nearest, mirrored, octave, step, entry, even)
 
 
 def _chunks(size: int) -> list[slice]:
-    return [slice(start, start + _CHUNK) for start in range(0, size, _CHUNK)]
+    return [slice(start, start + CHUNK) for start in range(0, size, CHUNK)]
 
 
 def _place(signal: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
