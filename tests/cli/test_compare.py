@@ -36,6 +36,21 @@ def test_compare_writes_a_report_that_says_it_is_not_private(
     assert headings[0].endswith("Comparison of methods on " + str(grid))
 
 
+def test_compare_reads_a_prior_by_its_path_and_plan_refuses_one(
+    mapveil: Callable, grid: Path, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "census.npz", values=np.random.default_rng(2).pareto(1.0, (16, 16)))
+    method = f"multiscale:prior={tmp_path / 'census.npz'}"
+    arguments = (grid, "--methods", f"multiscale,{method}", "--epsilon", "1", "--trials", "1", "--json")
+    done = mapveil("compare", *arguments)
+    assert done.code == 0, done.err
+    means = {(row["method"], row["metric"]): row["mean"] for row in json.loads(done.out)["summary"]}
+    assert means[method, "kl"] != means["multiscale", "kl"]
+    refused = mapveil("plan", "--users", "500", "--region", BOX, "--methods", method)
+    assert refused.code != 0
+    assert "methods must have no prior in a plan" in refused.err
+
+
 def test_one_trial_has_no_interval_and_valid_json(mapveil: Callable, grid: Path) -> None:
     arguments = (
         "compare",

@@ -16,6 +16,14 @@ def test_an_aim_and_a_prior_are_flags_and_recorded(mapveil: Callable, table: Pat
     west, south, east, north = (float(part) for part in BOX.split(","))
     edges = {"west": west, "south": south, "east": east, "north": north}
     np.savez(tmp_path / "census.npz", values=np.arange(1.0, 17).reshape(4, 4), **edges, license="CC0")
+    dry = mapveil(
+        "release", table, "--region", BOX, "--tiling", "quadtree:4", "--epsilon", "1", "--aim", "totals",
+        "--prior", tmp_path / "census.npz", "-o", tmp_path / "m.geojson", "--dry-run",
+    )  # fmt: skip
+    assert dry.code == 0, dry.err
+    rows = [" ".join(line.split()) for line in dry.out.splitlines()]
+    assert "aim totals" in rows
+    assert "prior census.npz (stated to be public); not in the predicted error" in rows
     done = mapveil(
         "release", table, "--region", BOX, "--tiling", "quadtree:4", "--epsilon", "1", "--aim", "totals",
         "--prior", tmp_path / "census.npz", "-o", tmp_path / "m.geojson", "--json",

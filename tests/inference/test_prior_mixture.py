@@ -56,8 +56,9 @@ def test_a_prior_has_a_fifth_of_the_probability_before_anything_is_measured() ->
     total = Round(np.array([100.0]), 2.0, np.array([1]), np.array([0]))
     prior = np.array([[0.4, 0.4], [0.1, 0.1]])
     found = mixed_weights([total], one, np.ones((2, 2), dtype=np.int64), prior)
-    # 0.2 of the probability on lambda above 0, whose mean there is 0.59: the upper half gets 0.5 + 0.3 * 0.118.
-    assert found[0].sum() / 4 == pytest.approx(0.5354)
+    # 0.2 of the probability on lambda above 0, whose mean there is 0.59. A prior of ten people (the least amount is
+    # taken for one) has a weight of 10 / 11 in the whole: the upper half gets 0.5 + 0.3 * 0.118 * 10 / 11.
+    assert found[0].sum() / 4 == pytest.approx(0.5322, abs=1e-4)
 
 
 def test_what_is_believed_goes_on_below_what_was_measured() -> None:
@@ -70,6 +71,19 @@ def test_what_is_believed_goes_on_below_what_was_measured() -> None:
     heavy = np.unravel_index(coarse.argmax(), coarse.shape)
     block, true_block = inside[heavy[0], :, heavy[1]], truth[heavy[0], :, heavy[1]]
     assert np.corrcoef(block.reshape(-1), true_block.reshape(-1))[0, 1] > 0.99
+
+
+def test_one_person_of_a_prior_says_little_about_the_rest_of_their_block() -> None:
+    rng = np.random.default_rng(5)
+    coarse = rng.permutation(np.r_[np.full(128, 1.0), np.full(128, 300.0)]).reshape(SIDE, SIDE)
+    fine = np.zeros((SIDE, 4, SIDE, 4))
+    fine[:, 1, :, 2] = coarse  # all people of the prior's blocks are in one site of each
+    members = np.ones((4 * SIDE, 4 * SIDE), dtype=np.int64)
+    found = mixed_weights(*one_round(5 * coarse, 2.0), members, fine.reshape(members.shape) / fine.sum())
+    blocks = found.reshape(SIDE, 4, SIDE, 4)
+    heaviest = blocks[:, 1, :, 2] / blocks.sum(axis=(1, 3))
+    assert heaviest[coarse == 300].min() > 0.8
+    assert heaviest[coarse == 1].max() < 0.4
 
 
 @settings(max_examples=20, deadline=None)

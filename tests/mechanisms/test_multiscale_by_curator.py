@@ -113,6 +113,15 @@ def test_a_number_of_users_far_from_the_noisy_one_is_not_believed(declared: int)
     np.testing.assert_allclose(distance(wrong, city), distance(right, city), rtol=0.1)
 
 
+@pytest.mark.parametrize(("declared", "wrong"), [(30, True), (3000, False), (300_000, True)])
+def test_a_map_says_where_its_sums_contradict_the_declared_number_of_users(
+    declared: int, wrong: bool
+) -> None:
+    made = Multiscale(epsilon=1, trust=Curator(users=declared)).release(a_city(users=3000), rng=5)
+    said = [note for note in made.notes if f"the declared number of users, {declared:,}, is wrong" in note]
+    assert len(said) == wrong
+
+
 def test_an_aim_changes_the_design_and_not_the_promise() -> None:
     plain, aimed = (Multiscale(epsilon="1/3", aim=aim).release(a_city(), rng=1) for aim in (None, "totals"))
     assert aimed.guarantee.epsilon == plain.guarantee.epsilon == Fraction(1, 3)

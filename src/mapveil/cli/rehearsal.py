@@ -82,6 +82,11 @@ def _report(console: Console, found: Rehearsed, account: RehearsalAccount) -> No
     if chosen:
         # As the command line would set them.
         rows["options"] = " ".join(f"--option {name}={value}" for name, value in chosen.items())
+    if about["parameters"].get("aim"):
+        rows["aim"] = about["parameters"]["aim"]
+    prior = about["parameters"].get("prior")
+    if prior is not None:
+        rows["prior"] = f"{prior['name']} ({prior['basis']}); not in the predicted error"
     names = [str(path) for path in account.outputs]
     record: dict[str, Any] = {"dry_run": True, **about, "charge": None, "outputs": names}
     if found.epsilon is None:
@@ -164,7 +169,8 @@ def _predicted(
         if cells.size > _MOST_CELLS:
             made[users] = f"{spec}: not predicted, for the map has more than {_MOST_CELLS:,} cells"
             continue
-        method = [f"{trust}/{about['method']}"]
+        aim = about["parameters"].get("aim")
+        method = [f"{trust}/{about['method']}" + (f":aim={aim}" if aim else "")]
         (advice,) = plan(users, cells, [epsilon], method, trials=_TRIALS, progress=progress).recommendations
         useful = "no resolution is useful"
         if advice.finest_cell_m is not None:

@@ -140,6 +140,12 @@ def plan(
     check(1 <= users <= _MOST_USERS, "users", f"a whole number from 1 to {_MOST_USERS}", users)
     check(trials >= 1, "trials", "at least 1", trials)
     specs = parse_methods(methods)
+    for spec in specs:
+        if "prior" in dict(spec.options):
+            raise ParameterError(
+                f"methods must have no prior in a plan, got {spec.label}: its synthetic cities are not where the "
+                "prior is about; mapveil compare measures a prior on data that you may look at"
+            )
     budgets = exact_epsilons(epsilons)
     tiling = (
         parse_tiling(declared_tiling(users, max(budgets)).spec, where) if isinstance(where, Region) else where

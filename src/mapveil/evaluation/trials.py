@@ -17,6 +17,7 @@ from mapveil.engines import UNIT, UserSums
 from mapveil.evaluation.comparison import Row
 from mapveil.evaluation.sampled_people import Population
 from mapveil.evaluation.scoring import Scoring
+from mapveil.formats.read_prior import read_prior
 from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
 from mapveil.maps.round_cost import RoundCost
@@ -63,7 +64,7 @@ def parse_methods(texts: Sequence[str]) -> tuple[MethodSpec, ...]:
 
 
 def parse_method(text: str) -> MethodSpec:
-    """Read ``name``, ``trust/name`` or ``name:key=value:key=value``.
+    """Read ``name``, ``trust/name`` or ``name:key=value:key=value``; a ``prior`` is the path of its file.
 
     Examples
     --------
@@ -81,7 +82,9 @@ def parse_method(text: str) -> MethodSpec:
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
             raise ParameterError(f"method {text!r}: {part!r} is not an option; write name:key=value")
-        options.append((key.strip().replace("-", "_"), option_value(value.strip())))
+        named_option = key.strip().replace("-", "_")
+        read = read_prior if named_option == "prior" else option_value
+        options.append((named_option, read(value.strip())))
     if len({key for key, _ in options}) < len(options):
         raise ParameterError(f"method {text!r}: an option is given twice")
     return MethodSpec(text.strip(), name, tuple(options), trust)

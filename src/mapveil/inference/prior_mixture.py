@@ -4,8 +4,14 @@ A box is cut into two halves, which are expected to hold the parts
 
 .. math:: r_\lambda = \lambda q + (1 - \lambda) r
 
-where: r is the first half's part of the box's members and q its part of the prior. At every scale the noisy halves
-weigh the values of :math:`\lambda`,
+where: r is the first half's part of the box's members and q its part of the prior, drawn to r by one person:
+
+.. math:: q = \frac{S Q_1 + r}{S Q + 1}, \qquad S = \min \left( \frac{n}{\tau}, \frac{1}{Q_{least}} \right)
+
+where: Q and :math:`Q_1` are the prior's fractions of all people in the box and in its first half, :math:`Q_{least}` is
+the least fraction of a site above 0, n the noisy number of users and :math:`\tau` the deviation of the last round's
+noise. So a prior of counts tells no more than so many people can, and none is believed about boxes that the noise
+could not tell from empty ones. At every scale the noisy halves weigh the values of :math:`\lambda`,
 
 .. math:: \pi_l(\lambda) \propto \pi_0(\lambda)^{1 - c} \, \pi_{l-1}(\lambda)^{c} \, p(z_l \mid \lambda)
 
@@ -21,6 +27,7 @@ Source: power priors and their mixtures (Ibrahim and Chen 2000; Schmidli et al. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -37,6 +44,7 @@ _LAMBDA: Final = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 0.95])
 _NONE: Final = 0.8  # probability of lambda = 0 before any data; what wrong priors cost: benchmarks/priors.py
 _KEPT: Final = 0.8  # c
 _FINEST: Final = 8  # halvings along either axis that are learned from
+_LEAST: Final = 1e-12  # users squared: a large budget's variance is zero in floating point
 _WHOLE: Final = 0.99  # of a leaf: a cut with less in either half tells nothing
 
 
@@ -71,11 +79,13 @@ def mixed_weights(
     rules = [SplitPrior(uneven=True) for _ in _LAMBDA]
     odds = before = np.log(np.r_[_NONE, np.full(_LAMBDA.size - 1, (1 - _NONE) / (_LAMBDA.size - 1))])
     estimate = np.maximum(values[0], 0.0)
+    people = _people_behind(prior, float(estimate.sum()), rounds[-1].variance)
     made = weights[0].copy()
     for step in range(len(weights) - 1):
         axis = step % 2
         even, public = (_first_part(each[step + 1], axis) for each in (weights, expected))
-        public = np.where(np.isnan(public), even, public)
+        told_of = people * expected[step] / (people * expected[step] + 1)
+        public = np.where(np.isnan(public), even, told_of * public + (1 - told_of) * even)
         chosen = np.exp(odds - odds.max())
         if step + 1 < len(values):
             length = 1 << ((len(values) - 1 - step) // 2)
@@ -89,6 +99,12 @@ def mixed_weights(
         part = np.nan_to_num(mean * public + (1 - mean) * even)
         made = _joined(part * made, (1 - part) * made, axis)
     return np.where(members > 0, made, 0.0)
+
+
+def _people_behind(prior: FloatArray, users: float, variance: float) -> float:
+    """S: the number of people whose count the prior is taken for."""
+    least = float(prior[prior > 0].min(initial=1.0))
+    return min(max(users, 1.0) / math.sqrt(max(variance, _LEAST)), 1 / least)
 
 
 class _Halves(NamedTuple):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,10 @@ from mapveil.mechanisms.uniform_grid import held_at
 from mapveil.trust.queries import NoisySums, Setting
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.morton import PrefixTree, deinterleave, interleave
+
+_FAR: Final = 4.0  # deviations from the declared number of users: by chance below once in 1,000 maps
+_WITHIN: Final = 2.0  # deviations: about 95 %
+_LEAST: Final = 1e-12  # users squared: a large budget's variance is zero in floating point
 
 
 class MeasuredNodes(NamedTuple):
@@ -60,6 +65,23 @@ def consistent(above: MeasuredNodes, below: MeasuredNodes) -> list[MeasuredNodes
         above.sums.values, below.sums.values, block, above.sums.variance, below.sums.variance
     )
     return [below._replace(sums=below.sums._replace(values=values))]
+
+
+def note_on_declared(setting: Setting, replies: Sequence[MeasuredNodes]) -> tuple[str, ...]:
+    """A note where all of a curator's replies together contradict the declared number of users."""
+    if not setting.curator or setting.clients is None:
+        return ()
+    sums = [each.sums for each in replies]
+    precision = np.array([1 / max(each.variance * each.values.size, _LEAST) for each in sums])
+    total = float(precision @ [each.values.sum() for each in sums] / precision.sum())
+    deviation = 1 / math.sqrt(precision.sum())
+    if abs(total - setting.clients) <= _FAR * deviation:
+        return ()
+    low, high = (max(total + sign * _WITHIN * deviation, 0.0) for sign in (-1, 1))
+    return (
+        f"the declared number of users, {setting.clients:,}, is wrong: the noisy sums found {low:,.0f} to {high:,.0f} "
+        "in the cells; default cells follow the declared number, so declare one near that next time, or none",
+    )
 
 
 def row_by_row(tree: PrefixTree) -> IntArray:

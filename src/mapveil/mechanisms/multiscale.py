@@ -19,6 +19,7 @@ from mapveil.mechanisms.measured_nodes import (
     consistent,
     leaf_nodes,
     measurements_of,
+    note_on_declared,
     off_raster,
     on_raster,
     row_by_row,
@@ -62,8 +63,8 @@ _OF_AIM = {
 }  # of a curator: the first; what it gains and costs: benchmarks/curator_designs.py
 _LEAF_SIGNAL_OF_CURATOR = 2.0
 _SHIFTS, _SHIFTS_OF_CURATOR = 8, 4
-_CHECK = 0.01  # of the budget: a noisy number of users beside the declared one
-_FAR = 4.0  # noise scales between both from which the noisy one is believed: by chance once in 55 maps
+_CHECK = 0.02  # of the budget: a noisy number of users beside the declared one, as where none is declared
+_FAR = 2.5  # noise scales between both from which the noisy one is believed: by chance once in 12 maps, at no harm
 _FULL = 3.0  # noise scales of users per site from which a curator measures every site at once
 
 
@@ -259,7 +260,9 @@ class Multiscale(PriorMechanism, GridMechanism):
         if single:
             made = self._inside(setting, blocks)
             note = resolution_note(setting, level, level, below)
-            return Estimate(off_raster(made), measurements_of(measured), (note,))
+            return Estimate(
+                off_raster(made), measurements_of(measured), (note, *note_on_declared(setting, measured))
+            )
         depths = self._depths(setting, blocks, float(second))
         even = self._uniform_level(setting, blocks, depths, float(second))
         if even is not None:
@@ -274,7 +277,9 @@ class Multiscale(PriorMechanism, GridMechanism):
         measured.append(MeasuredNodes(leaves, again))
         made = self._combine(setting, blocks, depths, measured)
         note = resolution_note(setting, level, level + int(depths.max(initial=0)), below)
-        return Estimate(off_raster(made), measurements_of(measured), (note,))
+        return Estimate(
+            off_raster(made), measurements_of(measured), (note, *note_on_declared(setting, measured))
+        )
 
     def _inside(self, setting: Setting, blocks: Blocks) -> FloatArray:
         """Users per site of cells of one level, shape (side, side)."""
