@@ -125,7 +125,7 @@ def test_both_operators_show_their_account_and_the_leader_the_map(
         assert not page.get_by_role("button", name="Abort").is_visible()
     with watch(leader.address, "leader") as pages:
         page = pages.open(f"/#token={leader.token}&/collections/{identifier}")
-        assert page.get_by_role("button", name="Abort").is_visible()
+        page.get_by_role("button", name="Abort").wait_for()
         page.get_by_role("button", name="Make an enrolment token").click()
         address = page.locator("code", has_text="/device/#enrol=mve_").inner_text()
         token = re.search(r"#enrol=(mve_[\w-]+)&helper=KEY$", address)
