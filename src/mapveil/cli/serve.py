@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,9 @@ from mapveil.cli.store_actions import (
 )
 from mapveil.collector.http.settings import SETTINGS, Settings
 from mapveil_client.errors import InputError
+
+if TYPE_CHECKING:
+    from mapveil.collector.store.database import Store
 
 
 @click.command("serve")
@@ -82,13 +85,34 @@ def command(
 def run_service(settings: Settings, console: Console, *, authority_only: bool = False) -> int:
     """Serve until a signal ends it: a collector, or an enrolment authority alone."""
     from mapveil.collector.http.logs import configure_logs
-    from mapveil.collector.http.serving import authority_of, bind, operator_part, serve
-    from mapveil.collector.store.principals import Accounts
-    from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
+    from mapveil.collector.http.serving import bind, serve
 
     listener = bind(settings)
     configure_logs(settings.log_format, settings.log_level)
     store = open_store(settings)
+    with store.only_worker("serve") as alone:
+        if not alone:
+            raise InputError(
+                f"{store.shown}: another 'mapveil serve' serves from this store; stop that one, or give another store "
+                "(--store); several processes share one on PostgreSQL"
+            )
+        _announce(settings, store, console, authority_only=authority_only)
+        where = store.shown
+        store.close()
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        address = f"{settings.scheme}://{shown}:{port}"
+        told = f"Serving on {address} from {where}; stop with Ctrl-C."
+        serve(settings, listener, lambda: console.note(told), authority_only=authority_only)
+    return 0
+
+
+def _announce(settings: Settings, store: Store, console: Console, *, authority_only: bool) -> None:
+    """Print the authority, the operator's key, and whether there is nobody to operate."""
+    from mapveil.collector.http.serving import authority_of, operator_part
+    from mapveil.collector.store.principals import Accounts
+    from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
+
     authority = authority_of(settings, store)
     config = operator_part(settings, store).config  # refuses settings before anything is printed
     if authority is None:
@@ -108,14 +132,6 @@ def run_service(settings: Settings, console: Console, *, authority_only: bool = 
             "There is no operator yet. Make one with: mapveil serve --new-operator admin:NAME"
             + _same(settings)
         )
-    where = store.shown
-    store.close()
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    address = f"{settings.scheme}://{shown}:{port}"
-    told = f"Serving on {address} from {where}; stop with Ctrl-C."
-    serve(settings, listener, lambda: console.note(told), authority_only=authority_only)
-    return 0
 
 
 def _same(settings: Settings) -> str:

@@ -119,8 +119,13 @@ def test_both_operators_show_their_account_and_the_leader_the_map(
     identifier = leader.open(
         title="Counted by two", trust="operators", devices=20, minimum=20, tiling="quadtree:3"
     )
+    with watch(helper.address, "helper") as pages:
+        page = pages.open(f"/#token={helper.token}&/collections/{identifier}")
+        page.get_by_role("region", name="This operator's own account").wait_for()
+        assert not page.get_by_role("button", name="Abort").is_visible()
     with watch(leader.address, "leader") as pages:
         page = pages.open(f"/#token={leader.token}&/collections/{identifier}")
+        page.get_by_role("button", name="Abort").wait_for()
         page.get_by_role("button", name="Make an enrolment token").click()
         address = page.locator("code", has_text="/device/#enrol=mve_").inner_text()
         token = re.search(r"#enrol=(mve_[\w-]+)&helper=KEY$", address)

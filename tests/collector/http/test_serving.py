@@ -82,6 +82,19 @@ def token(store: Path | str) -> str:
     return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
 
 
+def test_a_second_service_on_one_file_is_refused_until_the_first_is_killed(tmp_path: Path) -> None:
+    store = tmp_path / "store.sqlite"
+    with served(store, tmp_path) as first:
+        command = [str(MAPVEIL), "serve", "--store", str(store), "--port", "0"]
+        second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert second.returncode == 2
+        assert "another 'mapveil serve' serves from this store" in second.stderr
+        assert httpx.get(f"{first.url}/healthz").status_code == 200
+        first.stop(signal.SIGKILL)
+    with served(store, tmp_path) as again:
+        assert again.stop() == 0
+
+
 def test_a_request_on_its_way_is_answered_before_the_service_stops(tmp_path: Path) -> None:
     with served(tmp_path / "store.sqlite", tmp_path, "--log-format", "json") as one:
         assert httpx.get(f"{one.url}/healthz", timeout=300).json()["status"] == "ok"

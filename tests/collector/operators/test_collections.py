@@ -147,6 +147,9 @@ def test_what_cannot_be_answered_is_refused_before_any_device_is_asked(pair_of) 
         pair.open(tiling="quadtree:8")
     with pytest.raises(InputError, match="need a helper"):
         pair.other.create({**_plain(), "trust": "operators"}, ACTOR)
+    with pytest.raises(InputError, match="active: sums by two operators have no secure sum"):
+        pair.open(active=True)
+    assert pair.engine.collection(pair.open(active=False))["active"] is False
 
 
 def _plain() -> dict[str, object]:

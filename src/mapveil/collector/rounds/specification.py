@@ -226,6 +226,11 @@ def read_specification(
                 "trust: sums by two operators need a helper; start the collector with --operator leader, --peer URL "
                 "and --peer-key FILE"
             )
+        if spec.active and "active" in spec.model_fields_set:
+            raise InputError(
+                "active: sums by two operators have no secure sum to protect; each operator verifies every report "
+                "(trust: operators); leave active out, or use trust: distributed"
+            )
         # One unit would be in one window of a device alone, and of equal ones in the first.
         options = {"scale": TABLE_SCALE if spec.windows else 1, "minimum_batch": minimum} | options
         if isinstance(batch := options["minimum_batch"], int) and batch > spec.devices:

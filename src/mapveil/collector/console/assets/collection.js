@@ -60,7 +60,8 @@ export async function showPage(main, context) {
           : helped && one.state === "done"
             ? HELPED
             : STATES[one.state]?.[2] || "";
-      actions.replaceChildren(...actionsOf(one, who, step, refusal));
+      // The leader opens, begins and ends what both operators count.
+      actions.replaceChildren(...(helped ? [] : actionsOf(one, who, step, refusal)));
       if (changed) announce(`${one.title}: ${STATES[one.state]?.[1]}. ${now.textContent}`);
       below.replaceChildren(...about(one, who, signal, helped));
     }
