@@ -20,7 +20,7 @@ def test_the_commands_of_a_year_of_mondays_work_one_after_the_other(
     commands = [
         line.removeprefix("$ mapveil ") for line in text.splitlines() if line.startswith("$ mapveil ")
     ]
-    assert len(commands) == 7
+    assert len(commands) == 8
     for command in commands:
         done = mapveil(*shlex.split(command))
         assert done.code == 0, (command, done.err)
