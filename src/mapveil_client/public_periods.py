@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
 _STEP: Final = re.compile(r"([1-9][0-9]{0,3})(h|d|w|mo)$")
+_READING: Final = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2})?)?(Z|[+-].*)?)?$", re.ASCII)
 LENGTHS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 """Lengths of the units of time that have one."""
 MOST_WINDOWS: Final = 1 << 14
@@ -193,7 +194,8 @@ def zone_named(name: str) -> ZoneInfo:
 def _reading(text: str) -> datetime:
     """A day, or a whole hour, of a clock."""
     try:
-        found = datetime.fromisoformat(text)
+        # Of what ISO 8601 allows, what every client reads.
+        found = datetime.fromisoformat(text if _READING.match(text) else "")
     except ValueError:
         raise ParameterError(
             f"start and until (--from, --until) must be dates such as 2026-01-05, got {text!r}"

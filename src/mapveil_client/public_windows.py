@@ -10,16 +10,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError, check
 from mapveil_client.public_periods import MOST_WINDOWS, Periods, zone_named
-
-if TYPE_CHECKING:
-    pass
 
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 

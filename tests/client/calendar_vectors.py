@@ -28,6 +28,8 @@ CALENDARS: tuple[dict[str, Any], ...] = (
     {"by": "purpose", "values": ("work", "loisir, et café")},
 )
 BAD_WINDOWS: tuple[dict[str, Any], ...] = (
+    {"every": "1w", "start": "20260105", "until": "20260202"},  # of ISO 8601, and not of every client
+    {"every": "1w", "start": "2026-W02", "until": "2026-W06"},
     {},
     {"every": "1w", "start": "2026-01-05"},
     {"every": "1w", "start": "2026-01-05", "until": "2026-01-13"},

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cache
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from mapveil.local.randomizers.generalized_response import GeneralizedRandomized
 from mapveil.local.randomizers.hadamard_response import HadamardResponse
 from mapveil_client.errors import ParameterError
 from mapveil_client.local.domain import Domain
+
+if TYPE_CHECKING:
+    from mapveil.privacy.weighted_noise import WeightedNoise
 
 FlowDesign = Literal["default", "mixed", "pair", "ends"]
 """Reports of a client: one of a pair or of an end; one of a pair; one of each end. By default mixed up to 64
@@ -141,18 +144,18 @@ def deviation_factor(cells: int, epsilon: Fraction, design: FlowDesign = "defaul
     return math.sqrt(square**2 - 1 / cells**2)
 
 
-def least_told(deviation: float, cells: int) -> float:
-    r"""Number of trips from which on a pair is likelier told from zero than not, were it the only one.
+def least_told(noise: WeightedNoise | float, cells: int) -> float:
+    r"""Number of trips or users from which on a pair is likelier told from zero than not, were it the only one.
 
-    .. math:: z_{1 - q / c^2}\, \sigma
+    .. math:: t \text{ with } \Pr[\eta > t] = q / c^2
 
-    where: z are quantiles of the normal law, q is the false discovery rate of
-    :meth:`mapveil.maps.flow_map.FlowMap.told_from_zero`, c is the number of cells and :math:`\sigma` the deviation.
+    where: :math:`\eta` is the noise of the pair's estimate, q is the false discovery rate of
+    :meth:`mapveil.maps.flow_map.FlowMap.told_from_zero` and c is the number of cells.
 
     Parameters
     ----------
-    deviation : float
-        Standard deviation of one pair's unbiased estimate or noisy sum, trips or users.
+    noise : WeightedNoise or float
+        The law of a noisy sum's noise; or the standard deviation of an estimate from many reports, of a normal law.
     cells : int
         Cells between which flows are.
 
@@ -163,4 +166,9 @@ def least_told(deviation: float, cells: int) -> float:
     """
     from scipy.special import ndtri
 
-    return float(-ndtri(FALSE_RATE / cells**2) * deviation)
+    from mapveil.privacy.weighted_noise import WeightedNoise, half_width
+
+    chance = max(FALSE_RATE / cells**2, 1e-12)
+    if isinstance(noise, WeightedNoise):
+        return half_width(noise, 2 * chance)
+    return float(-ndtri(chance) * noise)

@@ -117,11 +117,11 @@ def changes(
     laws = (each.for_calls().sums.errors(weights) for weights, each in zip(chosen, (one, two), strict=True))
     noises = [a.noise.joined(b.noise) for a, b in zip(*laws, strict=True)]
     found = compared(one.zones.take(tested, ""), first, second, noises, fdr=fdr, null=null)
-    return _of_all(found, one, two, measured, tested)
+    return _of_all(found, one, two, measured, tested)._replace(of_blocks=zones is None)
 
 
 def _of_blocks(before: DensityMap, after: DensityMap) -> tuple[ZoneOverlay, ZoneOverlay]:
-    """Both maps over the blocks that both measured, named by number, with their centres as columns."""
+    """Both maps over the blocks that both measured, by number, with their centres as columns."""
     import shapely
 
     if not before.tiling.region.georeferenced:
@@ -132,8 +132,11 @@ def _of_blocks(before: DensityMap, after: DensityMap) -> tuple[ZoneOverlay, Zone
     )
     _, outlines = block_outlines(tiling, block)
     lon, lat = shapely.get_coordinates(shapely.centroid(outlines)).T.tolist()
-    names = tuple(f"block {at + 1}" for at in range(outlines.size))
-    note = f"compared are the {len(names)} smallest blocks that were measured in both maps; -o FILE.png shows where"
+    names = tuple(f"{at + 1}" for at in range(outlines.size))
+    note = (
+        f"compared are the {len(names)} smallest blocks that were measured in both maps: cells whose users were "
+        "counted together under noise; a picture shows their numbers, the columns lon and lat of a file their centres"
+    )
     zones = Zones(outlines, names, {"lon": lon, "lat": lat}, (note,))
     one, two = (
         ZoneOverlay.of_blocks(heat, zones, block) for heat, block in zip((before, after), blocks, strict=True)

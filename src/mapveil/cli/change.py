@@ -79,7 +79,6 @@ def command(
     """
     from mapveil.analysis.zone_changes import both_note, changes
     from mapveil.formats.zone_table import write_zones
-    from mapveil.inference.zone_results import CHANGE_INTERVAL, OF_CHANGE
     from mapveil.maps.counting import counting_note
     from mapveil.maps.flow_map import FlowMap
     from mapveil.pictures.zone_pictures import write_changes_page, write_changes_png
@@ -131,12 +130,12 @@ def command(
     lines = [
         f"{found.counts}, tested against {found.tested} "
         f"(--null {null}); about {100 * fdr:g} % of such calls are expected to be false; asking costs no privacy",
-        f"{OF_CHANGE}; {CHANGE_INTERVAL}",
+        found.about,
         *([] if window is None else [f"windows {against} and {window}: {counting_note(one.parameters)}"]),
         *_table(found),
     ]
     rows = [
-        {"zone": name, "difference": d, "p": p, "q": q, "changed": changed}
+        {found.noun: name, "difference": d, "p": p, "q": q, "changed": changed}
         for name, d, p, q, changed in zip(
             found.zones.names,
             found.difference.tolist(),
@@ -146,7 +145,7 @@ def command(
             strict=True,
         )
     ]
-    console.result("\n".join(lines), {**about["question"], "zones": rows}, outputs)
+    console.result("\n".join(lines), {**about["question"], f"{found.noun}s": rows}, outputs)
 
 
 def _one_promise(one: DensityMap, two: DensityMap) -> bool:
@@ -167,8 +166,8 @@ def _table(found: ZoneChanges) -> list[str]:
 
     head = " ".join(f"{name:>10}" for name in ("before", "after", "change", "low", "high"))
     first = np.argsort(found.q, kind="stable")[:_LINES].tolist()
-    wide = max(len(found.zones.labels[zone]) for zone in first)
-    lines = [f"{'zone':<{wide}} {head} {'q':>9}  changed"]
+    wide = max(len(found.noun), *(len(found.zones.labels[zone]) for zone in first))
+    lines = [f"{found.noun:<{wide}} {head} {'q':>9}  changed"]
     for zone in first:
         numbers = (
             each[zone] for each in (found.before, found.after, found.difference, found.low, found.high)
@@ -177,4 +176,4 @@ def _table(found: ZoneChanges) -> list[str]:
         said = found.calls[zone]
         lines.append(f"{found.zones.labels[zone]:<{wide}} {text} {found.q[zone]:>9.2g}  {said}")
     rest = len(found.zones) - _LINES
-    return lines if rest <= 0 else [*lines, and_more(rest, "more zone")]
+    return lines if rest <= 0 else [*lines, and_more(rest, f"more {found.noun}")]

@@ -245,11 +245,14 @@ def _foresee(
     candidates: Any,
 ) -> None:
     """Warn where few pairs can be told from zero, by numbers that are public: before anything is charged."""
+    import numpy as np
+
     from mapveil.analysis.flow_design import deviation_factor, least_told
     from mapveil.analysis.flows import design_of
     from mapveil.mechanisms.flow_mechanism import MOST_ZONES
     from mapveil.mechanisms.flow_series import FlowSeries
     from mapveil.mechanisms.methods import flow_blocks
+    from mapveil.privacy.weighted_noise import WeightedNoise
     from mapveil.trust.curator import Curator
 
     if cells is None or not 1 < cells.size <= MOST_ZONES:
@@ -260,24 +263,28 @@ def _foresee(
         if method is not None or over_time:
             return  # a randomizer of another deviation; and refused
         design = design_of(estimator, method, of_users=unit == "user" and candidates is None)
-        deviation = math.sqrt(people) * deviation_factor(cells.size, epsilon, design)
+        least = least_told(math.sqrt(people) * deviation_factor(cells.size, epsilon, design), cells.size)
     else:
         given = {name: value for name, value in over_time.items() if name != "window_error"}
         summing = flow_blocks(epsilon, trust, {**options, **given}, accept_large_epsilon=True)
         if isinstance(summing.trust, Curator):
             users = summing.trust.users
-        deviation = math.sqrt(2 * summing.trust.noise_terms(users or 1)) / epsilon
+        each = epsilon
         if isinstance(summing, FlowSeries):
-            deviation *= summing.contribution * float(epsilon / summing.window_budget)
-            users = users and users // summing.windows.count
-    least, counted = least_told(deviation, cells.size), "trips" if trust == "local" else "users"
-    said = f"a pair of {cells.size} cells is told from zero from about {least:,.0f} {counted} on"
+            each = summing.window_budget / summing.contribution
+            users = users and min(users, users * summing.contribution // summing.windows.count)
+        law = (1.0, float(each), float(summing.trust.noise_terms(users or 1)))
+        least = least_told(WeightedNoise(*(np.array([part]) for part in law)), cells.size)
+    counted = "trips" if trust == "local" else "users"
+    # At best: with a whole budget for the pairs, all of which are measured.
+    said = f"a pair of {cells.size} cells is told from zero at best from about {least:,.0f} {counted} on"
     said += " in a window" if over_time else ""
     if users is None:
         console.note(said)
     elif least > users / 10:
+        of = f"the {users:,} of an average window" if over_time else f"all {users:,}"
         console.warn(
-            f"{said}, more than a tenth of all {users:,}: few pairs will be, or none; take fewer cells or a larger "
+            f"{said}, more than a tenth of {of}: few pairs will be, or none; take fewer cells or a larger "
             "epsilon"
         )
 

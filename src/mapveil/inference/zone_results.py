@@ -22,12 +22,10 @@ TESTED: Final[Mapping[Null, str]] = {
 }
 """Causes of a difference that a change must exceed, by the meaning of no change."""
 
-OF_CHANGE: Final = (
-    "before and after are unbiased estimates, maybe below 0, of the measured cells wholly inside each zone"
-)
 WIDENED: Final = "intervals of the zones named are widened, since noise helped to choose them"
 CHANGE_INTERVAL: Final = (
-    "low to high is the change's 95 % interval of the noise alone, widened for the zones called changed"
+    "low to high is the change's 95 % interval of the noise alone, widened where it is called changed: one without 0 "
+    "and no call is more than noise, which the chance of who was there may explain"
 )
 
 
@@ -159,6 +157,18 @@ class ZoneChanges(NamedTuple):
     placed: (
         FloatArray  # fraction of the users of both maps in measured cells that the zone cuts: not compared
     )
+    of_blocks: bool = False  # the zones are the blocks that both maps measured
+
+    @property
+    def noun(self) -> str:
+        """The word for one of the zones."""
+        return "block" if self.of_blocks else "zone"
+
+    @property
+    def about(self) -> str:
+        """What the numbers are, in words."""
+        inside = "block" if self.of_blocks else "zone, of the measured cells wholly inside"
+        return f"before and after are unbiased estimates, maybe below 0, of each {inside}; {CHANGE_INTERVAL}"
 
     @property
     def compared(self) -> BoolArray:
@@ -177,7 +187,7 @@ class ZoneChanges(NamedTuple):
     def counts(self) -> str:
         """The numbers of zones that changed and that are compared, in words."""
         size, compared = len(self.zones), int(self.compared.sum())
-        text = f"{int(self.changed.sum())} of {size} zone{'' if size == 1 else 's'} changed"
+        text = f"{int(self.changed.sum())} of {size} {self.noun}{'' if size == 1 else 's'} changed"
         return text if compared == size else f"{text}, of {compared} that can be compared"
 
     @property
@@ -187,8 +197,9 @@ class ZoneChanges(NamedTuple):
 
     def columns(self) -> dict[str, Any]:
         """The results as columns."""
-        record = {name: getattr(self, name) for name in self._fields if name not in {"zones", "null", "fdr"}}
-        return {"zone": list(self.zones.names), **record}
+        others = {"zones", "null", "fdr", "of_blocks"}
+        record = {name: getattr(self, name) for name in self._fields if name not in others}
+        return {self.noun: list(self.zones.names), **record}
 
 
 class RankedZones(NamedTuple):

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Generator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -16,15 +16,15 @@ from mapveil.geo.windowed_points import Parts, WindowedPoints, windowed
 from mapveil.geo.windows import Windows
 from mapveil.geo.zone_order import ZoneOrder
 from mapveil.inference.shrinkage import pool
-from mapveil.inference.window_shrinkage import WindowSums, shrink_windows
 from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.flow_series_map import FlowSeriesMap
 from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.proportion_map import LabelMeasurement
-from mapveil.mechanisms.flow_blocks import COARSER, Counted, FlowBlocks
+from mapveil.mechanisms.flow_blocks import Counted, FlowBlocks
 from mapveil.mechanisms.flow_mechanism import FlowPlan, Flows
 from mapveil.mechanisms.measured_nodes import MeasuredNodes, off_raster
-from mapveil.mechanisms.uniform_grid import quartered, tree_at
+from mapveil.mechanisms.uniform_grid import tree_at
+from mapveil.mechanisms.window_blocks import blocks_of_windows, blocks_over_time, widened
 from mapveil.privacy.claim import ContributionBound, Norm, Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.curator import Curator
@@ -37,9 +37,6 @@ from mapveil_client.morton import PrefixTree, deinterleave, interleave
 
 _MOST_PAIRS: Final = 1 << 26  # pairs of zones in all windows, whose exact sums are 512 MiB
 # pooled_share 0.35 to 0.65, window_margin_share 0.2 to 0.6 and window_signal 1 to 8 were tried on a tuning table.
-_MOST_SITES: Final = 1 << 22  # sites times windows that time is shrunk over at once: 32 MB each array
-
-T = TypeVar("T")
 
 
 class _InWindows(NamedTuple):
@@ -177,18 +174,18 @@ class FlowSeries(FlowBlocks):
         if self.contribution > 1:
             # The sums count a user in each of several windows: their total is not the number of users.
             setting = setting._replace(clients=None)
-        counted = yield from self._widened(self.counted(setting, self.budget - rest))
+        counted = yield from widened(self.counted(setting, self.budget - rest), self.contribution)
         count, depth = self.windows.count, setting.depth
         about = self.window_signal / 2, self.window_margin_share, count
         if self.tells_pairs(setting, counted.users, rest, *about):
             return (yield from self._by_pairs(setting, order, counted))
-        pooled = yield from self._widened(self.flows_of(setting, order, counted))
+        pooled = yield from widened(self.flows_of(setting, order, counted), self.contribution)
         shares = [self.window_margin_share, 1 - self.window_margin_share]
         margin, fine = split_epsilon(rest, shares)
         margins = yield from self._in_windows("trips from and to every zone", MarginsEncoding(depth), margin)
         tree = self._blocks_of_windows(setting, pooled.values, fine)
         blocks = yield from self._in_windows("blocks", NodeEncoding(tree), fine)
-        pairs = _blocks_over_time(setting, pooled.values, tree, blocks)
+        pairs = _over_time(setting, pooled.values, tree, blocks)
         return pooled._replace(in_windows=_InWindows(tree, blocks, margins, pairs))
 
     def _by_pairs(self, setting: Setting, order: ZoneOrder, counted: Counted) -> FlowPlan:
@@ -205,7 +202,7 @@ class FlowSeries(FlowBlocks):
         values = np.zeros((coarse.size, count))
         np.add.at(values, block, sums.values)
         added = np.bincount(block, minlength=coarse.size)
-        pairs = _blocks_over_time(setting, pooled.values, coarse, sums._replace(values=values), added)
+        pairs = _over_time(setting, pooled.values, coarse, sums._replace(values=values), added)
         return pooled._replace(in_windows=_InWindows(tree, sums, None, pairs))
 
     def _in_windows(
@@ -221,23 +218,10 @@ class FlowSeries(FlowBlocks):
         )
         return reply._replace(values=reply.values.reshape(-1, count))
 
-    def _widened(self, plan: Generator[Query, NoisySums, T]) -> Generator[Query, NoisySums, T]:
-        """A plan of all windows together, to which a user contributes as much as to the windows."""
-        try:
-            query = next(plan)
-            while True:
-                query = plan.send((yield dataclasses.replace(query, contribution=self.contribution)))
-        except StopIteration as stop:
-            made: T = stop.value
-            return made
-
     def _blocks_of_windows(
         self, setting: Setting, pooled: FloatArray, epsilon: Fraction, *, added: bool = False
     ) -> PrefixTree:
         """The blocks that are asked for in every window, or whose pairs' noisy sums are ``added`` up."""
-        deepest = setting.depth
-        while deepest and self.windows.count << (2 * deepest) > _MOST_SITES:
-            deepest -= 1
         least = 2 * self.window_signal * self.scale(setting, epsilon) * self.windows.count
 
         def users_of(level: int, codes: IntArray) -> FloatArray:
@@ -249,11 +233,8 @@ class FlowSeries(FlowBlocks):
                 users / np.sqrt(np.maximum(pairs / 4, 1))
             )  # the noise of a part grows by as much
 
-        while True:
-            tree = quartered(setting, users_of, 0, least, deepest)
-            if setting.curator or tree.size == 1 or tree.size * self.windows.count <= self.longest:
-                return tree
-            least *= COARSER
+        longest = None if setting.curator else self.longest
+        return blocks_of_windows(setting, users_of, self.windows.count, least, longest)
 
     def map_of(self, made: Flows, zones: Tiling, order: ZoneOrder, claim: Guarantee) -> FlowMap:
         """Make a series of the plan's result."""
@@ -295,17 +276,12 @@ def _labelled(groups: IntArray, by_label: FloatArray, sums: NoisySums) -> LabelM
     )
 
 
-def _blocks_over_time(
+def _over_time(
     setting: Setting, pooled: FloatArray, tree: PrefixTree, sums: NoisySums, added: IntArray | None = None
 ) -> FloatArray:
     """Users of each site of the deepest block in each window, shape (windows, sites)."""
-    down = setting.depth - int(tree.level.max(initial=0))
-    coarse = off_raster(pool(pooled, down))
-    held = setting.members.reshape(-1, 1 << (2 * down)).sum(axis=1) > 0
-    block = np.where(held, tree.owner(np.arange(coarse.size) << (2 * down)), -1)
-    return shrink_windows(
-        WindowSums(sums.values.T, sums.variance, sums.terms, block, added), np.where(held, coarse, 0.0)
-    )
+    coarse = off_raster(pool(pooled, setting.depth - int(tree.level.max(initial=0))))
+    return blocks_over_time(setting, coarse, tree, sums, added)
 
 
 def _listed(

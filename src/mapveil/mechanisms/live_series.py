@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from mapveil.formats.geoparquet import geoparquet_bytes
 from mapveil.geo.points import Points
@@ -44,8 +44,6 @@ from mapveil.privacy.window_draws import check_draws, record_draws, record_files
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
 from mapveil_client.errors import CuratorWarning, InputError, ParameterError, PromiseError, check, is_whole
 
-if TYPE_CHECKING:
-    pass
 _IDS_AS_WRITTEN: Final = (
     "{path}: was started by an earlier version, which takes an id that is written otherwise, such as AB1 for ab1 or "
     "1.0 for 1, for another user, who costs epsilon again: write the ids of every table alike, or start another series"

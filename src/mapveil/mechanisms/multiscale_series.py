@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -14,14 +15,14 @@ from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.windowed_points import Parts, WindowedPoints, windowed
 from mapveil.geo.windows import Windows
-from mapveil.inference.window_shrinkage import WindowSums, shrink_windows
 from mapveil.maps.counting import counting_note
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.series_map import SeriesMap, blocks_note
 from mapveil.mechanisms.multiscale import Blocks, Multiscale
-from mapveil.mechanisms.uniform_grid import noise_deviation, quartered
+from mapveil.mechanisms.uniform_grid import noise_deviation
+from mapveil.mechanisms.window_blocks import blocks_of_windows, blocks_over_time, widened
 from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.curator import Curator
@@ -32,9 +33,7 @@ from mapveil_client.epsilon import readable, split_epsilon
 from mapveil_client.errors import InputError, ParameterError, is_whole
 from mapveil_client.morton import PrefixTree
 
-_MOST: Final = 1 << 22  # sites times windows that time is shrunk over at once: 32 MB each array
 # pooled_share 0.2 to 0.6 and window_signal 1 to 16 were tried on three tuning tables with time, at epsilon 0.5 to 8.
-_COARSER: Final = 2**0.5  # step of the search for blocks that fit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +176,9 @@ class MultiscaleSeries(Multiscale):
         rest = self.window_budget
         part = self.budget - rest
         room = None if self.longest is None else max(self.longest // 2, 1)
-        pooled = yield from self._widened(setting, dataclasses.replace(self, epsilon=part, longest=room))
+        pooled = yield from widened(
+            Multiscale.plan(dataclasses.replace(self, epsilon=part, longest=room), setting), self.contribution
+        )
         tree = self._blocks_of_windows(setting, pooled.values, float(rest), room)
         encoding = LabelEncoding(NodeEncoding(tree), self.windows.count)
         purpose = f"blocks in {self.windows.count} windows"
@@ -193,7 +194,7 @@ class MultiscaleSeries(Multiscale):
             sums.sensitivity,
             by_label=noisy,
         )
-        by_window = _divided(setting, pooled.values, tree, sums._replace(values=noisy), self.windows.count)
+        by_window = _divided(setting, pooled.values, tree, sums._replace(values=noisy))
         notes = (blocks_note(tree.size), counting_note(self.parameters()), *self._whole_note())
         return Estimate(pooled.values, (*pooled.measurements, measured), (*pooled.notes, *notes), by_window)
 
@@ -207,40 +208,29 @@ class MultiscaleSeries(Multiscale):
             f"week{'s' if weeks > 1 else ''} together",
         )
 
-    def _widened(self, setting: Setting, pooled: MultiscaleSeries) -> Plan:
-        """The plan of the map of all windows, to which a unit contributes as much as to the windows."""
-        plan = Multiscale.plan(pooled, setting)
-        try:
-            query = next(plan)
-            while True:
-                assert isinstance(query, Query)
-                reply = yield dataclasses.replace(query, contribution=self.contribution)
-                query = plan.send(reply)
-        except StopIteration as stop:
-            made: Estimate = stop.value
-            return made
-
     def _blocks_of_windows(
         self, setting: Setting, pooled: FloatArray, epsilon: float, longest: int | None
     ) -> PrefixTree:
         """The blocks that are asked for in every window."""
-        windows, deepest = self.windows.count, setting.depth
-        while deepest and windows << (2 * deepest) > _MOST:
-            deepest -= 1
+        windows = self.windows.count
+        # As of a curator, whose noise has the deviation sqrt(2) times its scale.
         least = (
-            self.divided_from
-            if setting.curator
-            else 2 * self.window_signal * noise_deviation(setting, epsilon) * windows
+            math.sqrt(2)
+            * self.window_signal
+            * noise_deviation(setting, epsilon / self.contribution)
+            * windows
         )
         users = [pooled]
         for _ in range(setting.depth):
             users.append(users[-1].reshape(-1, 4).sum(axis=1))
         users.reverse()
-        while True:
-            tree = quartered(setting, lambda level, codes: users[level][codes], 0, least, deepest)
-            if setting.curator or longest is None or tree.size * windows <= longest or tree.size == 1:
-                return tree
-            least *= _COARSER
+        return blocks_of_windows(
+            setting,
+            lambda level, codes: users[level][codes],
+            windows,
+            least,
+            None if setting.curator else longest,
+        )
 
     def map_of(
         self,
@@ -263,16 +253,9 @@ class MultiscaleSeries(Multiscale):
         return SeriesMap.of(heat, self.windows, by_window, (measured,))
 
 
-def _divided(
-    setting: Setting, pooled: FloatArray, tree: PrefixTree, sums: NoisySums, windows: int
-) -> FloatArray:
+def _divided(setting: Setting, pooled: FloatArray, tree: PrefixTree, sums: NoisySums) -> FloatArray:
     """Users of each site in each window, shape (windows, sites)."""
-    down = setting.depth - int(tree.level.max(initial=0))
-    coarse = pooled.reshape(-1, 1 << (2 * down)).sum(axis=1)
-    held = setting.members.reshape(-1, 1 << (2 * down)).sum(axis=1) > 0
-    block = np.where(held, tree.owner(np.arange(coarse.size) << (2 * down)), -1)
-    found = shrink_windows(
-        WindowSums(sums.values.T, sums.variance, sums.terms, block), np.where(held, coarse, 0.0)
-    )
-    each = quotient(pooled, np.repeat(coarse, 1 << (2 * down)))
-    return np.asarray(np.repeat(found, 1 << (2 * down), axis=1) * each)
+    below = 1 << (2 * (setting.depth - int(tree.level.max(initial=0))))
+    coarse = pooled.reshape(-1, below).sum(axis=1)
+    each = quotient(pooled, np.repeat(coarse, below))
+    return np.asarray(np.repeat(blocks_over_time(setting, coarse, tree, sums), below, axis=1) * each)

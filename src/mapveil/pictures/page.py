@@ -46,7 +46,8 @@ def page_html(released: ReleasedMap) -> str:
     """
     tiling = released.tiling
     made = f"{released.method}, {released.guarantee.promise.label}, {tiling.spec} ({tiling.size} cells)"
-    lines = (released.subtitle, made, released.period)
+    # One window of a series may be shown below the heading as well as all of them.
+    lines = (released.subtitle, made, released.period.removeprefix("all windows together: "))
     return filled_page(scene_record(released), lines, released.guarantee.promise)
 
 

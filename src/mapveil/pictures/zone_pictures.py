@@ -13,7 +13,6 @@ import numpy as np
 from mapveil.formats.atomic import atomic_path
 from mapveil.geo.basemap import joined
 from mapveil.geo.context import Context
-from mapveil.inference.zone_results import CHANGE_INTERVAL, OF_CHANGE
 from mapveil.maps.counting import counting_note
 from mapveil.maps.density_map import DensityMap
 from mapveil.pictures.picture_frame import (
@@ -189,10 +188,10 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
     count, title = int(found.changed.sum()), _changed(before, after)
     if count:
         bar = axes.figure.colorbar(mappable, cax=axes.inset_axes((1.03, 0.0, 0.035, 1.0)))
-        bar.set_label("change of users in a zone", color=INK, size=9)
+        bar.set_label(f"change of users in a {found.noun}", color=INK, size=9)
         bar.ax.tick_params(colors=QUIET, labelsize=8, length=3)
     else:
-        title += ". No zone changed significantly."
+        title += f". No {found.noun} changed significantly."
     style_frame(after, plane, axes)
     lead = (
         f"{found.counts}, tested against {found.tested}; about {100 * found.fdr:g} % of "
@@ -224,7 +223,7 @@ def write_changes_page(
     from mapveil.pictures.report_page import html_page, html_picture, html_table
 
     picture = png_bytes(after, plot_changes(found, before, after), DPI)
-    head = ("zone", "before", "after", "change", "low", "high", "q", "changed")
+    head = (found.noun, "before", "after", "change", "low", "high", "q", "changed")
     numbers = (found.before, found.after, found.difference, found.low, found.high)
     rows = [
         (
@@ -237,8 +236,8 @@ def write_changes_page(
     ]
     promise = after.guarantee.promise
     title = _changed(before, after)
-    said = f"Tested against {found.tested}. {OF_CHANGE[:1].upper()}{OF_CHANGE[1:]}; {CHANGE_INTERVAL}."
-    body = html_picture(picture, f"{title}: zones that changed significantly", dpi=DPI)
+    said = f"Tested against {found.tested}. {found.about[:1].upper()}{found.about[1:]}."
+    body = html_picture(picture, f"{title}: {found.noun}s that changed significantly", dpi=DPI)
     body += f"<p>{said}</p>\n" + html_table(head, rows)
     promises = [dict(each.guarantee.promise.rows) for each in (before, after)]
     names = dict.fromkeys(name for each in promises for name in each)

@@ -199,10 +199,11 @@ function layerChoice(drawn, show, head) {
     .filter(([at]) => at >= 0)
     .map(([at, text]) => {
       const show = () => {
+        slider?.stop();
         select.value = String(at);
         choose();
       };
-      return [String(at), el("button", { type: "button", on: { click: show } }, text)];
+      return [String(at), el("button", { type: "button", on: { click: show } }, windows ? `${text}, all together` : text)];
     });
   const blocks = el("div", { class: "choices", role: "group", "aria-label": "Shown of each block" }, toggle.map(([, button]) => button));
   const choose = (scale = drawn.layerOf(Number(select.value)).scale) => {

@@ -15,6 +15,7 @@ export function windowSlider({ names, titles }, show) {
   const tell = (alone = true) => {
     name.textContent = alone ? titles[slider.value] : "all together";
     slider.setAttribute("aria-valuetext", name.textContent);
+    slider.classList.toggle("aside", !alone); // its knob names no window now
   };
   const choose = () => {
     tell();
