@@ -24,8 +24,8 @@ TESTED: Final[Mapping[Null, str]] = {
 
 WIDENED: Final = "intervals of the zones named are widened, since noise helped to choose them"
 CHANGE_INTERVAL: Final = (
-    "low to high is the change's 95 % interval of the noise alone, widened where it is called changed: one without 0 "
-    "and no call is more than noise, which the chance of who was there may explain"
+    "low to high is the change's 95 % interval of the noise alone, widened where it is called changed; without 0 "
+    "and not called, a change is more than noise, but the chance of who was there may explain it"
 )
 
 
