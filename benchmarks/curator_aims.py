@@ -12,8 +12,7 @@ from pathlib import Path
 import click
 
 from benchmarks.curator_designs import AIMS, Truth, changes, show, table
-from benchmarks.data_sets import open_set
-from benchmarks.heldout import asked_for
+from benchmarks.data_sets import asked_for, open_set
 from mapveil.cli.app import run
 from mapveil.cli.arguments import epsilon_list
 from mapveil.cli.console import Console, console_options

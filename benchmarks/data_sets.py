@@ -1,4 +1,4 @@
-"""The data sets of the benchmarks, each with a role that ``data_sets.csv`` fixes by name: tune or test.
+"""The data sets of the benchmarks, each with a role that ``data_sets.csv`` fixes by name: tune, test or left out.
 
 Code that chooses a default opens data by :func:`tuning_set` and :func:`tuning_city`, which refuse the test role, in a
 sandbox where no other data file can be read (:mod:`benchmarks.tuning_sandbox`). A set that the table does not name has
@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -18,7 +18,10 @@ import mapveil as mv
 from benchmarks.synthetic_sets import synthetic_raster, synthetic_table
 from mapveil_client.errors import InputError, ParameterError
 
-Role = Literal["tune", "test"]
+Role = Literal["tune", "test", "left out"]
+LEFT_OUT: Final[Role] = "left out"
+"""The role of files that are no set of their own: too few users, or the same people as another set."""
+
 TABLE: Final = Path(__file__).with_name("data_sets.csv")
 
 RASTERS: Final = (".npz", ".npy", ".tif", ".tiff")
@@ -57,7 +60,7 @@ def data_sets() -> tuple[DataSet, ...]:
         return tuple(
             DataSet(
                 row["name"],
-                "tune" if row["role"] == "tune" else "test",
+                cast(Role, row["role"]),
                 row["shape"],
                 row["file"],
                 tuple(map(float, row["box"].split())),
@@ -111,18 +114,38 @@ def other_files(folder: Path) -> list[str]:
     return [each for each in names if each not in taken and each[0] != "."]
 
 
+def asked_for(folder: Path | None, synthetic: bool, role: str | None) -> list[tuple[DataSet, Path | None]]:
+    """The data sets of a folder that are not left out, and the synthetic ones, each with its file.
+
+    Raises
+    ------
+    InputError
+        There is no data set, or none of the role.
+    """
+    asked: list[tuple[DataSet, Path | None]] = []
+    if folder is not None:
+        asked += [(data, path) for path in files_in(folder) for data in sets_of(path)]
+    if synthetic or folder is None:
+        asked += [(data, None) for data in data_sets() if data.synthetic]
+    chosen = [(data, path) for data, path in asked if data.role != LEFT_OUT and role in (None, data.role)]
+    if not chosen:
+        raise InputError(f"{folder}: no data set has the role {role or 'tune or test'}")
+    return chosen
+
+
 def tuning_set(name: str, folder: Path | None = None) -> mv.Points | mv.Counts:
     """Open a data set to choose defaults on; ``folder`` holds its file where it is not synthetic.
 
     Raises
     ------
     ParameterError
-        The set has the test role, which every set has that the table does not name.
+        The set has another role; a set that the table does not name has the test role.
     """
     found = next((each for each in data_sets() if each.name == name), None)
     if found is None or found.role != "tune":
         raise ParameterError(
-            f"data set {name!r} must have the role tune in {TABLE.name}, got test: nothing may be tuned on it"
+            f"data set {name!r} must have the role tune in {TABLE.name}, got {found.role if found else 'test'}: "
+            "nothing may be tuned on it"
         )
     if found.synthetic:
         return open_set(found, None)

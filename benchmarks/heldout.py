@@ -16,9 +16,9 @@ import click
 import numpy as np
 
 import mapveil as mv
-from benchmarks.data_sets import DataSet, data_sets, files_in, open_set, other_files, sets_of
+from benchmarks.data_sets import LEFT_OUT, TABLE, DataSet, asked_for, files_in, open_set, other_files, sets_of
 from benchmarks.heldout_looks import Looks, Rows, epsilons_in_question, judged, of_first_look
-from benchmarks.heldout_tables import MSE, Measured, Standing, count_verdicts, mean_values, standings
+from benchmarks.heldout_tables import MSE, RULE, Measured, Standing, count_verdicts, mean_values, standings
 from benchmarks.heldout_text import result_text
 from mapveil.cli.app import run
 from mapveil.cli.arguments import epsilon_list
@@ -38,7 +38,7 @@ VARIANTS: Final = (
     "local/olh-h:growth=2:site_weight=1",
     "local/olh-h:growth=8:site_weight=4",
 )
-"""Options that have beaten the default on data kept aside, or were it; compared as if they were methods."""
+"""Options that a default had before, or that rivalled it; compared as if they were methods."""
 
 MAX_CELLS: Final = 16_384
 """Cells of a map at most, 128 x 128: a release and its distances then take seconds, whatever the method."""
@@ -174,25 +174,6 @@ def jobs_on(
             yield Job(asked, method, trust, epsilons, trials, users, metrics, uniform, seed)
 
 
-def asked_for(folder: Path | None, synthetic: bool, role: str | None) -> list[tuple[DataSet, Path | None]]:
-    """The data sets of a folder, and the synthetic ones, each with its file.
-
-    Raises
-    ------
-    InputError
-        There is no data set, or none of the role.
-    """
-    asked: list[tuple[DataSet, Path | None]] = []
-    if folder is not None:
-        asked += [(data, path) for path in files_in(folder) for data in sets_of(path)]
-    if synthetic or folder is None:
-        asked += [(data, None) for data in data_sets() if data.synthetic]
-    chosen = [(data, path) for data, path in asked if role in (None, data.role)]
-    if not chosen:
-        raise InputError(f"{folder}: no data set has the role {role}")
-    return chosen
-
-
 @click.command("heldout", context_settings={"default_map": {"on_bad_rows": "drop"}})
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @names_option("--trust", ",".join(TRUSTS), "Trust models, separated by commas.")
@@ -260,7 +241,12 @@ def command(
     if trials == 1:
         console.warn("one trial has no interval, so that every row is a tie; --trials 5 tells more")
     chosen: list[tuple[DataSet, Path | None]] = []
-    left_out: list[dict[str, str]] = []
+    left_out = [
+        {"data": data.name, "reason": f"{TABLE.name} leaves it out"}
+        for path in (files_in(folder) if folder is not None else ())
+        for data in sets_of(path)
+        if data.role == LEFT_OUT
+    ]
     for data, path in asked:
         try:
             if path is not None:
@@ -316,6 +302,7 @@ def command(
         "trials": trials,
         "max_trials": looks.totals[-1],
         "level": looks.level,
+        "rule": RULE,
         "max_cells": max_cells,
         "max_users": max_users,
         "seed": seed,

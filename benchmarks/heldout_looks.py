@@ -53,7 +53,9 @@ def judged(before: Rows, now: Sequence[Standing]) -> Rows:
 
 def epsilons_in_question(rows: Rows, trust: str, method: str) -> tuple[float, ...]:
     """The epsilons at which an undecided row has the method for its default, or as one not clearly worse than that."""
-    undecided = (row for row in rows.values() if (row.trust, row.verdict) == (trust, "tie"))
+    undecided = (
+        row for row in rows.values() if (row.trust, row.verdict) == (trust, "tie") and row.best_other
+    )
     return tuple(sorted({row.epsilon for row in undecided if method in (row.default, *row.unbeaten)}))
 
 

@@ -24,6 +24,12 @@ NO_LONGER: Final = "density_mse, no longer a vector"
 """Mean squared error beside the methods only whose vectors are at most as long as the default's."""
 
 
+RULE: Final = 2
+"""The rule of verdicts: 2 counts every comparison of a row, and losses to the uniform baseline and by refusal."""
+
+SAME: Final = 1e-9
+"""Relative difference of two values up to which they are one: a map even over the cells beside the baseline's."""
+
 NEAR: Final = 0.05
 """A default is near the best where its mean is worse by this fraction at most."""
 
@@ -38,7 +44,7 @@ class Standing(NamedTuple):
     epsilon: float
     metric: str
     default: str
-    mean: float
+    mean: float  # NaN where the default did not run
     low: float
     high: float
     best_other: str  # the one of the best mean, chosen after the fact; empty where there is none
@@ -46,7 +52,7 @@ class Standing(NamedTuple):
     other_low: float
     other_high: float
     lead_low: float  # of the mean paired difference, above 0 where the default is better
-    lead_high: float
+    lead_high: float  # at the confidence of losses
     verdict: Verdict
     over_uniform: Verdict  # the default against the uniform baseline
     length: float  # of the default's vectors over secure sums, all rounds
@@ -75,18 +81,20 @@ class Measured(NamedTuple):
 def standings(measured: Measured, default: str, level: float = 0.95) -> list[Standing]:
     """Compare the default with the best other method at every epsilon and metric.
 
-    Of methods with trials of different numbers those with most are compared: the others were clearly worse before.
+    Of methods with trials of different numbers those with most are compared: the others were clearly worse before. A
+    default that did not run loses, as does one clearly worse than the uniform baseline; one without rivals ties.
+
+    A loss is a choice after the fact among all others and the baseline, so its interval has the confidence
+    1 - (1 - level) / (their number): without any difference a row is decided with probability 1 - level at most.
     """
     values: dict[tuple[float, str], dict[str, list[Row]]] = {}
     for row in measured.rows:
         values.setdefault((row.epsilon, row.metric), {}).setdefault(row.method, []).append(row)
     found = []
     for (epsilon, metric), methods in values.items():
-        if default not in methods:
-            continue
         found.append(_standing(measured, default, epsilon, metric, metric, methods, level))
         if metric == MSE:
-            most = _length(methods[default])
+            most = _length(methods[default]) if default in methods else math.inf
             short = {name: rows for name, rows in methods.items() if _length(rows) <= most}
             found.append(_standing(measured, default, epsilon, metric, NO_LONGER, short, level))
     return found
@@ -102,16 +110,17 @@ def _standing(
     level: float,
 ) -> Standing:
     sign = 1.0 if higher_is_better(metric) else -1.0
-    mine = _values(methods[default])
+    mine = _values(methods.get(default, []))
     others = {name: _values(rows) for name, rows in methods.items() if name not in (default, UNIFORM)}
+    of_loss = 1 - (1 - level) / max(len(others) + (UNIFORM in methods), 1)
     most = max((each.size for each in others.values()), default=0)
     others = {name: each for name, each in others.items() if each.size == most}
     best = max(others, key=lambda name: sign * others[name].mean(), default="")
     theirs = others.get(best, np.full(mine.size, np.nan))
-    leads = {name: _lead(sign, mine, each, level) for name, each in others.items()}
-    low, high = leads.get(best, (math.nan, math.nan))
-    uniform = methods.get(UNIFORM)
-    over = None if uniform is None else _lead(sign, mine, _values(uniform), level)
+    leads = {name: _lead(sign, mine, each, level)[0] for name, each in others.items()}
+    low, high = leads.get(best, math.nan), _lead(sign, mine, theirs, of_loss)[1]
+    uniform = _values(methods.get(UNIFORM, []))
+    over = _verdict(_lead(sign, mine, uniform, level)[0], _lead(sign, mine, uniform, of_loss)[1])
     return Standing(
         measured.data.name,
         measured.data.role,
@@ -125,19 +134,21 @@ def _standing(
         *interval_of_mean(theirs),
         low,
         high,
-        _verdict(low, high) if best else "win",
-        "tie" if over is None else _verdict(*over),
-        _length(methods[default]),
+        "loss" if not mine.size or over == "loss" else _verdict(low, high),
+        over,
+        _length(methods.get(default, [])),
         _length(methods[best]) if best else 0.0,
         mine.size,
-        tuple(name for name, (least, _) in leads.items() if not least > 0),
+        tuple(name for name, least in leads.items() if not least > 0),
     )
 
 
 def _lead(sign: float, mine: FloatArray, theirs: FloatArray, level: float) -> tuple[float, float]:
-    """The interval of the mean paired difference, over the trials of both."""
+    """The interval of the mean paired difference, over the trials of both; NaN where there are none."""
     both = min(mine.size, theirs.size)
-    return interval_of_mean(sign * (mine[:both] - theirs[:both]), level)[1:]
+    mine, theirs = mine[:both], theirs[:both]
+    apart = np.where(np.isclose(mine, theirs, rtol=SAME, atol=0), 0.0, mine - theirs)
+    return interval_of_mean(sign * apart, level)[1:]
 
 
 def _values(rows: Sequence[Row]) -> FloatArray:
@@ -145,7 +156,7 @@ def _values(rows: Sequence[Row]) -> FloatArray:
 
 
 def _length(rows: Sequence[Row]) -> float:
-    return float(np.mean([row.length for row in rows]))
+    return float(np.mean([row.length for row in rows])) if rows else 0.0
 
 
 def _verdict(low: float, high: float) -> Verdict:

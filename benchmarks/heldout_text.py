@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, Final
 
-from benchmarks.heldout_page import trials_of
+from benchmarks.heldout_page import trials_of, users_of
 from benchmarks.heldout_tables import NEAR, ROLES, VERDICTS, Standing, title
 from mapveil.evaluation.html_report import text_table
 
@@ -34,7 +34,7 @@ def result_text(record: dict[str, Any], found: Sequence[Standing], *, every_row:
         f"counted: {counted['tables']}; of rasters {counted['rasters']}",
     ]
     for role in (role for role in ROLES if any(each["role"] == role for each in record["data_sets"])):
-        sets = [each["name"] for each in record["data_sets"] if each["role"] == role]
+        sets = [users_of(each) for each in record["data_sets"] if each["role"] == role]
         lines += ["", f"ROLE {role.upper()}: {', '.join(sets)}", "", *_verdicts(record["verdicts"], role)]
         for trust in dict.fromkeys(each["trust"] for each in record["means"]):
             lines += ["", f"Means over data sets, epsilons and trials (geometric for MSE): {trust}"]
@@ -70,8 +70,9 @@ def _verdicts(verdicts: Sequence[dict[str, Any]], role: str) -> list[str]:
     ]
     return [
         text_table(header, rows),
-        f"wins, ties, losses: by the 95 % interval of the paired difference; near: within {100 * NEAR:g} % of the "
-        "best; over, under: clearly better or worse than the uniform baseline",
+        "wins, ties, losses: by the interval of the paired difference, 95 % for all comparisons of a row together; a "
+        "default clearly worse than the uniform baseline, or not run, loses; near: within "
+        f"{100 * NEAR:g} % of the best; over, under: clearly better or worse than the uniform baseline",
     ]
 
 
@@ -126,5 +127,7 @@ def _row(each: Standing) -> str:
 
 
 def _interval(mean: float, high: float) -> str:
+    if math.isnan(mean):
+        return "not run"
     half = f" ± {float(f'{high - mean:.2g}'):g}" if math.isfinite(high) else ""
     return f"{mean:.4g}{half}"

@@ -23,8 +23,8 @@ SETS: Final = data_sets.data_sets()
 def test_every_name_is_one_set_with_one_role() -> None:
     assert len({each.name for each in SETS}) == len(SETS)
     lines = data_sets.TABLE.read_text(encoding="utf-8").splitlines()[1:]
-    assert {line.split(",")[1] for line in lines} == {"tune", "test"}
-    assert all(each.shape in SHAPES for each in SETS)
+    assert {line.split(",")[1] for line in lines} == {"tune", "test", "left out"}
+    assert all((each.shape in SHAPES) == (each.role != "left out") for each in SETS)
 
 
 def test_what_defaults_were_chosen_on_has_the_tuning_role() -> None:
@@ -42,7 +42,12 @@ def test_both_roles_cover_all_shapes_with_few_and_many_users_as_tables_and_raste
     assert {each.shape for each in SETS if each.role == "tune" and not each.synthetic} == set(SHAPES)
 
 
-@pytest.mark.parametrize("name", [each.name for each in SETS if each.role == "test"] + ["never heard of"])
+def test_files_of_few_users_or_of_the_trips_of_another_set_are_left_out() -> None:
+    for file in ("signal_chania_gsm", "signal_ujiindoorloc_train_even_users", "porto_taxi_1000trips_od"):
+        assert {each.role for each in sets_of(Path(f"{file}.parquet"))} == {"left out"}, file
+
+
+@pytest.mark.parametrize("name", [each.name for each in SETS if each.role != "tune"] + ["never heard of"])
 def test_the_door_refuses_the_test_role_and_names_without_a_role(name: str, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="must have the role tune"):
         tuning_set(name, tmp_path)

@@ -13,80 +13,8 @@ import pytest
 import mapveil as mv
 from benchmarks.data_sets import DataSet, data_sets, open_set
 from benchmarks.heldout import coarser, command, default_of, jobs_on, methods_of, people_of, run_job, shape_of
-from benchmarks.heldout_tables import NO_LONGER, Measured, count_verdicts, standings
+from benchmarks.heldout_tables import NO_LONGER
 from mapveil.cli.app import run
-from mapveil.evaluation.comparison import Row
-from mapveil.evaluation.trials import UNIFORM
-
-DATA = DataSet("here", "test", "", "here")
-
-
-def rows(method: str, values: list[float], metric: str = "kl", length: int = 0) -> list[Row]:
-    return [Row(method, 1.0, trial, metric, value, 0.0, length) for trial, value in enumerate(values)]
-
-
-def measured(*groups: list[Row]) -> Measured:
-    return Measured(DATA, "central", tuple(row for group in groups for row in group))
-
-
-def test_differences_are_paired_and_judged_by_their_interval() -> None:
-    mine = [1.0, 2.0, 3.0, 4.0]
-    even = rows(UNIFORM, [9.0] * 4)
-    for theirs, metric, verdict in (
-        ([value + 0.5 + noise for value, noise in zip(mine, (0, 0.1, 0, 0.1), strict=True)], "kl", "win"),
-        (
-            [value + 0.5 + noise for value, noise in zip(mine, (0, 0.1, 0, 0.1), strict=True)],
-            "similarity",
-            "loss",
-        ),
-        ([4.0, 1.0, 3.0, 2.5], "kl", "tie"),
-        (mine, "kl", "tie"),
-    ):
-        found = standings(measured(rows("a", mine, metric), rows("b", theirs, metric), even), "a")
-        assert [each.verdict for each in found if each.metric == metric] == [verdict]
-    (one,) = standings(measured(rows("a", [1.0]), rows("b", [2.0])), "a")
-    assert one.verdict == "tie"  # one trial has no interval
-
-
-def test_the_best_other_is_by_direction_and_the_baseline_is_none_of_them() -> None:
-    groups = [rows(name, [value] * 2, "similarity") for name, value in (("a", 0.5), ("b", 0.4), ("c", 0.6))]
-    (found,) = standings(measured(*groups, rows(UNIFORM, [0.9] * 2, "similarity")), "a")
-    assert (found.best_other, found.verdict, found.over_uniform) == ("c", "loss", "loss")
-
-
-@pytest.mark.parametrize(
-    ("metric", "value", "near"),
-    [("kl", 1.04, True), ("kl", 1.06, False), ("similarity", 0.96, True), ("similarity", 0.94, False)],
-)
-def test_near_the_best_is_within_five_percent_of_it(metric: str, value: float, near: bool) -> None:
-    found = standings(measured(rows("a", [value] * 2, metric), rows("b", [1.0] * 2, metric)), "a")
-    assert found[0].near_the_best == near
-
-
-def test_mean_squared_error_is_also_judged_beside_vectors_that_are_no_longer() -> None:
-    groups = [
-        rows(name, values, "density_mse", length)
-        for name, values, length in (
-            ("a", [2.0, 2.1], 100),
-            ("long", [1.0, 1.1], 101),
-            ("b", [3.0, 3.1], 100),
-        )
-    ]
-    whole, short = standings(measured(*groups), "a")  # fmt: skip
-    assert (whole.best_other, whole.verdict, whole.other_length) == ("long", "loss", 101)
-    assert (short.metric, short.best_other, short.verdict) == (NO_LONGER, "b", "win")
-
-
-def test_roles_are_counted_apart() -> None:
-    of_test = measured(rows("a", [1.0, 1.1]), rows("b", [2.0, 2.1]))
-    of_tune = of_test._replace(
-        data=DATA._replace(role="tune"), rows=tuple(rows("a", [3.0, 3.1]) + rows("b", [2.0, 2.1]))
-    )
-    counted = count_verdicts([*standings(of_test, "a"), *standings(of_tune, "a")])
-    assert [record["metric"] for record in counted] == ["kl", "all"]
-    apart = {"tie": 0, "rows": 1, "over_uniform": 0, "under_uniform": 0}
-    assert counted[0]["test"] == {"win": 1, "loss": 0, "near_the_best": 1, **apart}
-    assert counted[0]["tune"] == {"win": 0, "loss": 1, "near_the_best": 0, **apart}
 
 
 def test_every_method_of_every_trust_model_is_there_and_the_default_is_first() -> None:
@@ -208,7 +136,7 @@ def test_one_command_runs_any_folder(folder: Path, capsys: pytest.CaptureFixture
     assert out.startswith(
         "2 paired trials; epsilon 1; maps of at most 256 cells\ncounted: people, not visits"
     )
-    assert "ROLE TEST: raster, visits" in out
+    assert re.search(r"ROLE TEST: raster \([\d,]+ users\), visits \(40 users\)", out)
     assert "ROLE TUNE" not in out
 
 
@@ -296,6 +224,19 @@ def test_an_unreadable_file_is_left_out_and_named(
     code, out, err = heldout(capsys, str(folder), *arguments)
     assert (code, out) == (2, "")
     assert "no file can be read" in err
+
+
+def test_a_file_that_the_table_leaves_out_is_named_and_not_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "visits.csv").rename(folder / "signal_chania_gsm.csv")
+    arguments = (str(folder), "--quick", "--workers", "1", "--trust", "central", "--json")
+    for roles, names in ((("--role", "test"), ["raster"]), ((), ["dpbench-san-francisco-cabs", "raster"])):
+        code, out, _ = heldout(capsys, *arguments, *roles)
+        assert code == 0
+        found = json.loads(out)
+        assert [each["name"] for each in found["data_sets"]] == names
+        assert found["left_out"] == [{"data": "chania-signal", "reason": "data_sets.csv leaves it out"}]
 
 
 def test_rows_that_cannot_be_used_are_dropped_with_a_warning(

@@ -19,8 +19,10 @@ where: :math:`p(z_l \mid \lambda)` is the likelihood of the measured halves unde
 :math:`r_\lambda` (:mod:`mapveil.inference.split_prior`), c = 0.8 keeps what coarser boxes told, and :math:`\pi_0` puts
 0.8 on :math:`\lambda = 0` and the rest on 0.2, 0.4, 0.6, 0.8 and 0.95 alike. A box gives its halves the mean of
 :math:`r_\lambda`, from the whole raster down to single sites; below what was measured the last :math:`\pi_l` stays. So
-a prior that is right where it can be seen is believed where it cannot, and one that is wrong is not. Post-processing:
-costs no privacy.
+a prior that is right where it can be seen is believed where it cannot. One that is wrong where it can be seen is not;
+one that is wrong only below what the noise can tell still is, and costs (``docs/how-to/priors.md`` has the figures).
+The likelihood is maximised over the weights of the beta laws, not integrated: it is no marginal likelihood.
+Post-processing: costs no privacy.
 
 Source: power priors and their mixtures (Ibrahim and Chen 2000; Schmidli et al. 2014), here on multiscale splits.
 """
@@ -122,7 +124,7 @@ class _Halves(NamedTuple):
 def _cut(
     parent: FloatArray, halves: _Halves, rules: Sequence[SplitPrior], chosen: FloatArray
 ) -> tuple[FloatArray, FloatArray | None]:
-    """Estimates of all halves, and the log-evidence for each lambda where any box tells of it."""
+    """Estimates of all halves, and the maximised log-likelihood of each lambda where any box tells of it."""
     axis, even = halves.axis, halves.even
     (y1, y2), (v1, v2) = (_both(each, axis) for each in (halves.values, halves.noise))
     z, spread = measured_half(parent, y1, y2, v1, v2)

@@ -100,7 +100,8 @@ class SplitPrior:
         self._terms = terms
         self._uneven_tell = uneven
         self._shares = _FINE if uneven else _SHARES
-        self.log_evidence = 0.0  # of the boxes of the last size, up to a constant that depends on them alone
+        # Of the boxes of the last size, up to a constant of theirs; maximised over the weights, so not marginal.
+        self.log_evidence = 0.0
         flat = _FLAT if may_be_flat else 0.0
         self._kinds = np.array([PUBLIC_WEIGHTS, FLAT_WEIGHTS])[: 1 + may_be_flat]
         self._kinds /= self._kinds.sum(axis=1, keepdims=True)
