@@ -235,8 +235,8 @@ class PublicWindows:
         if not twice:
             return ()
         return (
-            f"the clock of {self.zone} repeats {', '.join(twice)}: two windows, in the second of which are all rows "
-            "whose times state no offset from UTC",
+            f"the clock of {self.zone} repeats {', '.join(twice)}: two windows; a row whose time states no offset "
+            "from UTC counts in the second",
         )
 
     def _group(self, moment: datetime | None, category: str | None) -> int:

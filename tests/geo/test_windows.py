@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import mapveil as mv
-from mapveil.geo.windowed_points import check_times, windowed
+from mapveil.geo.windowed_points import check_times, windowed, windows_of_rows
 from mapveil.geo.windows import Windows
 from mapveil_client.errors import CuratorWarning, InputError, ParameterError
 
@@ -274,3 +274,13 @@ def test_an_unknown_window_is_refused_with_the_names_that_there_are() -> None:
     for count, names in ((4, "a, b, c, d"), (5, "a, b, c, ..., e")):
         with pytest.raises(ParameterError, match=f"window must be one of {names}; got 'z'"):
             Windows(by="kind", values=tuple("abcde"[:count])).index("z")
+
+
+def test_days_beside_times_are_counted_at_midnight_and_the_curator_is_told() -> None:
+    texts = ["2026-01-05", "2026-01-05 08:30", "2026-01-05", "2026-01-05 09:00"]
+    table = pd.DataFrame({"user_id": range(4), "lon": -74.0, "lat": 40.7, "time": texts})
+    hours = Windows(every="1h", start="2026-01-05", until="2026-01-06", zone="UTC")
+    with pytest.warns(
+        CuratorWarning, match="2 of 4 times in column 'time' are days alone.*at 00:00; keep this private"
+    ):
+        assert windows_of_rows(windowed(mv.read_points(table, time="time"), hours)) == (0, 8, 9)

@@ -150,6 +150,13 @@ def _times_of_text(points: Points, windows: Windows, time: str) -> tuple[str, st
         ).fetchall()
     if windows.reads_hours and days and not (stated or clocks):
         raise _only_days(points)
+    if windows.reads_hours and clocks and days > clocks:
+        warnings.warn(
+            f"{points.source}: {days - clocks:,} of {days:,} times in column {points.columns.time!r} are days alone, "
+            "which windows of hours count at 00:00; keep this private",
+            CuratorWarning,
+            stacklevel=2,
+        )
     if stated and (clocks or days):
         raise InputError(
             f"{points.source}: some times in column {points.columns.time!r} state a time zone and some do not; "
