@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mapveil.geo.tiling import Tiling
+from mapveil.inference.empty_cells import emptied
 from mapveil.inference.interpolation import Known, interpolate, slope_exponent
 from mapveil.inference.local_dimension import local_dimension
 from mapveil.inference.shrinkage import multiscale_shrinkage, pool, spread
@@ -105,7 +106,8 @@ class Multiscale(PriorMechanism, GridMechanism):
     :math:`1 / \epsilon`, and :math:`\alpha` is the local dimension of the noisy blocks
     (:mod:`mapveil.inference.local_dimension`): 2 where a block is like its surroundings, less where it stands out, so
     that a hot spot is divided deeper than a crowded district. Where a site is expected to hold 3 noise scales of users,
-    a curator measures every site in one round.
+    a curator measures every site in one round, and where nearly all are empty leaves fewer users on those
+    (:mod:`mapveil.inference.empty_cells`).
 
     What follows the queries is post-processing and costs nothing:
 
@@ -329,6 +331,8 @@ class Multiscale(PriorMechanism, GridMechanism):
         noisy[deinterleave(codes)] = sums.values
         if setting.curator:
             shrunk = self._shrink(setting, level, weights, measured)
+            if level == setting.depth and setting.prior is None:
+                shrunk = emptied(shrunk, noisy, 1 / float(sums.epsilon), held > 0)
         else:
             shrunk = multiscale_shrinkage(
                 noisy,
