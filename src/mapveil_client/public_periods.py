@@ -99,7 +99,7 @@ class Periods:
             edges.append(_months_after(start, passed) if unit == "mo" else start + passed * LENGTHS[unit])
         check(edges[-1] >= until, "windows", f"at most {MOST_WINDOWS}", f"more than {2 * MOST_WINDOWS}")
         if edges[-1] > until:
-            near = " or ".join(_text(edge, unit) for edge in edges[-2:])
+            near = " or ".join(_text(edge, unit) for edge in edges[1:][-2:])
             raise ParameterError(
                 f"until (--until) must end a window of {self.every} from {self.start}, such as {near}; got {self.until}"
             )

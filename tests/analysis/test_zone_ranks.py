@@ -58,6 +58,21 @@ def test_users_that_area_placed_call_no_zone() -> None:
     assert heat(50, 1).above([*zones, ZONES[full]], limit).above.tolist() == [False, False, True]
 
 
+def test_a_zone_that_cuts_one_cell_of_two_is_not_called_by_what_lies_there() -> None:
+    """Nine tenths of a cell of 900 are placed beside a whole cell of 1,000: it may hold 1,000 to 1,900."""
+    users = np.zeros(TILING.size, dtype=np.int64)
+    west, south, _, _ = TILING.bounds()
+    both = [int(np.flatnonzero((abs(west - x) < 0.01) & (abs(south) < 0.01))[0]) for x in (0.0, 0.1)]
+    users[both] = 900, 1000
+    released = mv.mechanisms.LaplaceHistogram(epsilon=2).release(
+        UserSums(users * UNIT, TILING), TILING, account=None, rng=1
+    )
+    zones = [shapely.box(0.01, 0.0, 0.2, 0.1), shapely.box(0.1, 0.0, 0.2, 0.1)]
+    assert released.above(zones, 1300).above.tolist() == [False, False]
+    assert released.above(zones, 950).above.tolist() == [True, True]
+    assert released.top(2, zones).last.tolist() == [2, 2]
+
+
 def test_two_drawings_of_one_zone_share_their_ranks() -> None:
     """Corners along an edge change the overlay's fractions by rounding alone."""
     one = shapely.box(0.03, 0.03, 0.47, 0.33)

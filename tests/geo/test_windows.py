@@ -284,3 +284,21 @@ def test_days_beside_times_are_counted_at_midnight_and_the_curator_is_told() -> 
         CuratorWarning, match="2 of 4 times in column 'time' are days alone.*at 00:00; keep this private"
     ):
         assert windows_of_rows(windowed(mv.read_points(table, time="time"), hours)) == (0, 8, 9)
+
+
+@pytest.mark.parametrize(
+    "zone", ["America/Vancouver", "Africa/Casablanca", "Europe/Chisinau", "Europe/Paris"]
+)
+def test_hours_of_a_clock_of_which_two_databases_differ_are_refused(zone: str) -> None:
+    """Python's edges and DuckDB's readings: rows of half past eight are in the hour from eight, or refused."""
+    table = pd.DataFrame({"user_id": [1], "lon": -74.0, "lat": 40.7, "time": ["2026-12-01 08:30"]})
+    hours = Windows(every="1h", start="2026-12-01", until="2026-12-02", zone=zone)
+    refused = ""
+    try:
+        found = windows_of_rows(windowed(mv.read_points(table, time="time"), hours))
+    except ParameterError as error:
+        refused = str(error)
+    if zone == "Europe/Paris" or not refused:
+        assert [hours.names[at] for at in found] == ["2026-12-01T08:00"]
+    else:
+        assert "windows of hours need one clock" in refused

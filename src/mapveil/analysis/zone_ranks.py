@@ -27,13 +27,15 @@ import numpy as np
 from mapveil.analysis.zone_totals import totals_of, widened
 from mapveil.inference.linear_totals import half_widths, without_rounding
 from mapveil.inference.zone_overlay import ZoneOverlay
-from mapveil.inference.zone_results import RankedZones, ZonesAbove
+from mapveil.inference.zone_results import RankedZones, ZonesAbove, ZoneTotals
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import INTERVAL_ALPHA
 from mapveil.privacy.weighted_noise import WeightedNoise, half_width, tail
+from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import check, check_whole
 
 _LEAST_ALPHA: Final = 1e-12
+_CRUMB: Final = 1e-9  # of rounding: a fraction of a zone's users
 _MARGIN: Final = 1.1
 _LONG: Final = WeightedNoise(np.array([1e-4]), np.array([1e-4]), np.array([0.5]))
 """Half a Laplace variable, of variance 1: far out, no noise of that variance has a longer tail."""
@@ -63,7 +65,7 @@ def top_of(asked: ZoneOverlay, count: int, alpha: float = INTERVAL_ALPHA) -> Ran
     number = len(asked.zones)
     check_whole(count, "count (--top)", 1, max(number, 1))
     found, calls = totals_of(asked, alpha), asked.for_calls()
-    placed, (low, high) = found.modelled, found.bounds
+    cut, low, high = _wherever(asked, found, alpha)
     deviation = np.sqrt([error.variance for error in calls.sums.errors(calls.weights)])
     each = max(alpha / max(number * (number - 1) // 2, 1), _LEAST_ALPHA)
     order = np.argsort(-found.estimate, kind="stable")
@@ -80,7 +82,7 @@ def top_of(asked: ZoneOverlay, count: int, alpha: float = INTERVAL_ALPHA) -> Ran
         width = half_widths([error.noise for error in calls.sums.errors(differences)], each)
         called = np.abs(apart) > reach
         called[near] = np.abs(apart[near]) > width
-        called &= ~(placed | placed[zone]) | (low > high[zone]) | (high < low[zone])
+        called &= ~(cut | cut[zone]) | (low > high[zone]) | (high < low[zone])
         first[at] = 1 + int((called & (apart > 0)).sum())
         last[at] = number - int((called & (apart < 0)).sum())
     return RankedZones(widened(found, asked, order[:count]), order[:count], first, last)
@@ -117,7 +119,17 @@ def above_of(asked: ZoneOverlay, limit: float, alpha: float = INTERVAL_ALPHA) ->
             for error, x in zip(asked.for_calls().sums.errors(asked.weights), apart.tolist(), strict=True)
         ]
     )
-    low, high = found.bounds
-    called = (p <= alpha / p.size) & (~found.modelled | (low > limit) | (high < limit))
+    cut, low, high = _wherever(asked, found, alpha)
+    called = (p <= alpha / p.size) & (~cut | (low > limit) | (high < limit))
     found = widened(found, asked, np.flatnonzero(called))
     return ZonesAbove(found, limit, called & (apart > 0), called & (apart < 0))
+
+
+def _wherever(
+    asked: ZoneOverlay, found: ZoneTotals, alpha: float
+) -> tuple[BoolArray, FloatArray, FloatArray]:
+    """The zones that cut measured cells, and bounds of all zones together, wherever users are in those cells."""
+    cut = found.placed > _CRUMB
+    sure = totals_of(asked, max(alpha / max(cut.size, 1), _LEAST_ALPHA)) if cut.any() else found
+    low, high = np.where(cut, sure.certain_low, sure.low), np.where(cut, sure.certain_high, sure.high)
+    return cut, low, high

@@ -50,11 +50,17 @@ def answer_flows(
         total = flows.total(*chosen)
         _warn(console, flows)
         (low, high), (least, most) = total.interval(alpha), total.certain(alpha)
+        mostly = total.placed > 0.5  # as of zones: then the noise says little of where users are
+        if mostly:
+            low, high = least, most
         answer = {"estimate": max(total.estimate, 0.0), "low": low, "high": high}
         answer |= {"placed": total.placed, "certain_low": least, "certain_high": most}
         text = f"users from {origins or 'all zones'} to {destinations or 'all zones'} ({flows.counting}): "
         text += f"{answer['estimate']:,.1f} ({level} %: {low:,.1f} to {high:,.1f})"
-        if total.placed:
+        if mostly:
+            text += f"; the model places {100 * total.placed:.0f} % of them, so these bounds hold wherever in their "
+            text += "blocks they are"
+        elif total.placed:
             text += (
                 f"; the model places {100 * total.placed:.0f} % of them, and wherever they are in their blocks: "
                 f"{least:,.1f} to {most:,.1f}"

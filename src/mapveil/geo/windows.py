@@ -154,19 +154,36 @@ def interval_sql(number: str, edges: IntArray) -> str:
 
 
 def check_zone(windows: PublicWindows) -> None:
-    """Refuse a time zone that the machine knows and DuckDB does not, such as ``posix/Europe/Paris``.
+    """Refuse a time zone that DuckDB does not know, or whose hours it reads by other rules than Python.
+
+    Edges of hours are moments by Python's database of time zones; DuckDB reads the clock of rows by its own. Either may
+    be older: of a clock whose rules changed lately, users would be counted in the hour beside theirs.
 
     Raises
     ------
     ParameterError
         Times cannot be read by its clock.
     """
-    if windows.zone is None or windows.zone.casefold() in _known_zones():
+    if windows.zone is None:
         return
-    raise ParameterError(
-        f"zone (--time-zone) must be a name such as Europe/Paris or UTC, got {windows.zone!r}, by which no times of a "
-        "table can be read"
-    )
+    if windows.zone.casefold() not in _known_zones():
+        raise ParameterError(
+            f"zone (--time-zone) must be a name such as Europe/Paris or UTC, got {windows.zone!r}, by which no times "
+            "of a table can be read"
+        )
+    if windows.periods is None or not windows.periods.counts_hours:
+        return
+    clock = f"timezone({quote_text(windows.zone)}, to_timestamp(moment))"
+    with connection() as opened:
+        moments = {"moment": windows.periods.moments}
+        walls = opened.execute(f"SELECT {clock} FROM (SELECT unnest($moment) AS moment)", moments).fetchall()
+    for edge, (wall,) in zip(windows.periods.edges, walls, strict=True):
+        if edge.replace(tzinfo=None) != wall:
+            raise ParameterError(
+                f"windows of hours need one clock, and of {windows.zone} Python's database of time zones and DuckDB's "
+                f"have {edge:%Y-%m-%d %H:%M} and {wall:%H:%M} for one moment; bring the older up to date, or use a "
+                "zone of a fixed offset, such as Etc/GMT+7 or UTC"
+            )
 
 
 @cache

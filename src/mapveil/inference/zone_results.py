@@ -166,7 +166,7 @@ class ZoneChanges(NamedTuple):
 
     @property
     def about(self) -> str:
-        """What the numbers are, in words."""
+        """The meaning of the numbers, in words."""
         inside = "block" if self.of_blocks else "zone, of the measured cells wholly inside"
         return f"before and after are unbiased estimates, maybe below 0, of each {inside}; {CHANGE_INTERVAL}"
 

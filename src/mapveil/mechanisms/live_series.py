@@ -276,10 +276,12 @@ class LiveSeries:
         """
         status = self.status()
         with SeriesFile.opened(self.path) as file:
-            windows = file.facts.windows
+            windows, drawn = file.facts.windows, file.maps()
         if window is None or status.next is None:
             return ()
-        return windows.names[windows.index(status.next) : windows.index(window)]
+        # The map that a killed process drew is released with the next one.
+        passed = range(windows.index(status.next), windows.index(window))
+        return tuple(windows.names[at] for at in passed if at not in drawn)
 
     def written(self, outputs: Sequence[str | PathLike[str]], *, ledger: Ledger) -> None:
         """Note in the ledger that was charged the files that maps of windows were written to, so that it signs them.
