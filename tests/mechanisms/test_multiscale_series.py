@@ -95,6 +95,22 @@ def test_windows_of_a_user_cost_noise_and_count_each() -> None:
     assert series.values.sum() == pytest.approx(1150, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("given", "declared", "noted"),
+    [
+        ({}, 600, False),
+        ({}, 3000, True),
+        ({"windows_per_user": 2}, 600, False),  # who counts twice contradicts no number of users
+        ({"per": "user-week"}, 600, False),
+    ],
+)
+def test_a_declared_number_is_contradicted_only_where_each_user_counts_once(
+    given: dict, declared: int, noted: bool
+) -> None:
+    series = release(options={"users": declared}, **given)
+    assert any("the declared number of users" in note for note in series.notes) == noted
+
+
 def test_a_promise_to_user_weeks_charges_every_week() -> None:
     given = {"per": "user-week", "epsilon": Fraction(1, 2)}
     assert MultiscaleSeries(windows=WEEKS, **given).charged == 2

@@ -79,8 +79,8 @@ def note_on_declared(setting: Setting, replies: Sequence[MeasuredNodes]) -> tupl
         return ()
     low, high = (max(total + sign * _WITHIN * deviation, 0.0) for sign in (-1, 1))
     return (
-        f"the declared number of users, {setting.clients:,}, is wrong: the noisy sums found {low:,.0f} to {high:,.0f} "
-        "in the cells; default cells follow the declared number, so declare one near that next time, or none",
+        f"the declared number of users, {setting.clients:,}, is not that in the cells: the noisy sums found {low:,.0f} "
+        f"to {high:,.0f}; default cells follow the declared number, so declare one near that next time, or none",
     )
 
 

@@ -176,6 +176,9 @@ class MultiscaleSeries(Multiscale):
         rest = self.window_budget
         part = self.budget - rest
         room = None if self.longest is None else max(self.longest // 2, 1)
+        if setting.curator and (self.contribution > 1 or self.per == "user-week"):
+            # A user counts in several windows: the sums' total is not the declared number.
+            setting = setting._replace(clients=None)
         pooled = yield from widened(
             Multiscale.plan(dataclasses.replace(self, epsilon=part, longest=room), setting), self.contribution
         )
