@@ -194,6 +194,21 @@ def test_weeks_of_flows_are_released_asked_and_compared(
     assert mapveil("ask", weeks, "--json").code == 0
 
 
+def test_a_pair_inside_a_block_has_bounds_that_hold_wherever_in_it_users_are(
+    mapveil: Callable, timed: Path, tmp_path: Path
+) -> None:
+    """Everybody makes the trip from 2 to 1; of the one block that was measured it has no interval of its own."""
+    weeks = tmp_path / "weeks.parquet"
+    given = flags("--trust", "central", *WEEKLY, "--time-zone", "UTC", "--option", "window_signal=1e6")
+    assert mapveil("flows", timed, *given, "-o", weeks).code == 0
+    asked = ("ask", weeks, "--window", "2026-W02", "--from", "2", "--to", "1")
+    answer = json.loads(mapveil(*asked, "--json").out)["answer"]
+    assert answer["placed"] == 1
+    assert (answer["low"], answer["high"]) == (answer["certain_low"], answer["certain_high"])
+    assert answer["low"] <= 300 <= answer["high"]
+    assert "these bounds hold wherever in their blocks they are" in mapveil(*asked).out
+
+
 BAD_WINDOWS = {
     "local": ((*WEEKLY,), "must be central, distributed or operators for flows over windows"),
     "no zone of time": (("--trust", "central", *WEEKLY), "state no time zone"),

@@ -299,6 +299,24 @@ def test_too_little_epsilon_for_any_pair_is_said_before_the_charge(
     assert "nothing was spent" in mapveil("ledger").out
 
 
+def test_the_foreseen_number_counts_the_windows_that_a_user_counts_in(
+    mapveil: Callable, trips: Path, tmp_path: Path
+) -> None:
+    """Of 2,000 users who may be in every one of 4 weeks an average window has 2,000; the noise is 4 times as wide."""
+    weeks = ("--every", "1w", "--from", "2026-01-05", "--until", "2026-02-02", "--time-zone", "UTC")
+    said = []
+    for more in ((), ("--windows-per-user", "4")):
+        done = mapveil("flows", trips, "--region", BOX, "--tiling", "quadtree:3", "--trust", "central", *weeks,
+                       *more, "--epsilon", "0.05", "--option", "users=2000", "--dry-run",
+                       "-o", tmp_path / "f.csv")  # fmt: skip
+        said.append(
+            re.search(r"at best from about ([\d,]+) users on in a window, .* of the ([\d,]+) of", done.err)
+        )
+    once, often = ([int(text.replace(",", "")) for text in each.groups()] for each in said)
+    assert (once[1], often[1]) == (500, 2000)
+    assert often[0] == pytest.approx(4 * once[0], rel=0.02)
+
+
 def test_flows_that_are_foreseen_to_be_noise_are(mapveil: Callable, trips: Path, tmp_path: Path) -> None:
     for epsilon, warned in (("0.5", True), ("8", False)):
         done = mapveil("flows", trips, "--region", BOX, "--tiling", "quadtree:3", "--epsilon", epsilon, "--seed", "3",

@@ -252,6 +252,7 @@ def test_a_live_series_from_its_start_to_a_late_window(
     told = json.loads(mapveil("series", "status", city, "--json").out)
     assert told["released"] == ["2026-W02", "2026-W04"]
     assert told["next"] is None
+    assert "clock of" in told["windows"]
     assert mapveil("series", "start", city, *given).code == 2
     assert "2 of 3" in mapveil("ledger").out
 

@@ -243,6 +243,7 @@ def test_days_tell_no_hours_and_no_column_tells_nothing() -> None:
         ({"every": "1w"}, "would tell when somebody was there"),
         ({"every": "7", "start": "2026-01-05", "until": "2026-01-12"}, "a length such as"),
         ({"every": "1w", "start": "2026-01-05", "until": "2026-01-15"}, "2026-01-12 or 2026-01-19"),
+        ({"every": "1w", "start": "2026-01-05", "until": "2026-01-08"}, "such as 2026-01-12; got 2026-01-08"),
         ({"every": "1w", "start": "2026-01-05", "until": "2026-01-05"}, "after start 2026-01-05"),
         ({"every": "1w", "start": "5.1.2026", "until": "2026-01-12"}, "dates such as"),
         ({"every": "1d", "start": "2026-01-05T06:00", "until": "2026-01-06"}, "must be days"),

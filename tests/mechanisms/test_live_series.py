@@ -271,6 +271,8 @@ def test_a_map_that_the_ledger_does_not_know_yet_is_not_seen_and_not_drawn_again
         with pytest.raises(KeyboardInterrupt):
             series.add(visits(np.arange(30), 0), ledger=ledger)
     assert (series.status().released, series.status().next) == ((), NAMES[0])
+    # Drawn, it is released with whatever comes next: only the windows between are lost.
+    assert series.passed_over(NAMES[2]) == (NAMES[1],)
     with pytest.raises(InputError, match="was not released"):
         series.window(NAMES[0])
     heat = series.add(visits(np.arange(30), 0), ledger=ledger)

@@ -149,10 +149,8 @@ def end_changes(
     zones = replace(zones, notes=(*zones.notes, *unlike_notes(before, after)))
     twice = Zones(np.tile(zones.polygons, 2), zones.names * 2)
     found = compared(twice, np.concatenate(first), np.concatenate(second), noises, fdr=fdr, null=null)
-    size, names = (
-        len(zones),
-        [name for name, value in found._asdict().items() if isinstance(value, np.ndarray)],
-    )
+    size = len(zones)
+    names = [name for name, value in found._asdict().items() if isinstance(value, np.ndarray)]
     halves = (
         found._replace(zones=zones, **{name: getattr(found, name)[half] for name in names})
         for half in (slice(size), slice(size, None))

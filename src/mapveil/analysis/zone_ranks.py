@@ -8,8 +8,8 @@ Zones are called above or below a number where the tail beyond their estimate is
 (Bonferroni): one of the two one-sided hypotheses holds for each zone. The law that stands for estimates from reports
 bounds both tails together, so there each tail counts twice.
 
-Where the model places most of a zone's users, the zone is called only if the bounds that hold wherever in the cut cells
-they are (:attr:`mapveil.inference.zone_results.ZoneTotals.bounds`) agree.
+A zone that cuts measured cells is called only if bounds agree that hold for all zones together, wherever in those cells
+the users are.
 
 Intervals of the zones that are named are widened (:func:`mapveil.analysis.zone_totals.widened`).
 

@@ -47,10 +47,12 @@ def answer_flows(
             None if each is None else _named(flows, each, flag)
             for flag, each in (("--from", origins), ("--to", destinations))
         ]
+        from mapveil.inference.linear_totals import MOSTLY
+
         total = flows.total(*chosen)
         _warn(console, flows)
         (low, high), (least, most) = total.interval(alpha), total.certain(alpha)
-        mostly = total.placed > 0.5  # as of zones: then the noise says little of where users are
+        mostly = total.placed > MOSTLY  # then the noise says little of where users are
         if mostly:
             low, high = least, most
         answer = {"estimate": max(total.estimate, 0.0), "low": low, "high": high}

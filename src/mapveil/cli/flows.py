@@ -269,14 +269,14 @@ def _foresee(
         summing = flow_blocks(epsilon, trust, {**options, **given}, accept_large_epsilon=True)
         if isinstance(summing.trust, Curator):
             users = summing.trust.users
-        each = epsilon
+        counts_as = 1
         if isinstance(summing, FlowSeries):
-            each = summing.window_budget / summing.contribution
-            users = users and min(users, users * summing.contribution // summing.windows.count)
-        law = (1.0, float(each), float(summing.trust.noise_terms(users or 1)))
+            counts_as = summing.contribution
+            users = users and users * counts_as // summing.windows.count
+        law = (1.0, float(epsilon / counts_as), float(summing.trust.noise_terms(people)))
         least = least_told(WeightedNoise(*(np.array([part]) for part in law)), cells.size)
     counted = "trips" if trust == "local" else "users"
-    # At best: with a whole budget for the pairs, all of which are measured.
+    # At best: where the whole budget measures every pair by itself.
     said = f"a pair of {cells.size} cells is told from zero at best from about {least:,.0f} {counted} on"
     said += " in a window" if over_time else ""
     if users is None:

@@ -259,6 +259,8 @@ class LiveSeries:
         ------
         InputError
             The window was not released.
+        ParameterError
+            The series has no window of this name.
         """
         with SeriesFile.opened(self.path) as file:
             number = file.facts.windows.index(name)
