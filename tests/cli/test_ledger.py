@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import mapveil as mv
-from mapveil.privacy.ledger import Ledger, SpendId, default_ledger_path
+from mapveil.privacy.ledger import Ledger, SpendId
+from mapveil.privacy.ledger_records import default_ledger_path
 from mapveil_client.errors import BudgetExceeded
 
 Call = Callable[..., Any]

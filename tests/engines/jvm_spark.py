@@ -9,12 +9,12 @@ from pathlib import Path
 
 from benchmarks.jvm_spark import spark_server
 
-_TESTS = Path(__file__).with_name("test_spark_connect.py")
+_TESTS = [str(Path(__file__).with_name(f"test_spark_{name}.py")) for name in ("connect", "refusals")]
 
 
 def main(python: str) -> int:
     with spark_server(python, "local[2]") as url:
-        tests = [sys.executable, "-m", "pytest", "-q", "-n", "0", str(_TESTS)]
+        tests = [sys.executable, "-m", "pytest", "-q", "-n", "0", *_TESTS]
         return subprocess.run(tests, env=os.environ | {"MAPVEIL_SPARK": url}).returncode
 
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import io
-import os
-import socket
 import uuid
 import warnings
-from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow
@@ -24,12 +19,14 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.cli import app
 from mapveil.engines import user_sums
-from mapveil.engines.spark_connect import SparkEngine, _versions
+from mapveil.engines.spark_connect import SparkEngine
 from mapveil.geo.windowed_points import Parts, windowed
 from mapveil.geo.zone_cells import ZoneCells
 from mapveil.geo.zones import Zones
 from mapveil.privacy.population import see
 from mapveil_client.errors import CuratorWarning, InputError
+
+from .conftest import SERVER
 
 pytest.importorskip(
     "pysail", reason="the tests of clusters need pysail and pyspark-client (make test installs both)"
@@ -41,7 +38,6 @@ pytestmark = [
     ),
 ]
 
-SERVER = os.environ.get("MAPVEIL_SPARK")  # of the long suite: JVM Spark
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
 POLYGON = mv.Region.from_polygon(shapely.Polygon([(-74.03, 40.69), (-73.9, 40.7), (-73.95, 40.83)]))
 QUADTREE = mv.Quadtree(REGION, depth=4)
@@ -80,22 +76,6 @@ def run(*arguments: str) -> tuple[int, str]:
     with redirect_stdout(written), redirect_stderr(written), pytest.raises(SystemExit) as stopped:
         app.run(list(arguments))
     return int(stopped.value.code or 0), written.getvalue()
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[SparkEngine]:
-    if SERVER is not None:
-        yield SparkEngine(SERVER)
-        return
-    from pysail.spark import SparkConnectServer
-
-    server = SparkConnectServer(ip="127.0.0.1", port=0)
-    server.start(background=True)
-    host, port = server.listening_address
-    found = SparkEngine(f"sc://{host}:{port}")
-    yield found
-    found.session.stop()
-    server.stop()
 
 
 def on_cluster(engine: SparkEngine, frame: pyarrow.Table) -> str:
@@ -304,56 +284,6 @@ def test_a_release_has_the_same_bytes(engine: SparkEngine, tmp_path: Path) -> No
     assert local.equals(remote)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (
-            ["--table", "default.nowhere", "--dataset", "d"],
-            "no such catalog, schema or table; nothing was charged",
-        ),
-        (["--table", "default.nowhere"], "--dataset"),
-        (["--dataset", "d"], "--table"),
-        (["x.csv", "--table", "t", "--dataset", "d"], "INPUT"),
-    ],
-)
-def test_a_missing_thing_is_named(
-    engine: SparkEngine, arguments: list[str], said: str, tmp_path, capsys
-) -> None:
-    common = ["--region", "-74.03,40.69,-73.90,40.83", "--epsilon", "1", "--ledger", str(tmp_path / "l")]
-    done, shown = run("release", "--engine", engine.url, *arguments, *common, "-o", str(tmp_path / "m.csv"))
-    assert done == 2, shown
-    assert said in shown
-    assert "Traceback" not in shown
-    assert not (tmp_path / "m.csv").exists()
-
-
-def test_a_server_that_does_not_answer() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with pytest.raises(InputError, match=f"127.0.0.1:{port}: no server answers.*nothing was charged"):
-        SparkEngine(f"sc://127.0.0.1:{port}/;token=secret")
-    for url in ("http://host", "sc://", "sc://host:port"):
-        with pytest.raises(InputError, match="must be a Spark Connect server"):
-            SparkEngine(url)
-
-
-def test_what_needs_rows_here_is_refused(sources: tuple[mv.Points, mv.Points]) -> None:
-    with pytest.raises(InputError, match="a table on a cluster is read by a curator's release"):
-        mv.release(sources[1], QUADTREE, epsilon=1, trust="local", account=None)
-
-
-def test_doctor_asks_the_executors(engine: SparkEngine) -> None:
-    _, shown = run("doctor", "--engine", engine.url)
-    assert f"mapveil {mv.__version__}" in shown
-
-
-def test_executors_of_another_version_are_refused(engine: SparkEngine) -> None:
-    asked = engine.session.range(1).mapInArrow(partial(_versions, "9.9"), "found string")
-    with pytest.raises(InputError, match=r"the driver 9.9; expected the same version"), engine._speaking():
-        asked.toArrow()
-
-
 @pytest.mark.parametrize("kind", IDS)
 def test_the_ledger_knows_the_people_of_a_table_on_a_cluster(engine: SparkEngine, kind: str) -> None:
     """By the values that it has for a local table: the same sketch, digest and number of people."""
@@ -386,30 +316,3 @@ def test_progress_goes_up_to_the_end(sources: tuple[mv.Points, mv.Points]) -> No
     assert told == sorted(told)
     if SERVER is not None:  # Sail tells nothing in between
         assert len(told) > 2
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[TABLE_OR_VIEW_NOT_FOUND] `a`.`b` of Ann", "no such catalog, schema or table"),
-        ("[INSUFFICIENT_PERMISSIONS] User Ann may not SELECT", "the user of this session may not read it"),
-        ("StatusCode.UNAUTHENTICATED: token of Ann", "the user of this session may not read it"),
-        ("ModuleNotFoundError: No module named 'mapveil.engines' at Ann", "no Python package 'mapveil'"),
-        ("[CAST_INVALID_INPUT] The value 'Ann' cannot be cast", "CAST_INVALID_INPUT; the cluster's log"),
-        ("Job aborted: Ann, -73.98", "PySparkException; the cluster's log says more"),
-    ],
-)
-def test_every_missing_thing_is_named_and_no_value_quoted(engine: SparkEngine, text: str, said: str) -> None:
-    from pyspark.errors import PySparkException
-
-    with pytest.raises(InputError, match=said) as raised, engine._speaking("lake.city.checkins"):
-        raise PySparkException(text)
-    assert "nothing was charged" in str(raised.value)
-    assert "Ann" not in str(raised.value)
-    assert raised.value.__cause__ is None
-
-
-def test_spark_below_4_is_refused(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SparkEngine, "session", SimpleNamespace(version="3.5.1"))
-    with pytest.raises(InputError, match=r"Spark 3\.5\.1; expected Spark 4 or later"):
-        SparkEngine(engine.url)

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.privacy import ledger_file
-from mapveil.privacy.ledger import DEFAULT_BUDGET, Ledger, default_ledger_path
+from mapveil.privacy.ledger import Ledger
+from mapveil.privacy.ledger_records import DEFAULT_BUDGET, default_ledger_path
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from mapveil.privacy.ledger import DEFAULT_BUDGET
+from mapveil.privacy.ledger_records import DEFAULT_BUDGET
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError
 
 

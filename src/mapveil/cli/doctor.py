@@ -140,7 +140,7 @@ def _cluster(url: str) -> str:
 
 
 def _ledger() -> str:
-    from mapveil.privacy.ledger import default_ledger_path
+    from mapveil.privacy.ledger_records import default_ledger_path
 
     path = default_ledger_path()
     folder = path.parent

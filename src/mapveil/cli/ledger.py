@@ -15,10 +15,11 @@ from mapveil.formats.atomic import all_or_none, atomic_path
 from mapveil.pictures.release_sheet import inspect
 from mapveil.privacy.chain_head import ChainHead
 from mapveil.privacy.charges import unwritten
-from mapveil.privacy.ledger import DEFAULT_BUDGET, Ledger, default_ledger_path
+from mapveil.privacy.ledger import Ledger
 from mapveil.privacy.ledger_accounts import Balance, Default, Entry, SpendId
 from mapveil.privacy.ledger_chain import value_at, verify
 from mapveil.privacy.ledger_file import transaction
+from mapveil.privacy.ledger_records import DEFAULT_BUDGET, default_ledger_path
 from mapveil.privacy.signed_release import SIGNATURE_SUFFIX, SignedRelease
 from mapveil.privacy.signing_key import signing_key
 from mapveil_client.epsilon import readable

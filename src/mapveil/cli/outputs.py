@@ -93,7 +93,7 @@ def _streamed_as(context: click.Context, path: Path, suffix: str, suffixes: Sequ
 
 def _files_read(context: click.Context) -> list[tuple[str, str]]:
     """The texts of the command's parameters that may name a file, or files by a pattern; each with its noun."""
-    from mapveil.privacy.ledger import default_ledger_path
+    from mapveil.privacy.ledger_records import default_ledger_path
 
     texts = [("input", text) for text in context.meta.get(READ, [])]
     for parameter, value in context.params.items():

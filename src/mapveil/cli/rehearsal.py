@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mapveil.cli.console import Console
-from mapveil.privacy.ledger import default_ledger_path
+from mapveil.privacy.ledger_records import default_ledger_path
 from mapveil.privacy.rehearsal import RehearsalAccount, Rehearsed
 from mapveil_client.epsilon import readable
 from mapveil_client.errors import BudgetExceeded

@@ -182,7 +182,8 @@ def write_window(
     The ledger that the series was charged to notes the files, so that 'mapveil ledger sign' signs them.
     """
     from mapveil.mechanisms.live_series import LiveSeries
-    from mapveil.privacy.ledger import Ledger, default_ledger_path
+    from mapveil.privacy.ledger import Ledger
+    from mapveil.privacy.ledger_records import default_ledger_path
 
     series = LiveSeries(file)
     heat = series.window(window)

@@ -33,7 +33,7 @@ class Account:
     name : str, optional
         The budget's name, which the data released under it join; without one the ledger recognises the data.
     ledger : Ledger or path, optional
-        The ledger; the user's own by default (:func:`mapveil.privacy.ledger.default_ledger_path`).
+        The ledger; the user's own by default (:func:`mapveil.privacy.ledger_records.default_ledger_path`).
     outputs : sequence of paths
         The files that will be written, recorded with each charge. With any, the release counts as unwritten, and its
         answer is kept, until :func:`writing` ends.

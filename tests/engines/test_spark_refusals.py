@@ -1,0 +1,95 @@
+"""Clusters that cannot be used: every missing thing is named, and no value is quoted."""
+
+from __future__ import annotations
+
+import socket
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+import mapveil as mv
+from mapveil.engines.spark_connect import SparkEngine, _versions
+from mapveil_client.errors import InputError
+
+from .test_spark_connect import QUADTREE, both, pytestmark, random_frame, run
+
+__all__ = ["pytestmark"]  # of this module too
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["--table", "default.nowhere", "--dataset", "d"],
+            "no such catalog, schema or table; nothing was charged",
+        ),
+        (["--table", "default.nowhere"], "--dataset"),
+        (["--dataset", "d"], "--table"),
+        (["x.csv", "--table", "t", "--dataset", "d"], "INPUT"),
+    ],
+)
+def test_a_missing_thing_is_named(
+    engine: SparkEngine, arguments: list[str], said: str, tmp_path, capsys
+) -> None:
+    common = ["--region", "-74.03,40.69,-73.90,40.83", "--epsilon", "1", "--ledger", str(tmp_path / "l")]
+    done, shown = run("release", "--engine", engine.url, *arguments, *common, "-o", str(tmp_path / "m.csv"))
+    assert done == 2, shown
+    assert said in shown
+    assert "Traceback" not in shown
+    assert not (tmp_path / "m.csv").exists()
+
+
+def test_a_server_that_does_not_answer() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(InputError, match=f"127.0.0.1:{port}: no server answers.*nothing was charged"):
+        SparkEngine(f"sc://127.0.0.1:{port}/;token=secret")
+    for url in ("http://host", "sc://", "sc://host:port"):
+        with pytest.raises(InputError, match="must be a Spark Connect server"):
+            SparkEngine(url)
+
+
+def test_what_needs_rows_here_is_refused(engine: SparkEngine) -> None:
+    _, there = both(engine, random_frame(20))
+    with pytest.raises(InputError, match="a table on a cluster is read by a curator's release"):
+        mv.release(there, QUADTREE, epsilon=1, trust="local", account=None)
+
+
+def test_doctor_asks_the_executors(engine: SparkEngine) -> None:
+    _, shown = run("doctor", "--engine", engine.url)
+    assert f"mapveil {mv.__version__}" in shown
+
+
+def test_executors_of_another_version_are_refused(engine: SparkEngine) -> None:
+    asked = engine.session.range(1).mapInArrow(partial(_versions, "9.9"), "found string")
+    with pytest.raises(InputError, match=r"the driver 9.9; expected the same version"), engine._speaking():
+        asked.toArrow()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[TABLE_OR_VIEW_NOT_FOUND] `a`.`b` of Ann", "no such catalog, schema or table"),
+        ("[INSUFFICIENT_PERMISSIONS] User Ann may not SELECT", "the user of this session may not read it"),
+        ("StatusCode.UNAUTHENTICATED: token of Ann", "the user of this session may not read it"),
+        ("ModuleNotFoundError: No module named 'mapveil.engines' at Ann", "no Python package 'mapveil'"),
+        ("[CAST_INVALID_INPUT] The value 'Ann' cannot be cast", "CAST_INVALID_INPUT; the cluster's log"),
+        ("Job aborted: Ann, -73.98", "PySparkException; the cluster's log says more"),
+    ],
+)
+def test_every_missing_thing_is_named_and_no_value_quoted(engine: SparkEngine, text: str, said: str) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(InputError, match=said) as raised, engine._speaking("lake.city.checkins"):
+        raise PySparkException(text)
+    assert "nothing was charged" in str(raised.value)
+    assert "Ann" not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+def test_spark_below_4_is_refused(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkEngine, "session", SimpleNamespace(version="3.5.1"))
+    with pytest.raises(InputError, match=r"Spark 3\.5\.1; expected Spark 4 or later"):
+        SparkEngine(engine.url)
