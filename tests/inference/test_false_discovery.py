@@ -1,4 +1,4 @@
-"""Benjamini and Hochberg's procedure: the reference, and its rate where zones share noisy sums."""
+"""Benjamini and Hochberg's procedure: the reference, and its rate, unlike Storey's, where p-values come in groups."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ import numpy as np
 
 from mapveil_client.arrays import BoolArray, FloatArray, quotient
 
-# Empty fraction: drawn roads, islands and villages have 0.91 or more; tuning sets of 1,024 cells 0.85 at most.
-_EMPTY: Final = 0.9
+# Chosen between drawn roads, islands and villages, and tuning sets of 1,024 cells; no benchmark varies them yet.
+_EMPTY: Final = 0.9  # fraction of the cells
 _SIGNAL: Final = (
     1.0  # noise scales of users per cell; with fewer, a faint map of people everywhere looks empty
 )
-_BOX: Final = 8  # cells a side; with 4, the earth mover's distance rises on a tuning set of San Francisco
+_BOX: Final = 8  # cells a side: no fewer users in the outskirts of a town
 _STEPS: Final = 100  # of expectation maximisation
 _BINS: Final = 16  # per unit of asinh of the noisy sums, in noise scales
 
