@@ -33,7 +33,8 @@ def spark_server(python: str, master: str, partitions: int = 2) -> Iterator[str]
         "spark.ui.enabled": "false",
     }
     options = [part for name, value in confs.items() for part in ("--conf", f"{name}={value}")]
-    environment = os.environ | {"SPARK_HOME": home, "PYSPARK_PYTHON": python}
+    # Executors start it from folders of their own; links are kept, since an environment's Python is one.
+    environment = os.environ | {"SPARK_HOME": home, "PYSPARK_PYTHON": os.path.abspath(python)}
     with tempfile.TemporaryDirectory(prefix="mapveil-spark-") as folder:
         log = Path(folder, "log")
         with log.open("w") as written:

@@ -195,6 +195,25 @@ def test_a_bracket_holds_wherever_in_the_cut_leaves_trips_are() -> None:
     assert held >= 4
 
 
+def test_a_block_is_divided_as_its_flows_are_shown() -> None:
+    flows = released(8)
+    sums = flows.sums
+    assert sums is not None
+    every = np.indices((ZONES.size, ZONES.size)).reshape(2, -1)
+    leaf = sums.leaf_of(*every)
+    for listed in (flows, flows.largest(20)):
+        trips = listed.matrix().toarray().ravel()
+        shown = np.where(trips > 0, trips, listed.unlisted / np.count_nonzero(trips == 0))
+        in_block = np.bincount(leaf, shown)[leaf]
+        answers = [listed.total(int(origin), int(destination)) for origin, destination in every.T]
+        estimate = np.array([each.estimate for each in answers])
+        block = np.array([each.touched.estimate for each in answers])
+        cut = (sums.pairs[leaf] > 1) & (in_block > 0)
+        assert cut.sum() > 10
+        assert estimate[cut] == pytest.approx((block * shown)[cut] / in_block[cut], rel=1e-9)
+        assert np.bincount(leaf, estimate)[leaf] == pytest.approx(block, rel=1e-9)
+
+
 def test_all_pairs_measured_alone_add_up() -> None:
     flows = released(1, 0.01)
     assert flows.total().estimate == pytest.approx(

@@ -11,10 +11,11 @@ is exact:
 where: y are the noisy sums, :math:`\eta` their noises (:mod:`mapveil.privacy.weighted_noise`) and a the coefficients of
 least variance. Blocks that cross a zone and others tell of the zone only what they tell of all of these together. Trips
 from some zones to some others are a weighted sum of leaves, the finest measured blocks of origins and destinations,
-each by the fraction of its pairs of zones that is asked about; a leaf that the question cuts is placed, not measured,
-and the total's ``inside`` and ``touched`` bracket the truth (:mod:`mapveil.analysis.zone_totals`). In flows of several
-rounds blocks follow from earlier noisy sums, and ``tests/analysis/test_flow_totals.py`` measures the coverage; those of
-a window follow from the flows of all windows, whose noise is independent. Post-processing: costs no privacy.
+each by the fraction of its shown flows that is asked about, the unlisted ones spread evenly over the unlisted pairs of
+zones; a leaf that the question cuts is placed, not measured, and the total's ``inside`` and ``touched`` bracket the
+truth (:mod:`mapveil.analysis.zone_totals`). In flows of several rounds blocks follow from earlier noisy sums, and
+``tests/analysis/test_flow_totals.py`` measures the coverage; those of a window follow from the flows of all windows,
+whose noise is independent. Post-processing: costs no privacy.
 """
 
 from __future__ import annotations
@@ -80,10 +81,9 @@ def flow_total(
         end = 0 if whole[1] else 1
         found = LinearTotal(((held, _row(held, held.starts[end] + np.flatnonzero(chosen[end] & possible))),))
         return Total(found.parts, found, found, shown, 1.0)
-    part = _fractions(sums, *chosen)
+    weights = _fractions(flows, asked, sums, _pairs_between(sums, *chosen))
     parts, inside, touched = (
-        LinearTotal(((held, _row(held, np.flatnonzero(each), each[each > 0])),))
-        for each in (part, (part > 1 - _WHOLE).astype(np.float64), (part > _WHOLE).astype(np.float64))
+        LinearTotal(((held, _row(held, np.flatnonzero(each), each[each > 0])),)) for each in weights
     )
     return Total(parts.parts, inside, touched, shown, 1.0)
 
@@ -197,12 +197,33 @@ def _every_end(flows: FlowMap) -> Iterator[tuple[LinearSums, csr_array]]:
         yield held, csr_array((weights, (found[kept], leaf[kept])), shape=shape)
 
 
-def _fractions(sums: FlowSums, origins: BoolArray, destinations: BoolArray) -> FloatArray:
-    """The fraction of each leaf's pairs that is asked about, shape (leaves,)."""
+def _pairs_between(sums: FlowSums, origins: BoolArray, destinations: BoolArray) -> FloatArray:
+    """Number of each leaf's pairs of zones that are asked about, shape (leaves,)."""
     places = np.zeros((2, 1 << sums.leaves.depth), dtype=np.bool_)
     for held, zones in zip(places, (origins, destinations), strict=True):
         held[sums.place[zones & (sums.place >= 0)]] = True
-    return sums.pairs_of(places[0], places[1]) / np.maximum(sums.pairs, 1)
+    return sums.pairs_of(places[0], places[1])
+
+
+def _fractions(
+    flows: FlowMap, asked: BoolArray, sums: FlowSums, pairs: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The fraction of each leaf's flows that is asked about; 1 for the leaves wholly inside; 1 for those touched."""
+    inside, touched = pairs == sums.pairs, pairs > 0
+    leaf = sums.leaf_of(flows.origin, flows.destination)
+
+    def shown(listed: BoolArray, pairs: FloatArray, each: float) -> FloatArray:
+        trips, number = (
+            np.bincount(leaf, listed * value, sums.leaves.size) for value in (flows.trips, np.ones(leaf.size))
+        )
+        return np.asarray(trips + each * np.maximum(pairs - number, 0.0))
+
+    unlisted = flows.unlisted / max(float(sums.pairs.sum()) - flows.size, 1.0)
+    whole = shown(np.ones(leaf.size, dtype=np.bool_), sums.pairs, unlisted)
+    evenly = pairs / np.maximum(sums.pairs, 1)
+    part = np.divide(shown(asked, pairs, unlisted), whole, out=evenly, where=whole > 0)
+    wholly = inside & touched
+    return np.where(wholly, 1.0, part * touched), wholly.astype(np.float64), touched.astype(np.float64)
 
 
 def _row(sums: LinearSums, at: IntArray, weights: FloatArray | float = 1.0) -> csr_array:
