@@ -109,7 +109,8 @@ def methods_of(trust: str) -> list[str]:
 def metrics_on(people: Population, trust: str) -> tuple[str, ...]:
     """The metrics of a trust model, those in metres where there is georeference."""
     of_ground = (EMD_EUCLIDEAN, L1_SQUARES) if people.tiling.region.georeferenced else ()
-    return ("kl", "similarity", "emd", *of_ground, "top_ten", *((MSE,) if trust == "distributed" else ()))
+    shape = ("kl", "jensen_shannon", "similarity", "emd", *of_ground, "top_ten")
+    return (*shape, MSE) if trust == "distributed" else shape
 
 
 def people_of(source: mv.Points | mv.Counts, max_cells: int) -> Population:

@@ -30,6 +30,7 @@ that did not run or was under the uniform baseline, wins for one without rivals.
 _NAMES: Final = {"central": "Curator", "distributed": "Secure sums", "local": "Local reports"}
 _BESIDE_UNIFORM: Final = {"win": "over uniform", "loss": "under uniform"}
 _THREE: Final = ("kl", "similarity", "emd")
+_SHOWN: Final = ("kl", "jensen_shannon", "similarity", "emd", "top_ten")
 
 
 def page(records: Sequence[dict[str, Any]]) -> str:
@@ -137,7 +138,7 @@ def _verdicts(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
 
 
 def _means(means: Sequence[dict[str, Any]], trust: str) -> list[str]:
-    metrics = [each for each in (*_THREE, "top_ten", MSE) if any(row["metric"] == each for row in means)]
+    metrics = [each for each in (*_SHOWN, MSE) if any(row["metric"] == each for row in means)]
     table: dict[str, dict[str, Any]] = {}
     for row in means:
         if row["trust"] == trust and row["test"]["sets"]:

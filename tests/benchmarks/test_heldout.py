@@ -114,7 +114,7 @@ def test_one_command_runs_any_folder(folder: Path, capsys: pytest.CaptureFixture
     of_table = {
         row["metric"] for row in found["rows"] if row["data"] == "visits" and row["trust"] == "central"
     }
-    assert of_table == {"kl", "similarity", "emd", "emd_euclidean_m", "l1_2km", "top_ten"}
+    assert of_table == {"kl", "jensen_shannon", "similarity", "emd", "emd_euclidean_m", "l1_2km", "top_ten"}
     assert all(row["verdict"] in ("win", "tie", "loss") for row in found["rows"])
     of_sums = [row for row in found["rows"] if row["metric"] == NO_LONGER]
     assert len(of_sums) == 3

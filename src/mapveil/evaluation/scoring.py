@@ -32,6 +32,7 @@ L1_SQUARES: Final = "l1_2km"
 TITLES: Final[dict[str, str]] = {
     "l1": "L1, users",
     "kl": "KL, nats",
+    "jensen_shannon": "Jensen-Shannon, nats",
     "emd": "EMD (city-block), region widths",
     EMD_METRES: "EMD (city-block), m",
     EMD_EUCLIDEAN: "EMD (Euclidean), m",
