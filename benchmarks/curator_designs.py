@@ -26,7 +26,7 @@ from mapveil.cli.app import run
 from mapveil.cli.arguments import epsilon_list
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import Parsed
-from mapveil.engines import UserSums
+from mapveil.engines import UNIT, UserSums
 from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.evaluation.html_report import text_table
 from mapveil.evaluation.scoring import Scoring
@@ -53,6 +53,11 @@ class Truth(NamedTuple):
     people: UserSums
     score: Callable[[FloatArray], Mapping[str, float]]
 
+    @property
+    def users(self) -> float:
+        """The true number of users."""
+        return float(self.people.sums.sum()) / UNIT
+
     @classmethod
     def of(cls, source: mv.Points | mv.Counts, cells: int) -> Truth:
         """A data set on at most so many cells."""
@@ -73,12 +78,13 @@ class Truth(NamedTuple):
 
 
 class Design(NamedTuple):
-    """Parameters of the mechanism, one of its curator, and a constant of a module."""
+    """Parameters of the mechanism, one of its curator, a constant of a module, and a declared number of users."""
 
     name: str
     options: Mapping[str, Any] = MappingProxyType({})
     users_share: float | None = None
     constant: tuple[Any, str, float] | None = None
+    declared: float | None = None  # of the true number
 
     def errors(self, truth: Truth, epsilon: Fraction, trials: int) -> FloatArray:
         """The mean of every metric."""
@@ -86,6 +92,8 @@ class Design(NamedTuple):
             if self.constant is not None:
                 stack.enter_context(patch.object(*self.constant))
             trust = Curator() if self.users_share is None else Curator(users_share=self.users_share)
+            if self.declared is not None:
+                trust = dataclasses.replace(trust, users=max(round(self.declared * truth.users), 1))
             mechanism = dataclasses.replace(Multiscale(epsilon=epsilon), trust=trust, **self.options)
             maps = [
                 mechanism.release(truth.people, account=None, rng=_SEED + trial) for trial in range(trials)
