@@ -12,6 +12,7 @@ from mapveil.engines.contributions import user_cells
 from mapveil.geo.zone_order import zone_order
 from mapveil.maps.flow_map import FlowMap
 from mapveil.mechanisms.flow_blocks import FlowBlocks
+from mapveil.trust.secure_aggregation.model import SecureAggregation
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.morton import deinterleave
 
@@ -96,6 +97,23 @@ def test_a_half_of_the_line_of_places_is_a_half_of_the_region() -> None:
     west = ZONES.centres().lon < -8.61
     assert {bool(place < 8) for place in order.place[west]} == {True}
     assert {bool(place < 8) for place in order.place[~west]} == {False}
+
+
+@pytest.mark.parametrize("declared", [500, 1000, 4000])
+def test_a_declared_number_of_users_bounds_no_flow(declared: int) -> None:
+    """It is an estimate that the plan starts from; only clients of secure sums are known to be no more."""
+    options = {"users": declared}
+    flows = mv.flows(hub_trips(1000), ZONES, epsilon=2, trust="central", options=options, account=None, rng=1)
+    assert flows.all_trips == pytest.approx(1000, abs=60)
+    assert any("declared number of users" in note for note in flows.notes) == (declared != 1000)
+
+
+def test_devices_send_no_more_coordinates_than_longest() -> None:
+    trust = SecureAggregation()
+    mechanism = FlowBlocks(epsilon=8, trust=trust, longest=64, pair_signal=1e6)
+    sums = mechanism.release(hub_trips(1000).as_points(), ZONES, account=None, rng=1).sums
+    assert sums is not None
+    assert 32 < sum(each.noisy.size for each in sums.blocks) <= 64
 
 
 def test_a_table_without_destinations_and_too_many_zones_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -93,6 +94,29 @@ def test_totals_of_a_window_are_near_its_exact_sums(series: FlowSeriesMap, trips
     # 96 intervals of 95 %: fewer than 82 hold with probability below 1e-4.
     assert sum(held) >= 82
     assert abs(series.window(1).total(10, 5).estimate - exact[1, 10, 5]) < 40
+
+
+def test_the_error_that_is_asked_for_is_that_of_a_block_in_a_window(
+    series: FlowSeriesMap, trips: mv.Points
+) -> None:
+    sums = series.window(0).sums
+    assert sums is not None
+    width = sums.blocks[-1].half_width(0.05)
+    table = replace(hub_trips(5), points=trips)
+    given = {"epsilon": 2, "trust": "central", "windows": WEEKS, "account": None, "rng": 1}
+    mv.flows(table, ZONES, window_error=1.01 * width, **given)
+    with pytest.raises(ParameterError, match="window_error"):
+        mv.flows(table, ZONES, window_error=0.99 * width, **given)
+
+
+def test_all_windows_together_and_one_of_them_are_not_added_where_they_share_sums() -> None:
+    shared = FlowSeries(epsilon=50, windows=WEEKS, accept_large_epsilon=True).release(
+        timed_trips(), ZONES, rng=3
+    )
+    assert not shared.window_sums.margins
+    with pytest.raises(InputError, match="same reports or noisy sums"):
+        shared.total() + shared.window(0).total()
+    assert (shared.window(0).total() + shared.window(1).total()).deviation > 0
 
 
 def test_a_page_has_the_arcs_of_every_window(series: FlowSeriesMap) -> None:
@@ -304,7 +328,7 @@ def test_what_a_series_of_flows_cannot_be_is_refused(trips: mv.Points) -> None:
         FlowSeries(epsilon=1, windows=WEEKS, windows_per_user=4)
     with pytest.raises(InputError, match="no column of times"):
         mv.flows(hub_trips(5), ZONES, epsilon=1, trust="central", windows=WEEKS, account=None)
-    with pytest.raises(ParameterError, match="windows times pairs of zones must be at most"):
+    with pytest.raises(ParameterError, match="zones must be at most 512 for flows in each of 168"):
         FlowSeries(epsilon=1, windows=mv.Windows(by="hour-of-week", zone="UTC")).release(
             trips, mv.Quadtree(REGION, depth=5), account=None
         )

@@ -9,8 +9,10 @@ import pytest
 
 import mapveil as mv
 from mapveil.engines import UserSums
+from mapveil.mechanisms import multiscale
 from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.mechanisms.multiscale_series import MultiscaleSeries
+from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
@@ -109,6 +111,20 @@ def test_a_declared_number_is_contradicted_only_where_each_user_counts_once(
 ) -> None:
     series = release(options={"users": declared}, **given)
     assert any("the declared number of users" in note for note in series.notes) == noted
+
+
+def test_empty_cells_are_told_by_noise_as_wide_as_users_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def told(users: FloatArray, noisy: FloatArray, scale: float, there: BoolArray) -> FloatArray:
+        asked.append(scale)
+        return users
+
+    monkeypatch.setattr(multiscale, "emptied", told)
+    pooled = mv.release_series(
+        visits(), WEEKS, mv.Quadtree(REGION, depth=1), epsilon=2, windows_per_user=3, account=None, rng=1
+    ).measurements[-1]
+    assert asked == [pytest.approx(pooled.deviation() / np.sqrt(2), rel=1e-3)]
 
 
 def test_a_promise_to_user_weeks_charges_every_week() -> None:

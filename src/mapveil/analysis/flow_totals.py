@@ -35,6 +35,7 @@ from mapveil.inference.linear_totals import LinearSums, LinearTotal, Total
 from mapveil.inference.nested_sums import NestedSums
 from mapveil.inference.zone_results import ByEnd, Null, ZoneChanges, ZoneTotals
 from mapveil.maps.flow_map import FlowMap, ZoneNames
+from mapveil.maps.flow_series_map import FlowSeriesMap
 from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.measurement import INTERVAL_ALPHA
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
@@ -76,7 +77,7 @@ def flow_total(
     shown = float(flows.trips[asked].sum())
     possible = sums.place >= 0
     whole = [bool(each[possible].all()) for each in chosen]
-    held = _all_sums(sums)
+    held = _all_sums(flows)
     if isinstance(held, CrossedSums) and any(whole) and not all(whole):
         end = 0 if whole[1] else 1
         found = LinearTotal(((held, _row(held, held.starts[end] + np.flatnonzero(chosen[end] & possible))),))
@@ -177,7 +178,7 @@ def _every_end(flows: FlowMap) -> Iterator[tuple[LinearSums, csr_array]]:
     from scipy.sparse import csr_array
 
     sums = _sums_of(flows)
-    held = _all_sums(sums)
+    held = _all_sums(flows)
     if isinstance(held, CrossedSums):
         zone = np.flatnonzero(sums.place >= 0)
         for start in held.starts[:2]:
@@ -263,12 +264,17 @@ def _number(flows: FlowMap, zone: int | str) -> int:
     return int(zone)
 
 
-def _all_sums(sums: FlowSums) -> LinearSums:
+def _all_sums(flows: FlowMap) -> LinearSums:
     """The noisy sums of blocks, with those of origins and of destinations where they were measured."""
+    sums = _sums_of(flows)
     if sums not in _held:
         adaptive = len(sums.blocks) > 1 and bool(sums.margins)
         every = np.ones(sums.leaves.size, dtype=np.bool_)
-        blocks = NestedSums(sums.blocks, every, adaptive=adaptive)
+        windows = []
+        if isinstance(flows, FlowSeriesMap) and not flows.window_sums.margins:
+            # The sums of all windows together are those of each, added up: their errors are not independent.
+            windows = [flows.window_sums.of_window(at).blocks for at in range(len(flows))]
+        blocks = NestedSums(sums.blocks, every, adaptive=adaptive, windows=windows)
         _held[sums] = CrossedSums(blocks, *_margins(sums)) if sums.margins else blocks
     return _held[sums]
 

@@ -279,7 +279,7 @@ def _numbered(trips: Trips, summing: FlowBlocks, window_error: float | None) -> 
     """The trips with their windows; refused where times are missing, or the sums of a window too far off."""
     assert isinstance(summing, FlowSeries)
     if window_error is not None:
-        check_error(summing.window_budget, summing.contribution, window_error, fix="raise epsilon")
+        check_error(summing.block_budget, summing.contribution, window_error, fix="raise epsilon")
     if trips.points is not None and trips.points.columns.to_lon is None:
         raise InputError(
             f"{trips.source}: windows of flows need a row a trip, with both ends and a time; got a row a position"

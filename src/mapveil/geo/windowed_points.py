@@ -102,6 +102,21 @@ def windowed(points: Points, windows: Windows, parts: Parts | None = None) -> Wi
     return WindowedPoints(**given, windows=windows, parts=parts, listed=listed)
 
 
+def check_numbering(points: object, windows: Windows | None = None, parts: Parts | None = None) -> None:
+    """Refuse a table whose windows were not numbered for these windows and parts, in which a user would count more.
+
+    Raises
+    ------
+    InputError
+        It was numbered otherwise, or at all where there are no windows.
+    """
+    if isinstance(points, WindowedPoints) and (points.windows, points.parts) != (windows, parts):
+        raise InputError(
+            f"{points.source}: the windows of its rows were numbered for another mechanism, whose users count "
+            "otherwise; expected the table itself, or what numbered() of this mechanism makes of it"
+        )
+
+
 def _times(points: Points, windows: Windows, kind: str) -> tuple[str, str]:
     """SQL of the reading of the windows' clock at a row's time, and of the moment; the rows are checked.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mapveil.geo.tables import connection, quote_text
 from mapveil_client.arrays import IntArray
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, ParameterError, check, is_whole
 from mapveil_client.public_periods import LENGTHS, Periods, offset_text
 from mapveil_client.public_windows import PROFILES, PublicWindows
 
@@ -40,6 +40,11 @@ class Windows(PublicWindows):
     >>> Windows(every="1w", start="2026-01-05", until="2026-02-02").names
     ('2026-W02', '2026-W03', '2026-W04', '2026-W05')
     """
+
+    def check_per_user(self, most: int | None) -> None:
+        """Refuse a number of windows in which a user counts that is not a whole one from 1 to theirs."""
+        held = most is None or is_whole(most, 1, self.count)
+        check(held, "windows_per_user (--windows-per-user)", f"a whole number from 1 to {self.count}", most)
 
     def sql(self, moment: str | None, wall: str | None, category: str | None) -> str:
         """SQL of the number of a row's window, NULL for none.

@@ -110,8 +110,8 @@ class LinearTotal:
             at = next((at for at, (held, _) in enumerate(parts) if held.is_same(sums)), None)
             if any(one.has_window(two) for held, _ in parts for one, two in ((held, sums), (sums, held))):
                 raise InputError(
-                    "totals of a series and of its windows are of the same reports, so the error of their sum is not "
-                    "known; add up totals of windows instead"
+                    "totals of a series and of its windows are of the same reports or noisy sums, so the error of "
+                    "their sum is not known; add up totals of windows instead"
                 )
             if at is None:
                 parts.append((sums, weights))

@@ -12,7 +12,7 @@ import numpy as np
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
-from mapveil.geo.windowed_points import WindowedPoints, windowed
+from mapveil.geo.windowed_points import WindowedPoints, check_numbering, windowed
 from mapveil.geo.windows import Windows
 from mapveil.inference.window_shrinkage import halvings
 from mapveil.local.estimators.estimated_users import estimates_by_window
@@ -29,7 +29,7 @@ from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.queries import Progress
 from mapveil_client.arrays import FloatArray
-from mapveil_client.errors import InputError, is_whole
+from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain
 from mapveil_client.randomness.random import Randomness, as_randomness
 
@@ -71,12 +71,7 @@ class LocalSeries(HierarchicalHashing):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check(isinstance(self.windows, Windows), "windows", "Windows")
-        most, count = self.windows_per_user, self.windows.count
-        self._check(
-            most is None or is_whole(most, 1, count),
-            "windows_per_user (--windows-per-user)",
-            f"a whole number from 1 to {count}",
-        )
+        self.windows.check_per_user(self.windows_per_user)
         self._check(self.estimator == "smoothed-em", "estimator", "smoothed-em for a series")
 
     @property
@@ -113,6 +108,7 @@ class LocalSeries(HierarchicalHashing):
         """Simulate a whole collection in this process; arguments and errors are those of every local mechanism."""
         if not isinstance(points, WindowedPoints):
             raise InputError(f"{points.source}: a series needs a table of points whose windows are numbered")
+        check_numbering(points, self.windows)
         stream, tell = as_randomness(rng), progress or (lambda step, done: None)
         domain = Domain(given := tiling_of(points, tiling))
         with held_for(points, given, account) as held:

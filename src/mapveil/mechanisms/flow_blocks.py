@@ -20,7 +20,7 @@ from mapveil.inference.flow_shrinkage import (
 )
 from mapveil.inference.shrinkage import pool
 from mapveil.mechanisms.flow_mechanism import FlowMechanism, FlowPlan, Flows
-from mapveil.mechanisms.measured_nodes import MeasuredNodes
+from mapveil.mechanisms.measured_nodes import MeasuredNodes, note_on_declared
 from mapveil.mechanisms.uniform_grid import cells_at, nearest_level, quartered, tree_at, users_in_all
 from mapveil.trust.queries import NoisySums, Query, Setting
 from mapveil_client.arrays import FloatArray, IntArray
@@ -71,7 +71,7 @@ class FlowBlocks(FlowMechanism):
     leaf_signal : float
         c, above 0.
     pair_signal : float
-        Above 0.
+        Noise scales of users of a pair, on average, from which every pair is measured; above 0.
 
     Source: the product of two quadtrees after Qardaji, Yang, Li (ICDE 2013); Wilson (1971) for the gravity model.
     """
@@ -124,7 +124,10 @@ class FlowBlocks(FlowMechanism):
         variance, terms = zones * sums.variance, zones * sums.terms
         ends = [shrink_margin(noisy.sum(axis=axis), order.held, variance, terms, users) for axis in (1, 0)]
         parent = gravity_parent(ends[0], ends[1], order, users, _measured(made))
-        return Flows(settle_pairs(parent, _measured(made), users), (*counted.root, made), None)
+        blocks = (*counted.root, made)
+        return Flows(
+            settle_pairs(parent, _measured(made), users), blocks, None, note_on_declared(setting, blocks)
+        )
 
     def tells_pairs(
         self,
@@ -164,14 +167,17 @@ class FlowBlocks(FlowMechanism):
         users = users_in_all(setting, *totals, blocks.sums)
         parent = gravity_parent(ends[0], ends[1], order, users, _measured(blocks))
         parent = shrink_pairs(parent, _measured(blocks), users)
-        tree = self._leaves(setting, parent, level, fine)
+        tree = self._leaves(setting, parent, level, fine, self.longest - tree.size)
         leaves = MeasuredNodes(tree, (yield Query("leaves of the blocks", NodeEncoding(tree), fine)))
         users = users_in_all(setting, *totals, blocks.sums, leaves.sums)
         made = settle_pairs(parent, _measured(leaves), users)
-        return Flows(made, (*root, blocks, leaves), margins)
+        replies = (*root, blocks, leaves)
+        return Flows(made, replies, margins, note_on_declared(setting, replies))
 
-    def _leaves(self, setting: Setting, expected: FloatArray, level: int, epsilon: Fraction) -> PrefixTree:
-        """Nodes inside those of a level with too few expected trips to be divided, or single pairs."""
+    def _leaves(
+        self, setting: Setting, expected: FloatArray, level: int, epsilon: Fraction, room: int
+    ) -> PrefixTree:
+        """At most ``room`` nodes inside those of a level, with too few expected trips to be divided or single pairs."""
 
         def expected_of(level: int, codes: IntArray) -> FloatArray:
             return pool(expected, setting.depth - level)[deinterleave(codes)]
@@ -179,7 +185,7 @@ class FlowBlocks(FlowMechanism):
         least = self.leaf_signal * self.scale(setting, epsilon)
         while True:
             tree = quartered(setting, expected_of, level, least, setting.depth)
-            if setting.curator or tree.size <= self.longest:
+            if setting.curator or tree.size <= room:
                 return tree
             least *= COARSER
 

@@ -15,6 +15,7 @@ import numpy as np
 from mapveil.engines import UserSums
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
+from mapveil.geo.windowed_points import check_numbering
 from mapveil.geo.zone_order import ZoneOrder, zone_order
 from mapveil.maps.counting import counting_note
 from mapveil.maps.flow_map import FlowMap
@@ -52,6 +53,7 @@ class Flows(NamedTuple):
     values: FloatArray  # estimated trips, shape (places, places): origins, destinations
     blocks: tuple[MeasuredNodes, ...]  # the coarsest first, nested
     margins: NoisySums | None  # trips to every place, then from every place
+    notes: tuple[str, ...] = ()
     in_windows: Any = None  # replies about windows, of a series
 
 
@@ -119,6 +121,7 @@ class FlowMechanism(Checked, ABC):
 
     def numbered(self, trips: Points) -> Points:
         """The table that is summed."""
+        check_numbering(trips)
         return trips
 
     def check_zones(self, zones: Tiling) -> None:
@@ -255,6 +258,7 @@ class FlowMechanism(Checked, ABC):
             notes=(
                 f"{blocks} blocks of origins and destinations were measured, {int((sums.pairs == 1).sum())} of them "
                 f"single pairs; {counting_note(self.parameters(), 'divided over their trips')}",
+                *made.notes,
             ),
             sums=sums,
         )

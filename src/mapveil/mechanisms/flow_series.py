@@ -12,8 +12,7 @@ import numpy as np
 
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
-from mapveil.geo.windowed_points import Parts, WindowedPoints, windowed
-from mapveil.geo.windows import Windows
+from mapveil.geo.windowed_points import Parts, WindowedPoints, check_numbering, windowed
 from mapveil.geo.zone_order import ZoneOrder
 from mapveil.inference.shrinkage import pool
 from mapveil.maps.flow_map import FlowMap
@@ -24,18 +23,18 @@ from mapveil.mechanisms.flow_blocks import Counted, FlowBlocks
 from mapveil.mechanisms.flow_mechanism import FlowPlan, Flows
 from mapveil.mechanisms.measured_nodes import MeasuredNodes, off_raster
 from mapveil.mechanisms.uniform_grid import tree_at
-from mapveil.mechanisms.window_blocks import blocks_of_windows, blocks_over_time, widened
-from mapveil.privacy.claim import ContributionBound, Norm, Share
+from mapveil.mechanisms.window_blocks import OverWindows, blocks_of_windows, blocks_over_time, widened
+from mapveil.privacy.claim import Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.curator import Curator
 from mapveil.trust.queries import NoisySums, Query, Raster, Setting
 from mapveil_client.arrays import FloatArray, IntArray, quotient
 from mapveil_client.encodings import Encoding, LabelEncoding, MarginsEncoding, NodeEncoding
 from mapveil_client.epsilon import split_epsilon
-from mapveil_client.errors import ParameterError, is_whole
+from mapveil_client.errors import ParameterError
 from mapveil_client.morton import PrefixTree, deinterleave, interleave
 
-_MOST_PAIRS: Final = 1 << 26  # pairs of zones in all windows, whose exact sums are 512 MiB
+_MOST_SITES: Final = 1 << 27  # pairs of places in all windows, whose exact sums are 1 GiB
 # pooled_share 0.35 to 0.65, window_margin_share 0.2 to 0.6 and window_signal 1 to 8 were tried on a tuning table.
 
 
@@ -49,79 +48,60 @@ class _InWindows(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlowSeries(FlowBlocks):
+class FlowSeries(OverWindows, FlowBlocks):
     r"""Measure the flows of all windows together, then margins and blocks of pairs in every window.
 
     A share of the budget makes the flows of all windows (:class:`~mapveil.mechanisms.flow_blocks.FlowBlocks`). With the
     rest one query asks for the trips from and to every zone in each window, and one for each block of origins and
-    destinations in each window, where blocks are quartered while
-
-    .. math:: P(b) / W \ge 2 c\, s
-
-    where: P(b) are the estimated users of the block in all W windows, s is the scale of the noise on a sum, and c is
-    ``window_signal``. Blocks of a window follow by shrinkage over time (:mod:`mapveil.inference.window_shrinkage`);
+    destinations in each window, quartered by the rule of :class:`~mapveil.mechanisms.window_blocks.OverWindows`.
+    Blocks of a window follow by shrinkage over time (:mod:`mapveil.inference.window_shrinkage`);
     inside a block pairs lie as in all windows. The margins make the intervals of outflows and inflows; fitted to them,
     the flows of windows were further from the true ones on a table of the tune role.
 
-    Where on average a pair of zones holds c / 2 noise scales of users in a window, and w times as many (as for
-    :class:`~mapveil.mechanisms.flow_blocks.FlowBlocks`), the only query after the number of users is for every pair in
-    every window: of few zones its sums tell the margins better. Blocks and the flows of all windows are then sums of
-    pairs.
+    Where on average a pair of zones holds half of ``window_signal`` noise scales of the windows' budget in a window,
+    and w times as many (as for :class:`~mapveil.mechanisms.flow_blocks.FlowBlocks`), the only query after the number of
+    users is for every pair in every window, with the whole budget: of few zones its sums tell the margins better.
+    Blocks and the flows of all windows are then sums of pairs; a block of m pairs is quartered as if its users were
+    :math:`\sqrt{m / 4}` times fewer, since the noise of its quarters is as many times wider.
 
     A user's trips in all windows are one distribution over origins, destinations and windows: one discrete Laplace
     variable on each sum keeps epsilon for all windows together. With ``windows_per_user`` k a user counts 1 in each of
     at most k windows, chosen by a keyed hash, and the noise is k times as wide. Clients of secure sums and of two
-    operators divide their trips themselves; their blocks in all windows are then at most ``longest``.
+    operators divide their trips themselves; ``longest`` then bounds what they send about blocks of all windows
+    together, about blocks in every window, and about margins, each by itself.
 
     Parameters
     ----------
-    windows : Windows
-        The windows; a trip lies in that of its row's time.
-    windows_per_user : int, optional
-        k, from 1, for a curator only.
-    pooled_share : float
-        Fraction of the budget for the flows of all windows, from 0.0001 to 0.9999.
+    windows, windows_per_user, pooled_share, window_signal
+        See :class:`~mapveil.mechanisms.window_blocks.OverWindows`; a trip lies in the window of its row's time, and
+        ``windows_per_user`` is for a curator only.
     window_margin_share : float
-        Fraction of the rest for the margins, from 0.0001 to 0.9999.
-    window_signal : float
-        c, above 0.
+        Fraction of the windows' budget for the margins, from 0.0001 to 0.9999.
     """
 
     name: ClassVar[str] = "flow-series"
 
-    windows: Windows
-    windows_per_user: int | None = None
-    pooled_share: float = 0.5
     window_margin_share: float = 0.25
-    window_signal: float = 8.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(isinstance(self.windows, Windows), "windows", "Windows")
-        most, count = self.windows_per_user, self.windows.count
-        self._check(
-            most is None or is_whole(most, 1, count),
-            "windows_per_user (--windows-per-user)",
-            f"a whole number from 1 to {count}",
-        )
-        for name in ("pooled_share", "window_margin_share"):
-            self._check(1e-4 <= getattr(self, name) <= 1 - 1e-4, name, "from 0.0001 to 0.9999")
-        self._check_positive("window_signal")
-        if most is not None and not isinstance(self.trust, Curator):
+        share = self.window_margin_share
+        self._check(1e-4 <= share <= 1 - 1e-4, "window_margin_share", "a number from 0.0001 to 0.9999")
+        if self.windows_per_user is not None and not isinstance(self.trust, Curator):
             raise ParameterError(
                 "windows_per_user (--windows-per-user) needs trust central: each client of a secure sum divides 1 over "
                 "all windows"
             )
 
     @property
-    def contribution(self) -> int:
-        """Users that one user may count as."""
-        return self.windows_per_user or 1
+    def block_budget(self) -> Fraction:
+        """The part of the budget for the blocks in every window."""
+        return self._window_budgets[1]
 
     @property
-    def window_budget(self) -> Fraction:
-        """The part of the budget for margins and blocks in every window."""
-        return split_epsilon(self.budget, [self.pooled_share, 1 - self.pooled_share])[1]
+    def _window_budgets(self) -> tuple[Fraction, ...]:
+        """The parts for the margins and for the blocks in every window."""
+        return split_epsilon(self.window_budget, [self.window_margin_share, 1 - self.window_margin_share])
 
     def parameters(self) -> dict[str, Any]:
         """The parameters as a JSON-ready record."""
@@ -130,9 +110,7 @@ class FlowSeries(FlowBlocks):
     def guarantee(self, shares: tuple[Share, ...] = (), *, seeded: bool = False) -> Guarantee:
         """The promise of one release with these parameters."""
         made = super().guarantee(shares, seeded=seeded)
-        assert made.bound is not None
-        bound = ContributionBound(Norm.L1, self.contribution * made.bound.value, made.bound.step)
-        return dataclasses.replace(made, bound=bound)
+        return dataclasses.replace(made, bound=made.bound and made.bound.times(self.contribution))
 
     def scale(self, setting: Setting, epsilon: Fraction) -> float:
         """The scale of the noise on a sum, users, as wide as a user's contribution makes it."""
@@ -140,24 +118,25 @@ class FlowSeries(FlowBlocks):
 
     def numbered(self, trips: Points) -> WindowedPoints:
         """The trips with the number of each row's window, and what bounds a user's contribution."""
-        if isinstance(trips, WindowedPoints):
-            return trips
         parts = None if self.windows_per_user is None else Parts(1, self.windows_per_user)
-        return windowed(trips, self.windows, parts)
+        check_numbering(trips, self.windows, parts)
+        return trips if isinstance(trips, WindowedPoints) else windowed(trips, self.windows, parts)
 
     def shape_of_sums(self, zones: Tiling) -> tuple[int, ...]:
         """The shape of a curator's exact sums."""
         return (self.windows.count, zones.size**2)
 
     def check_zones(self, zones: Tiling) -> None:
-        """Refuse more pairs of zones in all windows than fit the memory."""
-        pairs = self.windows.count * zones.size**2
-        if pairs > _MOST_PAIRS:
+        """Refuse zones, or pairs of their places in all windows, that are too many."""
+        super().check_zones(zones)
+        depth = (zones.size - 1).bit_length()
+        if self.windows.count << 2 * depth > _MOST_SITES:
+            most = 1 << ((_MOST_SITES // self.windows.count).bit_length() - 1) // 2
             raise ParameterError(
-                f"windows times pairs of zones must be at most {_MOST_PAIRS}, got {self.windows.count} windows of "
-                f"{zones.size} zones; give fewer zones or windows"
+                f"zones must be at most {most} for flows in each of {self.windows.count} windows, got {zones.size}; "
+                "give fewer zones or windows"
             )
-        ends = self.windows.count * MarginsEncoding((zones.size - 1).bit_length()).length
+        ends = self.windows.count * MarginsEncoding(depth).length
         if not isinstance(self.trust, Curator) and ends > self.longest:
             raise ParameterError(
                 f"both ends of trips in {self.windows.count} windows of {zones.size} zones are {ends} coordinates of "
@@ -180,8 +159,7 @@ class FlowSeries(FlowBlocks):
         if self.tells_pairs(setting, counted.users, rest, *about):
             return (yield from self._by_pairs(setting, order, counted))
         pooled = yield from widened(self.flows_of(setting, order, counted), self.contribution)
-        shares = [self.window_margin_share, 1 - self.window_margin_share]
-        margin, fine = split_epsilon(rest, shares)
+        margin, fine = self._window_budgets
         margins = yield from self._in_windows("trips from and to every zone", MarginsEncoding(depth), margin)
         tree = self._blocks_of_windows(setting, pooled.values, fine)
         blocks = yield from self._in_windows("blocks", NodeEncoding(tree), fine)
@@ -222,7 +200,7 @@ class FlowSeries(FlowBlocks):
         self, setting: Setting, pooled: FloatArray, epsilon: Fraction, *, added: bool = False
     ) -> PrefixTree:
         """The blocks that are asked for in every window, or whose pairs' noisy sums are ``added`` up."""
-        least = 2 * self.window_signal * self.scale(setting, epsilon) * self.windows.count
+        least = self.least_users(self.scale(setting, epsilon))
 
         def users_of(level: int, codes: IntArray) -> FloatArray:
             users = pool(pooled, setting.depth - level)[deinterleave(codes)]

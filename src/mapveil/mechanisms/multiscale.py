@@ -332,7 +332,7 @@ class Multiscale(PriorMechanism, GridMechanism):
         if setting.curator:
             shrunk = self._shrink(setting, level, weights, measured)
             if level == setting.depth and setting.prior is None:
-                shrunk = emptied(shrunk, noisy, 1 / float(sums.epsilon), held > 0)
+                shrunk = emptied(shrunk, noisy, sums.laplace_scale, held > 0)
         else:
             shrunk = multiscale_shrinkage(
                 noisy,

@@ -13,8 +13,7 @@ import numpy as np
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
-from mapveil.geo.windowed_points import Parts, WindowedPoints, windowed
-from mapveil.geo.windows import Windows
+from mapveil.geo.windowed_points import Parts, WindowedPoints, check_numbering, windowed
 from mapveil.maps.counting import counting_note
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.proportion_map import LabelMeasurement
@@ -22,31 +21,27 @@ from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.series_map import SeriesMap, blocks_note
 from mapveil.mechanisms.multiscale import Blocks, Multiscale
 from mapveil.mechanisms.uniform_grid import noise_deviation
-from mapveil.mechanisms.window_blocks import blocks_of_windows, blocks_over_time, widened
-from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Share, Unit
+from mapveil.mechanisms.window_blocks import OverWindows, blocks_of_windows, blocks_over_time, widened
+from mapveil.privacy.claim import Assumes, Share, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Raster, Setting
 from mapveil_client.arrays import FloatArray, IntArray, quotient
 from mapveil_client.encodings import LabelEncoding, NodeEncoding
-from mapveil_client.epsilon import readable, split_epsilon
-from mapveil_client.errors import InputError, ParameterError, is_whole
+from mapveil_client.epsilon import readable
+from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.morton import PrefixTree
 
 # pooled_share 0.2 to 0.6 and window_signal 1 to 16 were tried on three tuning tables with time, at epsilon 0.5 to 8.
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiscaleSeries(Multiscale):
+class MultiscaleSeries(OverWindows, Multiscale):
     r"""Measure the map of all windows together, then blocks of it in every window at once.
 
     A share of the budget makes the map of all windows (:class:`~mapveil.mechanisms.multiscale.Multiscale`). With the
-    rest one query asks for each block in each window, where blocks are quartered while
-
-    .. math:: P(b) / W \ge 2 c\, s
-
-    where: P(b) are the estimated users of the block in all W windows, s is the scale of the noise on a sum, and c is
-    ``window_signal``. The map of each window follows by shrinkage over time
+    rest one query asks for each block in each window, quartered by the rule of
+    :class:`~mapveil.mechanisms.window_blocks.OverWindows`. The map of each window follows by shrinkage over time
     (:mod:`mapveil.inference.window_shrinkage`); inside a block, users lie as on the map of all windows.
 
     A user's rows in all windows are one distribution over cells and windows: one discrete Laplace variable on each sum
@@ -56,39 +51,21 @@ class MultiscaleSeries(Multiscale):
 
     Parameters
     ----------
-    windows : Windows
-        The windows.
     per : str
         The unit: ``"user"`` or ``"user-week"``.
-    windows_per_user : int, optional
-        k, from 1. Not with ``per`` "user-week", and for a curator only.
-    pooled_share : float
-        Fraction of the budget for the map of all windows, from 0.0001 to 0.9999.
-    window_signal : float
-        c, above 0.
+    windows, windows_per_user, pooled_share, window_signal
+        See :class:`~mapveil.mechanisms.window_blocks.OverWindows`; ``windows_per_user`` is for a curator only, and not
+        with ``per`` "user-week".
     """
 
     name: ClassVar[str] = "multiscale-series"
     summary: ClassVar[str] = "a map of all windows, then blocks of it in each window, shrunk over time"
 
-    windows: Windows
     per: Literal["user", "user-week"] = "user"
-    windows_per_user: int | None = None
-    pooled_share: float = 0.5
-    window_signal: float = 8.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check(isinstance(self.windows, Windows), "windows", "Windows")
-        most, count = self.windows_per_user, self.windows.count
-        self._check(
-            most is None or is_whole(most, 1, count),
-            "windows_per_user (--windows-per-user)",
-            f"a whole number from 1 to {count}",
-        )
-        self._check_share("pooled_share")
-        self._check_positive("window_signal")
-        if self.per == "user-week" and most is not None:
+        if self.per == "user-week" and self.windows_per_user is not None:
             raise ParameterError(
                 "windows_per_user must be left out with per user-week, whose unit counts 1 a week"
             )
@@ -107,11 +84,6 @@ class MultiscaleSeries(Multiscale):
         return None if self.windows_per_user is None else Parts(1, self.windows_per_user)
 
     @property
-    def contribution(self) -> int:
-        """Users that one unit may count as."""
-        return self.windows_per_user or 1
-
-    @property
     def charged(self) -> Fraction:
         """Epsilon that a release costs every user: the budget, once for each week where the unit is a user-week."""
         return self.units_of_user * self.budget
@@ -122,14 +94,9 @@ class MultiscaleSeries(Multiscale):
         return int(self.windows.week_of.max()) + 1 if self.per == "user-week" else 1
 
     @property
-    def window_budget(self) -> Fraction:
-        """The part of the budget for the blocks in every window."""
-        return split_epsilon(self.budget, [self.pooled_share, 1 - self.pooled_share])[1]
-
-    @property
     def divided_from(self) -> float:
         """Users over all windows together from which a curator measures each window in more than one block."""
-        return 2 * self.window_signal * self.windows.count * self.contribution / float(self.window_budget)
+        return self.least_users(self.contribution / float(self.window_budget))
 
     def parameters(self) -> dict[str, Any]:
         """The parameters as a JSON-ready record."""
@@ -139,6 +106,7 @@ class MultiscaleSeries(Multiscale):
         """Refuse data without rows, which have no windows."""
         if not isinstance(points, WindowedPoints) and isinstance(points, Points | Counts):
             raise InputError(f"{points.source}: a series needs a table of points whose windows are numbered")
+        check_numbering(points, self.windows, self.parts)
 
     def numbered(self, points: Points) -> WindowedPoints:
         """The points with the number of each row's window, and what bounds a user's contribution."""
@@ -156,12 +124,11 @@ class MultiscaleSeries(Multiscale):
         """The promise of one release with these parameters."""
         made = super().guarantee(shares, seeded=seeded)
         unit = Unit.USER_WEEK if self.per == "user-week" else Unit.USER
-        bound, assumptions = made.bound, made.assumptions
+        assumptions = made.assumptions
         if unit is Unit.USER_WEEK:
             units = Assumes.UNITS_OF_USER(units=self.units_of_user)
             assumptions = (*assumptions, Assumes.COMPOSES(), units)
-        if bound is not None and self.contribution > 1:
-            bound = ContributionBound(Norm.L1, self.contribution * bound.value, bound.step)
+        bound = made.bound and made.bound.times(self.contribution)
         return dataclasses.replace(made, unit=unit, bound=bound, assumptions=assumptions)
 
     def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:
@@ -215,14 +182,8 @@ class MultiscaleSeries(Multiscale):
         self, setting: Setting, pooled: FloatArray, epsilon: float, longest: int | None
     ) -> PrefixTree:
         """The blocks that are asked for in every window."""
-        windows = self.windows.count
         # As of a curator, whose noise has the deviation sqrt(2) times its scale.
-        least = (
-            math.sqrt(2)
-            * self.window_signal
-            * noise_deviation(setting, epsilon / self.contribution)
-            * windows
-        )
+        least = self.least_users(noise_deviation(setting, epsilon / self.contribution) / math.sqrt(2))
         users = [pooled]
         for _ in range(setting.depth):
             users.append(users[-1].reshape(-1, 4).sum(axis=1))
@@ -230,7 +191,7 @@ class MultiscaleSeries(Multiscale):
         return blocks_of_windows(
             setting,
             lambda level, codes: users[level][codes],
-            windows,
+            self.windows.count,
             least,
             None if setting.curator else longest,
         )

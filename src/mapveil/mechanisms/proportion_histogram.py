@@ -96,6 +96,7 @@ class ProportionHistogram(AdaptiveHistogram):
 
     def check_source(self, points: Points | Counts | UserSums | Devices) -> None:
         """Refuse data without labels."""
+        super().check_source(points)
         if isinstance(points, Counts) or (isinstance(points, Points) and points.columns.label is None):
             raise InputError(f"{points.source} has no labels: proportions need a table with a label column")
 

@@ -108,6 +108,7 @@ class SignalSums(GridMechanism):
 
     def check_source(self, points: Points | Counts | UserSums | Devices) -> None:
         """Refuse data without residuals."""
+        super().check_source(points)
         check_residuals(points)
 
     def level(self, setting: Setting, users: float, epsilon: Fraction) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
+from mapveil.geo.windowed_points import check_numbering
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import Measurement
 from mapveil.maps.round_cost import RoundCost
@@ -110,6 +111,7 @@ class SumMechanism(Mechanism):
 
     def check_source(self, points: Points | Counts | UserSums | Devices) -> None:
         """Refuse a table that the plan can make nothing of, before anything is read."""
+        check_numbering(points)
 
     def check_cells(self, tiling: Tiling) -> None:
         """Refuse cells that the plan cannot work on, before anything is read."""

@@ -101,11 +101,12 @@ def quartered(
 def users_in_all(setting: Setting, *replies: NoisySums) -> float:
     """Users in the sums, from replies that count everybody once each: their mean by precision, 1 at least.
 
-    The number of clients is only a bound: clients outside the region are in no sum.
+    The number of clients is only a bound, clients outside the region being in no sum; what a curator declares is none.
     """
+    most = math.inf if setting.curator or setting.clients is None else setting.clients
     precision = np.array([1 / max(each.values.size * each.variance, 1e-280) for each in replies])
     found = float(precision @ [each.values.sum() for each in replies] / precision.sum())
-    return max(min(found, math.inf if setting.clients is None else setting.clients), 1.0)
+    return max(min(found, most), 1.0)
 
 
 def resolution_note(setting: Setting, low: int, high: int, below: str) -> str:

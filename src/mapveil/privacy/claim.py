@@ -101,6 +101,10 @@ class ContributionBound(NamedTuple):
     value: Fraction
     step: Fraction | None = None  # contributions are multiples of it; None where they are floating point
 
+    def times(self, units: int) -> ContributionBound:
+        """The bound of a unit that counts as so many."""
+        return self._replace(value=units * self.value)
+
 
 @dataclass(frozen=True)
 class Clause(Generic[K]):

@@ -115,7 +115,7 @@ class Curator(Checked):
         Raises
         ------
         InputError
-            The table cannot be used, or the arguments are for secure sums.
+            The table or the sums cannot be used, or the arguments are for secure sums.
         """
         if isinstance(points, Devices) or execution.secure_sum is not None or execution.dropout:
             raise InputError("a curator sums a table: devices, secure_sum and dropout need SecureAggregation")
@@ -123,6 +123,11 @@ class Curator(Checked):
         chosen = isinstance(points, WindowedPoints) and points.parts is not None
         key = execution.rng.words(16, np.uint8).tobytes().hex() if chosen else ""
         sums = user_sums(points, tiling, progress=execution.progress, key=key).sums
+        if sums.size != raster.labels * raster.site.size:
+            raise InputError(
+                f"exact sums must be of {raster.site.size} cells in {raster.labels} windows or labels, got shape "
+                f"{sums.shape}"
+            )
         setting = Setting(
             raster.depth,
             raster.members,

@@ -151,6 +151,11 @@ class NoisySums(NamedTuple):
     scale: int  # units per user
     clients: int | None  # in the sums, where that is public
 
+    @property
+    def laplace_scale(self) -> float:
+        """Scale of a single variable's noise that keeps epsilon, users."""
+        return self.sensitivity / self.scale / float(self.epsilon)
+
     def measurement(self, groups: IntArray, values: FloatArray | None = None) -> Measurement:
         """The sums as a measurement of groups of cells; of some of them, given their ``values``."""
         return Measurement(
