@@ -21,15 +21,14 @@ from mapveil.inference.flow_shrinkage import (
 from mapveil.inference.shrinkage import pool
 from mapveil.mechanisms.flow_mechanism import FlowMechanism, FlowPlan, Flows
 from mapveil.mechanisms.measured_nodes import MeasuredNodes, note_on_declared
-from mapveil.mechanisms.uniform_grid import cells_at, nearest_level, quartered, tree_at, users_in_all
+from mapveil.mechanisms.uniform_grid import COARSER, cells_at, nearest_level, quartered, tree_at, users_in_all
 from mapveil.trust.queries import NoisySums, Query, Setting
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.encodings import MarginsEncoding, NodeEncoding
 from mapveil_client.epsilon import split_epsilon
 from mapveil_client.morton import PrefixTree, deinterleave
 
-COARSER: Final = 2**0.25
-"""Step of the search for blocks that fit."""
+_BLOCKS: Final = 0.8  # this and the defaults below, varied: benchmarks/flow_constants.py
 
 
 class Counted(NamedTuple):
@@ -159,7 +158,7 @@ class FlowBlocks(FlowMechanism):
             shrink_margin(margins.values[part], order.held, margins.variance, margins.terms, users)
             for part in (slice(side, None), slice(0, side))
         ]
-        level = nearest_level(setting, 0.8 * (users / self.scale(setting, coarse)) ** (2 / 3))
+        level = nearest_level(setting, _BLOCKS * (users / self.scale(setting, coarse)) ** (2 / 3))
         while not setting.curator and level and cells_at(setting, level).size > self.longest / 4:
             level -= 1
         tree = tree_at(setting, level)

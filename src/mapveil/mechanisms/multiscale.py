@@ -30,6 +30,7 @@ from mapveil.mechanisms.measured_nodes import (
 from mapveil.mechanisms.mechanism import PriorMechanism
 from mapveil.mechanisms.sum_mechanism import UserNumber
 from mapveil.mechanisms.uniform_grid import (
+    COARSER,
     GridMechanism,
     cells_at,
     nearest_level,
@@ -55,7 +56,6 @@ _BLOCKS, _BLOCKS_OF_CURATOR = 1.6, 0.8  # beta
 _UNIFORM_CONCENTRATION = 2.5
 _UNIFORM_BLOCKS = 256  # of fewer blocks, one with a hot spot may seem like the others
 _LEAST = 1e-12  # users squared
-_COARSER = 2**0.25  # step of the search for leaves that fit
 _UNIFORM = "people are spread over the whole map, so the second round asked for cells of one size"
 _FIRST_SHARE, _LEAF_SIGNAL = 0.15, 1.4  # of secure sums: fraction of the budget for the first round, and c
 _OF_AIM = {
@@ -359,7 +359,7 @@ class Multiscale(PriorMechanism, GridMechanism):
             depths = np.where(there, np.clip(np.rint(signal / dimension), 0, most), 0).astype(np.int64)
             if not depths.any() or (4.0 ** depths[there]).sum() <= room:
                 return depths
-            leaf *= _COARSER  # fewer leaves, each of more users, until they fit
+            leaf *= COARSER  # fewer leaves, each of more users, until they fit
 
     def _shrink(
         self, setting: Setting, level: int, weights: npt.NDArray[Any], measured: Sequence[MeasuredNodes]

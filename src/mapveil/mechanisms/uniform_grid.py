@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from mapveil.trust.queries import Estimate, NoisySums, Plan, Query, Setting
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.encodings import NodeEncoding
 from mapveil_client.morton import PrefixTree
+
+COARSER: Final = 2**0.25
+"""Step by which a threshold grows until the blocks fit."""
 
 
 class GridLevel(NamedTuple):

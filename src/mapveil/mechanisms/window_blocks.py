@@ -12,7 +12,7 @@ import numpy as np
 
 from mapveil.geo.windows import Windows
 from mapveil.inference.window_shrinkage import WindowSums, shrink_windows
-from mapveil.mechanisms.uniform_grid import quartered
+from mapveil.mechanisms.uniform_grid import COARSER, quartered
 from mapveil.trust.queries import NoisySums, Query, Setting
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import split_epsilon
@@ -20,7 +20,6 @@ from mapveil_client.errors import Checked
 from mapveil_client.morton import PrefixTree
 
 _MOST_SITES: Final = 1 << 22  # sites times windows that time is shrunk over at once: 32 MB each array
-_COARSER: Final = 2**0.25  # step of the search for blocks that fit
 
 _LEAST_SHARE: Final = 1e-4  # of a budget, for all windows together or for each of them
 
@@ -112,7 +111,7 @@ def blocks_of_windows(
         tree = quartered(setting, users_of, 0, least, deepest)
         if longest is None or tree.size == 1 or tree.size * windows <= longest:
             return tree
-        least *= _COARSER
+        least *= COARSER
 
 
 def blocks_over_time(
