@@ -46,6 +46,48 @@ def test_a_series_comes_back_from_its_file(series: mv.SeriesMap, suffix: str, tm
     assert len(found.measurements) == len(series.measurements)
 
 
+NAMES = ('x"y', "a\\b", "work, {play}: \u00fc", "users x")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".tif", ".geojson", ".csv", ".gpkg"])
+def test_categories_of_any_text_come_back(suffix: str, tmp_path: Path) -> None:
+    if suffix in (".tif", ".gpkg"):
+        pytest.importorskip("rasterio" if suffix == ".tif" else "pyogrio")
+    kinds = np.array(NAMES)[np.arange(40) % 4]
+    points = mv.Points.from_arrays(np.arange(40), np.full(40, -74.0), np.full(40, 40.7), time=kinds)
+    windows = mv.Windows(by="time", values=NAMES)
+    made = mv.release_series(points, windows, mv.Quadtree(REGION, depth=2), epsilon=2, account=None, rng=1)
+    made.save(tmp_path / f"kinds{suffix}")
+    found = mv.read_map(tmp_path / f"kinds{suffix}")
+    assert isinstance(found, mv.SeriesMap)
+    for name in NAMES:
+        np.testing.assert_allclose(found.window(name).values, made.window(name).values, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("time", "windows", "message"),
+    [
+        (["Work", "work"], {"by": "time", "values": ("Work", "work")}, "takes Work, work for one name"),
+        (
+            ["2026-01-05 08:00"] * 2,
+            {"every": "1h", "start": "2026-01-05", "until": "2026-04-05", "zone": "UTC"},
+            "1900 windows at most, got 2160",
+        ),
+    ],
+)
+def test_windows_that_a_geopackage_cannot_hold_are_refused_before_the_charge(
+    time: list[str], windows: dict, message: str, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "ledger.sqlite"
+    account = mv.Account("people", ledger, outputs=(tmp_path / "a.gpkg",))
+    points = mv.Points.from_arrays([1, 2], [-74.0] * 2, [40.7] * 2, time=time)
+    with pytest.raises(InputError, match=message):
+        mv.release_series(
+            points, mv.Windows(**windows), mv.Quadtree(REGION, depth=2), epsilon=1, account=account
+        )
+    assert not ledger.exists() or mv.Ledger(ledger).entries() == ()
+
+
 def test_a_table_has_a_column_for_every_window(series: mv.SeriesMap, tmp_path: Path) -> None:
     series.save(tmp_path / "series.parquet")
     names = pyarrow.parquet.read_schema(tmp_path / "series.parquet").names

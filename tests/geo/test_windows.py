@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import mapveil as mv
@@ -164,6 +165,22 @@ def test_a_text_that_names_utc_is_read_by_the_clock_of_the_windows(name: str) ->
     days = Windows(every="1d", start="2026-01-05", until="2026-01-07", zone="Europe/Paris")
     assert numbers(days, [f"2026-01-05 22:30:00{name}", f"2026-01-05 23:30:00.5{name}"]) == [0, 1]
     assert numbers(Windows(by="hour"), [f"2026-01-05T22:30{name}"]) == [22]
+
+
+def test_zoned_nanoseconds_are_moments() -> None:
+    moments = np.array(["2026-01-05T22:30:00.000000001", "2026-01-05T23:30"], "datetime64[ns]")
+    time = pa.array(moments, pa.timestamp("ns", "UTC"))
+    table = pa.table({"user": [0, 1], "lon": [0.0, 0.0], "lat": [0.0, 0.0], "time": time})
+    days = Windows(every="1d", start="2026-01-05", until="2026-01-07", zone="Europe/Paris")
+    with windowed(mv.read_points(table), days).held_once() as held, duckdb.connect() as opened:
+        found = opened.execute(f"SELECT user_id, label FROM ({held.scan(opened)}) ORDER BY 1").fetchall()
+    assert found == [(0, 0), (1, 1)]
+
+
+def test_an_offset_that_no_clock_has_is_no_time() -> None:
+    days = Windows(every="1d", start="2026-01-05", until="2026-01-07")
+    with pytest.raises(InputError, match=r"is '2026-01-05T10:00:00\+99:99'; expected a date or time"):
+        numbers(days, ["2026-01-05T10:00:00+99:99"])
 
 
 @pytest.mark.parametrize("name", ["America/New_York", "EST", "Etc/GMT", "CEST", "GMT+05", "PM UTC"])

@@ -74,7 +74,7 @@ def features(chunk: Chunk) -> str:
     pieces += [',"geometry":', pa.array(shapely.to_geojson(chunk.geometry), pa.string())]
     separator = ',"properties":{'
     for name, texts in columns.items():
-        pieces += [f'{separator}"{name}":', texts]
+        pieces += [f"{separator}{json.dumps(name, ensure_ascii=False)}:", texts]
         separator = ","
     return ",\n".join(pc.binary_join_element_wise(*pieces, "}}", "").to_pylist())
 

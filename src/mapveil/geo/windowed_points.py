@@ -21,6 +21,9 @@ _UTC: Final = r"\s*(?:[Zz]|[Uu][Tt][Cc]|[Gg][Mm][Tt])$"
 _ZONED: Final = rf"\d{{2}}:\d{{2}}[0-9:.]*({_UTC[:-1]}|\s*[+-]\d{{2}}(:?\d{{2}})?)\s*$"
 """A text of a time that states its offset from UTC."""
 
+_TOO_FAR: Final = r"[+-](1[6-9]|[2-9]\d)(:?\d{2})?\s*$"
+"""An offset that no clock has, at the end of such a text."""
+
 _NAMED: Final = "[A-SU-Za-su-z]"
 """A letter other than the T between day and clock: of a month, of AM or PM, or of a time zone."""
 
@@ -123,8 +126,8 @@ def _times(points: Points, windows: Windows, kind: str) -> tuple[str, str]:
     A reading that states no offset is read as DuckDB does: in an hour that the clock repeats, as of the second.
     """
     time, zone = str(points.expressions.time), windows.zone
-    if kind == "TIMESTAMP WITH TIME ZONE":
-        return _of_moment(time, zone)
+    if kind in ("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"):  # as pandas writes nanoseconds
+        return _of_moment(f"CAST({time} AS TIMESTAMP WITH TIME ZONE)", zone)
     if kind == "DATE":
         if windows.reads_hours:
             raise _only_days(points)
@@ -181,7 +184,8 @@ def _times_of_text(points: Points, windows: Windows, time: str) -> tuple[str, st
         raise _no_zone(points)
     if stated:
         utc = f"regexp_replace(trim({time}), '{_UTC}', 'Z')"
-        moment = f"TRY_CAST(CASE WHEN {zoned} THEN {utc} END AS TIMESTAMP WITH TIME ZONE)"
+        near = f"{zoned} AND NOT regexp_matches({time}, '{_TOO_FAR}')"
+        moment = f"TRY_CAST(CASE WHEN {near} THEN {utc} END AS TIMESTAMP WITH TIME ZONE)"
         return _of_moment(moment, zone)
     return _of_reading(plain, zone)
 

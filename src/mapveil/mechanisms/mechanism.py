@@ -2,7 +2,7 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,6 +13,7 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.places import Places
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
+from mapveil.geo.windowed_points import WindowedPoints
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.prior import Prior
 from mapveil.maps.released import ReleasedMap
@@ -78,17 +79,17 @@ def check_locations(source: Any) -> None:
         )
 
 
-def check_outputs(account: Account | None, cells: Tiling | str) -> None:
-    """Refuse outputs whose format cannot hold the cells, or their specification where the region is not known yet."""
+def check_outputs(account: Account | None, cells: Tiling | str, windows: Sequence[str] = ()) -> None:
+    """Refuse outputs whose format cannot hold the cells, or the windows of a series; see :func:`check_fits`."""
     check_account(account)
     for path in () if account is None else account.outputs:
-        check_fits(path, cells)
+        check_fits(path, cells, windows)
 
 
 @contextmanager
 def held_for(source: Any, cells: Tiling | str, account: Account | None) -> Iterator[Any]:
     """Check the outputs (:func:`check_outputs`); then hold a table as it is read once, and other data as they are."""
-    check_outputs(account, cells)
+    check_outputs(account, cells, source.windows.names if isinstance(source, WindowedPoints) else ())
     if isinstance(source, Points):
         with source.held_once(check=False) as table:
             yield table
