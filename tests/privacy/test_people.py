@@ -374,3 +374,14 @@ def test_rasters_of_counts_are_known_by_their_content(ledger: Ledger) -> None:
     ledger.recognise(ones, dataset="city")
     later = ledger.recognise(mv.Counts(np.full(16, 3, dtype=np.int64), tiling), dataset="city")
     assert ledger.account(later) == ledger.account(known)
+
+
+@pytest.mark.parametrize(("ids", "people"), [(["AB1", "ab1", " ab1", "x"], 2), (["1", "01", "2"], 2)])
+def test_one_person_written_in_several_ways_is_told_before_the_charge(
+    ledger: Ledger, ids: list[str], people: int
+) -> None:
+    place = np.zeros(len(ids))
+    points = mv.Points.from_arrays(ids, place - 74, place + 40.7, source="table")
+    tiling = mv.Quadtree(mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83), depth=1)
+    with pytest.warns(CuratorWarning, match=f"{len(ids)} ids, as they are written, are {people} people"):
+        mv.release(points, tiling, epsilon=1, account=mv.Account(ledger=ledger.path))

@@ -128,7 +128,9 @@ class Seen:
     sketch : Sketch
         The people of the table; empty for counts, which have no ids.
     people : int
-        Number of people in the table.
+        Number of people in the table, by their ids as they are written.
+    respelled : int
+        How many of these ids are another one of the same person: ``ab1`` beside ``AB1``.
     filtered : bool
         Whether the request may leave out people, whether or not it does.
     """
@@ -136,6 +138,7 @@ class Seen:
     digest: str
     sketch: Sketch
     people: int = 0
+    respelled: int = 0
     filtered: bool = False
     _opened: duckdb.DuckDBPyConnection | None = None
 
@@ -190,7 +193,7 @@ def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
             warnings.warn(text, CuratorWarning, stacklevel=2)
         sketch = _smallest(opened, people)
         digest = hmac.digest(key, b"people" + sketch.tobytes(), "sha256").hex()
-        yield Seen(digest, sketch, people, data.counted() != "TRUE", opened)
+        yield Seen(digest, sketch, people, _respelled(opened, data, people), data.counted() != "TRUE", opened)
 
 
 def keyed_ids(keys: tuple[bytes, bytes], user: str, table: Table) -> npt.NDArray[np.int64]:
@@ -237,6 +240,15 @@ def _value_ids(opened: duckdb.DuckDBPyConnection, keys: tuple[bytes, bytes]) -> 
     texts = _texts("SELECT id FROM ids WHERE id IS NOT NULL", kind)
     text = _PEOPLE_SQL.format(key=keys[0].hex(), texts=texts, exact=_ROUNDED_SQL)
     return int(opened.execute(_WHOLE_SQL if _WHOLE.fullmatch(kind) else text).fetchall()[0][0])
+
+
+def _respelled(opened: duckdb.DuckDBPyConnection, data: Points, people: int) -> int:
+    """Ids of a local table that are another one of the same person."""
+    if data.table.elsewhere or _WHOLE.fullmatch(
+        str(opened.execute("DESCRIBE SELECT id FROM ids").fetchall()[0][1])
+    ):
+        return 0
+    return people - int(opened.execute("SELECT COUNT(DISTINCT value) FROM people").fetchall()[0][0])
 
 
 def _keys(key: bytes) -> tuple[bytes, bytes]:

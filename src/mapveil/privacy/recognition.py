@@ -232,6 +232,12 @@ def recognition(connection: sqlite3.Connection, asked: Asked, seen: Seen | None)
         f"{other_people if account in shares else stated[account]}"
         for account in sorted(alike.keys() & {*shares, *stated})  # stated now, or before
     )
+    if seen is not None and seen.respelled and not asked.of_series:  # a live series counts them as one
+        told += (
+            f"{asked.source}: {seen.people:,} ids, as they are written, are {seen.people - seen.respelled:,} people, "
+            "written in several ways (AB1 and ab1, 1 and 01); each way counts as a user, so such a person has epsilon "
+            "for each: write every id in one way; keep this private",
+        )
     home = at if known is not None else named
     name = dataset if named is None else None
     if name is not None:
