@@ -25,8 +25,8 @@ fact; *over* and *under* count rows where it is clearly better or worse than the
 """
 COMMANDS: Final = """
 The records were made by `make heldout` on the research data of the test role and on the synthetic cities, with
-`ARGS="--role test --trust local --max-cells CELLS --max-users USERS --trials TRIALS --max-trials MOST --json"` as stated
-below. The maps are coarse and the users few, so that all of it takes half an hour of one core.
+`ARGS="--role test --trust local --max-cells CELLS --max-users USERS --trials TRIALS --max-trials MOST --json"`
+as stated below. The maps are coarse and the users few, so that all of it takes half an hour of one core.
 """
 
 
