@@ -209,6 +209,22 @@ def test_a_pair_inside_a_block_has_bounds_that_hold_wherever_in_it_users_are(
     assert "these bounds hold wherever in their blocks they are" in mapveil(*asked).out
 
 
+def test_a_measured_pair_below_zero_has_the_interval_of_its_noise(mapveil: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.parquet"
+    flows = FlowBlocks(epsilon=1, pair_signal=0.01).release(hub_trips(1000).as_points(), ZONES, rng=1)
+    flows.save(path)
+    below = next(
+        (origin, to)
+        for origin in range(ZONES.size)
+        for to in range(ZONES.size)
+        if flows.total(origin, to).estimate < 0
+    )
+    origin, to = map(str, below)
+    said = mapveil("ask", path, "--from", origin, "--to", to).out
+    low, high = flows.total(*below).interval()
+    assert f"0.0 (95 %: {low:,.1f} to {high:,.1f}); asking costs no privacy" in said
+
+
 BAD_WINDOWS = {
     "local": ((*WEEKLY,), "must be central, distributed or operators for flows over windows"),
     "no zone of time": (("--trust", "central", *WEEKLY), "state no time zone"),

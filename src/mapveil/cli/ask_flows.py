@@ -47,22 +47,19 @@ def answer_flows(
             None if each is None else _named(flows, each, flag)
             for flag, each in (("--from", origins), ("--to", destinations))
         ]
-        from mapveil.inference.linear_totals import MOSTLY
-
         total = flows.total(*chosen)
         _warn(console, flows)
         (low, high), (least, most) = total.interval(alpha), total.certain(alpha)
-        mostly = total.placed > MOSTLY  # then the noise says little of where users are
-        if mostly:
+        if total.modelled:  # the noise says little of where users are
             low, high = least, most
         answer = {"estimate": max(total.estimate, 0.0), "low": low, "high": high}
         answer |= {"placed": total.placed, "certain_low": least, "certain_high": most}
         text = f"users from {origins or 'all zones'} to {destinations or 'all zones'} ({flows.counting}): "
         text += f"{answer['estimate']:,.1f} ({level} %: {low:,.1f} to {high:,.1f})"
-        if mostly:
+        if total.modelled:
             text += f"; the model places {100 * total.placed:.0f} % of them, so these bounds hold wherever in their "
             text += "blocks they are"
-        elif total.placed:
+        elif total.placed and total.estimate > 0:
             text += (
                 f"; the model places {100 * total.placed:.0f} % of them, and wherever they are in their blocks: "
                 f"{least:,.1f} to {most:,.1f}"
