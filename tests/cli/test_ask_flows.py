@@ -66,6 +66,7 @@ def test_the_table_of_changes_adds_up(mapveil: Callable, folder: Path) -> None:
         before, after, change = (float(each.replace(",", "")) for each in row[2:5])
         assert after - before == pytest.approx(change, abs=0.16)
     assert any(float(each.replace(",", "")) < 0 for row in rows for each in row[2:4])
+    assert "a user of both tables is protected by epsilon 2" in done.err
 
 
 def test_one_total_by_names_and_numbers(mapveil: Callable, folder: Path) -> None:

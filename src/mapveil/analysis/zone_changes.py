@@ -54,6 +54,7 @@ from mapveil.maps.counted_windows import are_one_series, check_counted_alike, ex
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import INTERVAL_ALPHA, Measurement, are_one_release
 from mapveil.maps.released import ReleasedMap
+from mapveil.privacy.claim import Unit
 from mapveil.privacy.weighted_noise import WeightedNoise, tail
 from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.epsilon import plain
@@ -244,13 +245,18 @@ def check_alike(
 
 
 def both_note(before: ReleasedMap, after: ReleasedMap) -> tuple[str, ...]:
-    """A note on the users of both tables of two releases, whose epsilons add up for them."""
+    """A note on the users of both tables of two releases: epsilons add up, but of a user over one series."""
     spent = [each.guarantee.epsilon for each in (before, after)]
     if spent[0] is None or spent[1] is None:
         return ()
     if are_one_series(before, after):
-        both = f"both maps are windows of one series, so a {before.guarantee.unit.value} of both"
-        return (f"{both} is protected by its epsilon {plain(spent[0])}",)
+        unit, both = before.guarantee.unit, "both maps are windows of one series"
+        if unit is Unit.USER:
+            return (f"{both}, so a user of both is protected by its epsilon {plain(spent[0])}",)
+        return (
+            f"{both}: its epsilon {plain(spent[0])} is for one {unit.value}, and those of several {unit.value}s of "
+            "one user add up",
+        )
     both = f"epsilon {plain(spent[0] + spent[1])}, those of both maps together"
     return (f"a {before.guarantee.unit.value} of both tables is protected by {both}",)
 

@@ -93,8 +93,14 @@ def change_flows(
     null: Null,
     meaning: str,
     outputs: tuple[Path, ...],
+    *,
+    notes: tuple[str, ...],
+    shown: list[str],
 ) -> None:
-    """Call the zones whose outflows or inflows differ significantly; ``meaning`` is that of no change."""
+    """Call the zones whose outflows or inflows differ significantly; ``meaning`` is that of no change.
+
+    ``notes`` on both maps are warnings; ``shown`` are lines of the answer.
+    """
     from mapveil.analysis.flow_totals import end_changes
     from mapveil.inference.zone_results import CHANGE_INTERVAL
 
@@ -107,13 +113,14 @@ def change_flows(
         about = {"question": question, "before": before.metadata(), "after": after.metadata()}
         save_all(outputs, lambda path: write_zones(found.outflow.zones, columns, about, path), progress)
     _warn(console, before, after)
-    for note in found.outflow.zones.notes:
+    for note in (*found.outflow.zones.notes, *notes):
         console.warn(note)
     lines = [
         f"{int(found.outflow.changed.sum())} outflows and {int(found.inflow.changed.sum())} inflows of "
         f"{counted(before.tiling.size, 'zone')} changed; no change means {meaning}; about {100 * fdr:g} % of "
         "such calls are expected to be false; asking costs no privacy",
         f"before and after are unbiased estimates, which may be below 0; {CHANGE_INTERVAL}",
+        *shown,
         *_changes_table(found),
     ]
     console.result("\n".join(lines), {**question, "zones": rows_of(columns)}, outputs)
