@@ -47,7 +47,7 @@ from mapveil.formats.block_table import block_outlines
 from mapveil.geo.zones import Zones
 from mapveil.inference.common_cells import blocks_of_cells, measured_in_both
 from mapveil.inference.false_discovery import adjusted
-from mapveil.inference.linear_totals import half_widths, half_widths_of_chosen, placed_fraction
+from mapveil.inference.linear_totals import LEAST_ALPHA, half_widths, half_widths_of_chosen, placed_fraction
 from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.inference.zone_results import Null, ZoneChanges
 from mapveil.maps.counted_windows import are_one_series, check_counted_alike, exhaustion_notes
@@ -209,7 +209,7 @@ def compared(
     if null == "people":
         p = np.array([_two_sided(noise, d) for noise, d in zip(noises, apart.tolist(), strict=True)])
     else:
-        gamma = _GAMMA * fdr / max(len(zones), 1)
+        gamma = max(_GAMMA * fdr / max(len(zones), 1), LEAST_ALPHA / 2)
         most = first + second + half_widths(noises, 2 * gamma)  # the sum's noise has the difference's law
         numbers = zip(apart.tolist(), most.tolist(), strict=True)
         p = np.array(

@@ -170,9 +170,9 @@ def settle_pairs(parent: FloatArray, blocks: MeasuredBlocks, total: float) -> Fl
         made = np.where(sure, 0.0, shrunk)
     certain = np.where(sure, blocks.values, 0.0)
     # What is dropped below the noise would otherwise be missing from every total.
-    made *= max(total - float(certain.sum()), 0.0) / max(float(made.sum()), _TINY)
+    made *= quotient(np.maximum(total - certain.sum(), 0.0), made.sum())
     made += certain
-    return nodes.spread(parent, made * (total / max(float(made.sum()), _TINY)))
+    return nodes.spread(parent, made * quotient(np.array(total), made.sum()))
 
 
 def posterior_means(noisy: FloatArray, expected: FloatArray, terms: float = 1.0) -> FloatArray:

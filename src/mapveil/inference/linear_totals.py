@@ -33,10 +33,12 @@ if TYPE_CHECKING:
 MOSTLY: Final = 0.5
 """Fraction of an estimate above which its zone is marked as placed by the model."""
 
+LEAST_ALPHA: Final = 1e-12
+"""Least probability that a law's quantile is known of."""
+
 _PRECISION: Final = 1e-4  # of an end, relative; ends are rounded outward by it
 _LARGEST: Final = 2.0**60
 _OVERLAID: Final = 1e-9  # of a leaf: fractions of an overlay are less exact
-_LEAST_ALPHA: Final = 1e-12  # that a law's quantile is known of
 
 
 class LinearSums(Protocol):
@@ -266,7 +268,7 @@ def half_widths_of_chosen(laws: Sequence[WeightedNoise], alpha: float, chosen: I
     for independent estimates.
     """
     width = half_widths(laws, alpha)
-    level = max(alpha * chosen.size / max(len(laws), 1), _LEAST_ALPHA)
+    level = max(alpha * chosen.size / max(len(laws), 1), LEAST_ALPHA)
     width[chosen] = half_widths([laws[zone] for zone in chosen], level)
     return width
 
