@@ -195,6 +195,24 @@ def test_weeks_of_flows_are_released_asked_and_compared(
     assert mapveil("ask", weeks, "--json").code == 0
 
 
+@pytest.mark.parametrize("given", [(), WEEKLY, (*WEEKLY, "--windows-per-user", "1")])
+def test_flows_from_sums_are_evaluated_as_users_count(
+    mapveil: Callable, tmp_path: Path, given: tuple
+) -> None:
+    """One user makes 1,000 trips, and trips of later weeks are not released."""
+    rows = ["user_id,lon,lat,dest_lon,dest_lat,time"]
+    there, back = "-8.65,41.13,-8.57,41.19", "-8.57,41.19,-8.65,41.13"
+    rows += [f"u{user},{there},2026-01-06" for user in range(600)]
+    rows += [f"busy,{back},2026-01-06"] * 1000
+    rows += [f"u{user},{back if given else there},2026-03-02" for user in range(600)]
+    trips = tmp_path / "trips.csv"
+    trips.write_text("\n".join(rows))
+    released = flags("--trust", "central", *given, "--evaluate", "--json")
+    done = mapveil("flows", trips, *released, "-o", tmp_path / "flows.parquet")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["evaluation"]["l1"] < 0.1
+
+
 def test_a_pair_inside_a_block_has_bounds_that_hold_wherever_in_it_users_are(
     mapveil: Callable, timed: Path, tmp_path: Path
 ) -> None:
