@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapveil.cli.arguments import name_list
-from mapveil.cli.console import Console, and_more, counted, save_all
+from mapveil.cli.console import MOST_LINES, Console, and_more, counted, save_all
 from mapveil.formats.zone_table import ZONE_SUFFIXES, write_zones
 from mapveil_client.errors import ParameterError
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from mapveil.inference.zone_results import ByEnd, Null, ZoneChanges, ZoneTotals
     from mapveil.maps.flow_map import FlowMap
 
-_LINES = 40  # of a table on the terminal
 _NUMBERS = ("estimate", "low", "high")
 
 
@@ -157,7 +156,7 @@ def _named(flows: FlowMap, text: str, flag: str) -> list[int | str]:
 
 
 def _totals_table(found: ByEnd[ZoneTotals]) -> list[str]:
-    names = found.outflow.zones.labels[:_LINES]
+    names = found.outflow.zones.labels[:MOST_LINES]
     wide = max(len(name) for name in ("zone", *names))
     head = " ".join(f"{name:>10}" for name in ("outflow", "low", "high", "inflow", "low", "high"))
     lines = [f"{'zone':<{wide}} {head}"]
@@ -176,7 +175,7 @@ def _changes_table(found: ByEnd[ZoneChanges]) -> list[str]:
     import numpy as np
 
     size = len(found.outflow.zones)
-    first = np.argsort(np.concatenate([found.outflow.q, found.inflow.q]), kind="stable")[:_LINES].tolist()
+    first = np.argsort(np.concatenate([found.outflow.q, found.inflow.q]), kind="stable")[:MOST_LINES].tolist()
     wide = max(4, *(len(found.outflow.zones.labels[each % size]) for each in first))
     head = " ".join(f"{name:>10}" for name in ("before", "after", "change", "low", "high"))
     lines = [f"      {'zone':<{wide}} {head} {'q':>9}  changed"]

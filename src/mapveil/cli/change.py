@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mapveil.cli.ask_flows import change_flows, check_of_flows
-from mapveil.cli.console import Console, and_more, console_options, save_all
+from mapveil.cli.console import MOST_LINES, Console, and_more, console_options, save_all
 from mapveil.cli.options import flags_of, zone_options
 from mapveil.cli.outputs import outputs
 from mapveil.cli.windows import map_or_flows
@@ -19,7 +19,6 @@ from mapveil_client.errors import ParameterError
 if TYPE_CHECKING:
     from mapveil.inference.zone_results import Null, ZoneChanges
 
-_LINES = 40  # of a table on the terminal
 _NULLS = {"rate": "one expected number in both maps", "people": "the same number of users in both tables"}
 
 
@@ -155,7 +154,7 @@ def _table(found: ZoneChanges) -> list[str]:
     import numpy as np
 
     head = " ".join(f"{name:>10}" for name in ("before", "after", "change", "low", "high"))
-    first = np.argsort(found.q, kind="stable")[:_LINES].tolist()
+    first = np.argsort(found.q, kind="stable")[:MOST_LINES].tolist()
     wide = max(len(found.noun), *(len(found.zones.labels[zone]) for zone in first))
     lines = [f"{found.noun:<{wide}} {head} {'q':>9}  changed"]
     for zone in first:
@@ -165,5 +164,5 @@ def _table(found: ZoneChanges) -> list[str]:
         text = " ".join(f"{value:>10,.1f}" if found.compared[zone] else f"{'-':>10}" for value in numbers)
         said = found.calls[zone]
         lines.append(f"{found.zones.labels[zone]:<{wide}} {text} {found.q[zone]:>9.2g}  {said}")
-    rest = len(found.zones) - _LINES
+    rest = len(found.zones) - MOST_LINES
     return lines if rest <= 0 else [*lines, and_more(rest, f"more {found.noun}")]

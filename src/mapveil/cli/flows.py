@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -129,7 +130,7 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
 @click.option(
     "--destination", callback=_pair, help="Columns LON,LAT of destinations. [default: the usual names]"
 )
-@windows_options
+@partial(windows_options, flows=True)
 @click.option("--trip", help="Column of trip ids, where rows are positions with a time.")
 @evaluate_option
 @drawing_options
