@@ -96,7 +96,14 @@ class Periods:
         edges = [start]
         while edges[-1] < until and len(edges) <= 2 * MOST_WINDOWS:
             passed = len(edges) * number
-            edges.append(_months_after(start, passed) if unit == "mo" else start + passed * LENGTHS[unit])
+            try:
+                edge = _months_after(start, passed) if unit == "mo" else start + passed * LENGTHS[unit]
+            except (OverflowError, ValueError):  # of Python's dates
+                raise ParameterError(
+                    f"windows must end before the year 10000, and one of {self.every} (--every) from "
+                    f"{_text(edges[-1], unit)} does not"
+                ) from None
+            edges.append(edge)
         check(edges[-1] >= until, "windows", f"at most {MOST_WINDOWS}", f"more than {2 * MOST_WINDOWS}")
         if edges[-1] > until:
             near = " or ".join(_text(edge, unit) for edge in edges[1:][-2:])

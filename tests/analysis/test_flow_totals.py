@@ -187,12 +187,23 @@ def test_a_change_that_margins_alone_do_not_show_is_found() -> None:
 
 
 def test_a_bracket_holds_wherever_in_the_cut_leaves_trips_are() -> None:
-    held = 0
+    missed = 0
     for seed in range(5):
-        total = released(seed).total([0, 1, 2], [12, 13])
-        low, high = total.certain()
-        held += low <= TRUE[:3, 12:14].sum() <= high
-    assert held >= 4
+        flows = released(seed)
+        for origin, first in np.ndindex(ZONES.size, 4):
+            to = slice(4 * first, 4 * first + 4)
+            low, high = flows.total(origin, list(range(ZONES.size)[to])).certain()
+            missed += not low <= TRUE[origin, to].sum() <= high
+    assert missed <= 16  # 5 % of 320 brackets; the intervals of the noise miss 24 times
+
+
+def test_a_measured_pair_is_not_said_to_be_placed_by_the_model() -> None:
+    below = next(total for seed in range(9) if (total := few_zones(USUAL, seed).total(0, 2)).estimate < 0)
+    assert not below.modelled
+    assert "placed" not in repr(below)
+    cut = released(2).total(0, [12])
+    assert cut.modelled
+    assert "100 % of them placed by the model" in repr(cut)
 
 
 def test_a_block_is_divided_as_its_flows_are_shown() -> None:
@@ -225,10 +236,15 @@ def test_all_pairs_measured_alone_add_up() -> None:
 
 
 def test_differences_of_totals_have_intervals() -> None:
-    flows = released(2)
-    apart = flows.outflow(0) - flows.inflow(0)
-    low, high = apart.interval()
-    assert low < apart.estimate < high
+    missed = 0
+    for seed in range(50):
+        flows = few_zones(USUAL, seed)
+        for zone, true in enumerate(USUAL.sum(axis=1) - USUAL.sum(axis=0)):
+            low, high = (flows.outflow(zone) - flows.inflow(zone)).interval()
+            missed += not low <= true <= high
+    # 200 intervals of 95 %: 10 misses expected, 99 % of the time from 3 to 18 if they were independent. Those narrower
+    # by a fifth miss 26 times, those wider by a quarter once.
+    assert 3 <= missed <= 18
 
 
 def test_unknown_zones_and_flows_without_sums_are_refused() -> None:

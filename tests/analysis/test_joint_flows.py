@@ -167,12 +167,13 @@ def test_progress_ends_and_a_seed_repeats() -> None:
 @settings(max_examples=30, deadline=None)
 def test_proportional_fit_has_the_sums_asked_for(seed: int) -> None:
     generator = np.random.default_rng(seed)
-    start = generator.gamma(1.0, 1.0, (6, 6)) + 0.05
+    across = np.abs(np.subtract.outer(np.arange(6), np.arange(6)))
+    start = np.exp(-generator.uniform(0, 2) * across)
     rows, columns = generator.dirichlet(np.ones(6)), generator.dirichlet(np.ones(6))
-    made = proportional_fit(start, rows, columns, sweeps=300)
+    made = proportional_fit(start, rows, columns)
     assert made is not None
-    np.testing.assert_allclose(made.sum(axis=1), rows, atol=1e-6)
-    np.testing.assert_allclose(made.sum(axis=0), columns, atol=1e-6)
+    assert np.abs(made.sum(axis=1) - rows).sum() < 1.01e-3
+    np.testing.assert_allclose(made.sum(axis=0), columns, atol=1e-12)
     # Scaling rows and columns changes no cross ratio.
     ratio = (made / start)[:2, :2]
     assert ratio[0, 0] * ratio[1, 1] == pytest.approx(ratio[0, 1] * ratio[1, 0], rel=1e-6)

@@ -257,8 +257,11 @@ def test_zones_that_cut_measured_cells_say_so() -> None:
 
 def test_columns_and_adjusted_p_values() -> None:
     found: ZoneChanges = changes(release(RATES, 1), release(3 * RATES, 2), ZONES)
-    assert (found.q >= found.p).all()
-    assert (found.changed == (found.q <= 0.05)).all()
+    number = len(found.p)
+    passed = np.flatnonzero(np.sort(found.p) <= 0.05 * np.arange(1, number + 1) / number)
+    called = found.p <= np.sort(found.p)[passed.max()]  # the procedure as published, step by step
+    assert 0 < called.sum() < number
+    assert found.changed.tolist() == called.tolist()
     assert ((found.low <= found.difference) & (found.difference <= found.high)).all()
     assert next(iter(found.columns())) == "zone"
 
@@ -286,6 +289,7 @@ def test_maps_that_cannot_be_compared_are_refused_in_one_line() -> None:
         changes(one, two, ZONES, null="none")
     with pytest.raises(ParameterError, match="fdr must be above 0"):
         changes(one, two, ZONES, fdr=0)
+    assert not changes(one, two, ZONES, fdr=1e-12).changed.any()
 
 
 def test_what_two_releases_counted_differently_is_named() -> None:

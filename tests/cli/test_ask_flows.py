@@ -66,6 +66,7 @@ def test_the_table_of_changes_adds_up(mapveil: Callable, folder: Path) -> None:
         before, after, change = (float(each.replace(",", "")) for each in row[2:5])
         assert after - before == pytest.approx(change, abs=0.16)
     assert any(float(each.replace(",", "")) < 0 for row in rows for each in row[2:4])
+    assert "a user of both tables is protected by epsilon 2" in done.err
 
 
 def test_one_total_by_names_and_numbers(mapveil: Callable, folder: Path) -> None:
@@ -194,6 +195,24 @@ def test_weeks_of_flows_are_released_asked_and_compared(
     assert mapveil("ask", weeks, "--json").code == 0
 
 
+@pytest.mark.parametrize("given", [(), WEEKLY, (*WEEKLY, "--windows-per-user", "1")])
+def test_flows_from_sums_are_evaluated_as_users_count(
+    mapveil: Callable, tmp_path: Path, given: tuple
+) -> None:
+    """One user makes 1,000 trips, and trips of later weeks are not released."""
+    rows = ["user_id,lon,lat,dest_lon,dest_lat,time"]
+    there, back = "-8.65,41.13,-8.57,41.19", "-8.57,41.19,-8.65,41.13"
+    rows += [f"u{user},{there},2026-01-06" for user in range(600)]
+    rows += [f"busy,{back},2026-01-06"] * 1000
+    rows += [f"u{user},{back if given else there},2026-03-02" for user in range(600)]
+    trips = tmp_path / "trips.csv"
+    trips.write_text("\n".join(rows))
+    released = flags("--trust", "central", *given, "--evaluate", "--json")
+    done = mapveil("flows", trips, *released, "-o", tmp_path / "flows.parquet")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["evaluation"]["l1"] < 0.1
+
+
 def test_a_pair_inside_a_block_has_bounds_that_hold_wherever_in_it_users_are(
     mapveil: Callable, timed: Path, tmp_path: Path
 ) -> None:
@@ -207,6 +226,22 @@ def test_a_pair_inside_a_block_has_bounds_that_hold_wherever_in_it_users_are(
     assert (answer["low"], answer["high"]) == (answer["certain_low"], answer["certain_high"])
     assert answer["low"] <= 300 <= answer["high"]
     assert "these bounds hold wherever in their blocks they are" in mapveil(*asked).out
+
+
+def test_a_measured_pair_below_zero_has_the_interval_of_its_noise(mapveil: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.parquet"
+    flows = FlowBlocks(epsilon=1, pair_signal=0.01).release(hub_trips(1000).as_points(), ZONES, rng=1)
+    flows.save(path)
+    below = next(
+        (origin, to)
+        for origin in range(ZONES.size)
+        for to in range(ZONES.size)
+        if flows.total(origin, to).estimate < 0
+    )
+    origin, to = map(str, below)
+    said = mapveil("ask", path, "--from", origin, "--to", to).out
+    low, high = flows.total(*below).interval()
+    assert f"0.0 (95 %: {low:,.1f} to {high:,.1f}); asking costs no privacy" in said
 
 
 BAD_WINDOWS = {

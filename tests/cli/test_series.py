@@ -74,7 +74,8 @@ def test_a_series_is_released_asked_and_compared(mapveil: Callable, folder: Path
     found = mapveil("change", out, *pair, *zones)
     assert found.code == 0, found.err
     assert "0 of 2 zones changed" in found.out
-    assert f"windows 2026-W02 and 2026-W04: {counts}" in found.out
+    assert f"before is 2026-W02, after is 2026-W04; {counts}" in found.out
+    assert "a difference may be" not in found.err
 
 
 def test_a_change_between_windows_of_a_live_series_adds_no_epsilons(
@@ -89,7 +90,20 @@ def test_a_change_between_windows_of_a_live_series_adds_no_epsilons(
         assert mapveil(*add).code == 0
     found = mapveil("change", *files, *zones)
     assert found.code == 0, found.err
+    assert "of one series, so a user of both is protected by its epsilon 1" in found.err
     assert "of both tables" not in found.err
+
+
+def test_a_change_between_windows_of_unequal_length_says_so(
+    mapveil: Callable, folder: Path, tmp_path: Path
+) -> None:
+    months, released = tmp_path / "months.parquet", ("release", folder / "visits.parquet", *WHERE)
+    spans = ("--every", "1mo", "--from", "2026-01-01", "--until", "2026-03-01")
+    assert mapveil(*released, *spans, "--epsilon", 2, "-o", months).code == 0
+    asked = ("change", months, "--window", "2026-02", "--against", "2026-01")
+    done = mapveil(*asked, "--zones", folder / "zones.geojson")
+    assert "2026-01 and 2026-02 have 31 and 28 days: a difference may be that of the days" in done.err
+    assert done.code == 0, done.err
 
 
 def test_a_rehearsal_says_what_a_series_would_charge(mapveil: Callable, folder: Path, tmp_path: Path) -> None:

@@ -266,6 +266,11 @@ def test_days_tell_no_hours_and_no_column_tells_nothing() -> None:
         ({"every": "1d", "start": "2026-01-05T06:00", "until": "2026-01-06"}, "must be days"),
         ({"every": "1mo", "start": "2026-01-05", "until": "2026-02-05"}, "first of a month"),
         ({"every": "1h", "start": "2020-01-01", "until": "2026-01-01"}, "window"),
+        ({"every": "9999w", "start": "2026-01-05", "until": "9999-01-01"}, "end before the year 10000"),
+        (
+            {"every": "5mo", "start": "9990-01-01", "until": "9999-12-01"},
+            "one of 5mo from 9999-08-01 does not",
+        ),
         ({"by": "hour", "start": "2026-01-05"}, "every must be given with start and until"),
         ({"by": "kind"}, "a public list"),
         ({"by": "kind", "values": ("a", "a")}, "different texts"),

@@ -45,6 +45,13 @@ def test_nobody_above_the_noise_leaves_the_expected_trips() -> None:
     assert made.sum() == pytest.approx(10.0)
 
 
+def test_a_total_far_above_sums_that_are_all_sure_is_shared_among_them() -> None:
+    tree = PrefixTree.uniform(DEPTH, DEPTH)
+    blocks = MeasuredBlocks(tree, np.full(tree.size, 100.0), 2.0, 1.0)
+    made = settle_pairs(np.ones((1 << DEPTH,) * 2), blocks, 1e9)
+    assert made == pytest.approx(1e9 / tree.size)
+
+
 @pytest.mark.parametrize("terms", [1, 2, 3])
 def test_the_density_is_that_of_summed_laplace_variables(terms: int) -> None:
     step = 0.01

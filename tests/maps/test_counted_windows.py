@@ -12,7 +12,7 @@ import mapveil as mv
 from mapveil.analysis.zone_changes import both_note, changes
 from mapveil.formats.geoparquet import write_geoparquet
 from mapveil.formats.read_map import read_map
-from mapveil.maps.counted_windows import are_one_series, check_counted_alike, exhaustion_note
+from mapveil.maps.counted_windows import are_one_series, check_counted_alike, exhaustion_note, length_note
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.series_map import SeriesMap
 from mapveil.mechanisms.live_series import LiveSeries
@@ -101,8 +101,24 @@ def test_two_windows_of_one_series_cost_its_epsilon_and_of_two_series_both(tmp_p
     assert "epsilon 4, those of both maps together" in both_note(one[0], two[1])[0]
     runs = [each for _, maps in [live(tmp_path / "runs.series", w_event=2)] for each in maps]
     assert are_one_series(runs[0], runs[1])
-    assert "a window-run of both is protected by its epsilon 2" in both_note(runs[0], runs[1])[0]
+    said = "its epsilon 2 is for one window-run, and those of several window-runs of one user add up"
+    assert said in both_note(runs[0], runs[3])[0]
     assert exhaustion_note(runs[3]) == ()
+
+
+def test_windows_of_unequal_length_are_told() -> None:
+    def note(windows: mv.Windows, *names: str) -> str:
+        maps = [mv.release_series(visits(), windows, TILING, epsilon=2, account=None)] * 2
+        one, two = (each.window(name) for each, name in zip(maps, names, strict=True))
+        return "".join(length_note(one, two, names))
+
+    paris = mv.Windows(every="1d", start="2026-03-28", until="2026-03-31", zone="Europe/Paris")
+    assert "have 24 and 23 hours" in note(paris, "2026-03-28", "2026-03-29")
+    assert note(paris, "2026-03-28", "2026-03-30") == ""
+    assert "have 5 and 2 days in each week" in note(mv.Windows(by="weekend"), "working day", "weekend")
+    months = mv.Windows(every="1mo", start="2026-01-01", until="2026-03-01", by="weekday")
+    assert "have 4 and 5 days" in note(months, "2026-01 Monday", "2026-01 Thursday")
+    assert note(months, "2026-01 Monday", "2026-02 Monday") == ""
 
 
 def test_windows_of_one_charged_series_are_of_one_series(tmp_path: Path) -> None:

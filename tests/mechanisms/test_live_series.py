@@ -129,11 +129,11 @@ def test_a_start_that_was_cut_short_is_continued_and_charged_once(
             started(tmp_path / "city.series", ledger=ledger)
     with pytest.raises(InputError, match="has not started"):
         LiveSeries(tmp_path / "city.series").status()
-    with pytest.raises(InputError, match="a series is there already"):
+    with pytest.raises(InputError, match="another promise was cut short there; repeat that start as it was"):
         started(tmp_path / "city.series", ledger=ledger, epsilon=1)
     started(tmp_path / "city.series", ledger=ledger)
     assert ledger.account("city").spent == 2
-    with pytest.raises(InputError, match="a series is there already"):
+    with pytest.raises(InputError, match="has started there already; add windows to it"):
         started(tmp_path / "city.series", ledger=ledger)
 
 
@@ -199,6 +199,7 @@ def test_a_process_killed_at_any_moment_spends_nothing_twice(where: str, tmp_pat
         ({"windows_per_user": 0}, "from 1 to 4, got 0"),
         ({"epsilon": 0}, "epsilon"),
         ({"epsilon": 50}, "accept"),
+        ({"windows": replace(WEEKS, by="weekend")}, "windows must be periods alone"),
     ],
 )
 def test_what_cannot_be_started_is_said_and_leaves_no_file(given: dict, message: str, tmp_path: Path) -> None:
@@ -275,6 +276,8 @@ def test_a_map_that_the_ledger_does_not_know_yet_is_not_seen_and_not_drawn_again
     assert series.passed_over(NAMES[2]) == (NAMES[1],)
     with pytest.raises(InputError, match="was not released"):
         series.window(NAMES[0])
+    with pytest.raises(InputError, match=f"the map of {NAMES[0]} was drawn by a run that was cut short"):
+        series.add(visits(np.arange(30), 1), ledger=ledger)
     heat = series.add(visits(np.arange(30), 0), ledger=ledger)
     np.testing.assert_array_equal(heat.values, series.window(NAMES[0]).values)
     assert len(sums) == 1

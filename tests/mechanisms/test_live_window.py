@@ -14,7 +14,6 @@ import pytest
 
 import mapveil as mv
 from mapveil.engines import UNIT
-from mapveil.mechanisms.multiscale import Multiscale
 from mapveil_client.errors import CuratorWarning
 
 from .city_series import NAMES, started, visits
@@ -49,9 +48,8 @@ def test_each_window_costs_its_part_and_promises_the_whole(tmp_path: Path) -> No
     heat = series.add(visits(np.arange(300), 0))
     assert sum(share.epsilon for share in heat.guarantee.shares) == 1
     assert heat.guarantee.epsilon == 2
-    assert (
-        heat.guarantee.delta == 4 * Multiscale(epsilon=1).guarantee().delta > 0
-    )  # of the maps of all windows
+    once = started(tmp_path / "once.series", epsilon=1, windows_per_user=1).add(visits(np.arange(300), 0))
+    assert heat.guarantee.delta == 2 * once.guarantee.delta > 0  # a user moves two maps of four
     assert heat.guarantee.bound is not None
     assert heat.guarantee.bound.value == 2
     assert heat.title == f"{NAMES[0]}: 5 to 11 January 2026, UTC"

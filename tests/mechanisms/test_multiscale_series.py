@@ -45,10 +45,15 @@ def test_one_epsilon_is_promised_for_all_windows() -> None:
     assert len(series) == 4
 
 
+def south_west() -> np.ndarray:
+    """The 16 cells where everybody is in the last week."""
+    row, col = TILING.lattice().row, TILING.lattice().col
+    return np.asarray((row >= row.max() * 3 // 4 + 1) & (col <= col.max() // 4))
+
+
 def test_a_week_in_which_people_went_elsewhere_is_seen() -> None:
     series = release(visits(3000))
-    row, col = TILING.lattice().row, TILING.lattice().col
-    corner = (row >= row.max() * 3 // 4) & (col <= col.max() // 4)
+    corner = south_west()
     assert series.by_window[3, corner].sum() > 0.9 * series.by_window[3].sum()
     assert series.by_window[0, corner].sum() < 0.2 * series.by_window[0].sum()
 
@@ -68,8 +73,9 @@ def test_a_window_answers_questions_with_intervals_that_hold() -> None:
             truth = exact.sums[window, lon < -73.965].sum() / 2**28
             found = series.window(window).total(zones[0]).interval()
             missed += not found[0] <= truth <= found[1]
-    # Of 160 intervals of 95 %, no more than 18 miss but once in a thousand tests of independent ones.
-    assert missed <= 18
+    # 160 intervals of 95 %: 8 misses expected, 98 % of the time from 3 to 15 if they were independent. Those narrower
+    # by a fifth miss 16 times, those wider by a quarter once.
+    assert 3 <= missed <= 15
 
 
 def mv_box(*corners: float) -> object:
@@ -162,7 +168,7 @@ def test_clients_answer_the_same_plan(trust: str) -> None:
     assert series.guarantee.simulated
     assert all(cost.length <= 1 << 16 for cost in series.rounds)
     assert series.values.sum() == pytest.approx(900, rel=0.1)
-    assert np.argmax(series.by_window[3] - series.by_window[0]) > TILING.size // 2
+    assert south_west()[np.argmax(series.by_window[3] - series.by_window[0])]
 
 
 def test_windows_without_anybody_are_maps_too() -> None:

@@ -52,7 +52,11 @@ def test_the_error_is_that_of_the_sums_that_are_released() -> None:
             {"windows_per_user": 4, "window_error": 6.0},
             "allows 2 windows, got 4, whose sums would be within 12 users",
         ),
-        ({"window_error": 1.0}, "allows none, not even one window, got 1, .*raise epsilon"),
+        (
+            {"window_error": 1.0},
+            r"allows none, not even one window, got 1, whose .* within \S+ users \(95 %\); raise epsilon",
+        ),
+        ({"window_error": float("inf")}, "window_error must be a number of users above 0"),
         ({"window_error": -1.0}, "window_error must be a number of users above 0"),
         ({"window_error": 9.0, "trust": "local"}, "window_error must be left out without a curator"),
     ],

@@ -22,7 +22,14 @@ class FlowQuality(NamedTuple):
     missed: float  # part of the largest true flows that are not among as many of the largest estimated ones
 
 
-def flow_quality(origins: IntArray, destinations: IntArray, flows: FlowMap, *, top: int = 50) -> FlowQuality:
+def flow_quality(
+    origins: IntArray,
+    destinations: IntArray,
+    flows: FlowMap,
+    *,
+    weights: FloatArray | None = None,
+    top: int = 50,
+) -> FlowQuality:
     r"""Compare the distribution of estimated trips over pairs of cells with that of the true ones.
 
     .. math:: L_1 = \sum_{x, x'} \lvert F_{x x'} - \hat F_{x x'} \rvert, \qquad
@@ -41,6 +48,8 @@ def flow_quality(origins: IntArray, destinations: IntArray, flows: FlowMap, *, t
         Cells of the true trips.
     flows : FlowMap
         The estimate.
+    weights : ndarray of float64, shape (trips,), optional
+        Users that each true trip counts as; 1 by default.
     top : int
         How many of the largest flows ``missed`` is about; fewer where there are not as many.
 
@@ -64,7 +73,8 @@ def flow_quality(origins: IntArray, destinations: IntArray, flows: FlowMap, *, t
         raise ParameterError("no trip to compare; expected at least one, both true and estimated")
     if any(cells.min() < 0 or cells.max() >= size for cells in ends) or ends[0].shape != ends[1].shape:
         raise ParameterError(f"a true trip's end is no cell of {flows.tiling.spec}; expected 0 to {size - 1}")
-    true_pair, times = np.unique(ends[0] * size + ends[1], return_counts=True)
+    true_pair, pair = np.unique(ends[0] * size + ends[1], return_inverse=True)
+    times = np.bincount(pair, weights, true_pair.size)
     true = times / times.sum()
     listed = flows.origin * size + flows.destination
     rest = size * size - listed.size
@@ -77,12 +87,12 @@ def flow_quality(origins: IntArray, destinations: IntArray, flows: FlowMap, *, t
     by_end = [
         float(
             np.abs(
-                np.bincount(cells, minlength=size) / cells.size
+                np.bincount(cells, true, size)
                 - np.bincount(part, flows.trips / flows.all_trips, size)
                 - even * (size - np.bincount(part, minlength=size))
             ).sum()
         )
-        for cells, part in zip(ends, (flows.origin, flows.destination), strict=True)
+        for cells, part in zip(divmod(true_pair, size), (flows.origin, flows.destination), strict=True)
     ]
     count = min(top, true_pair.size)
     largest = true_pair[np.argsort(-times, kind="stable")[:count]]

@@ -47,13 +47,14 @@ from mapveil.formats.block_table import block_outlines
 from mapveil.geo.zones import Zones
 from mapveil.inference.common_cells import blocks_of_cells, measured_in_both
 from mapveil.inference.false_discovery import adjusted
-from mapveil.inference.linear_totals import half_widths, half_widths_of_chosen, placed_fraction
+from mapveil.inference.linear_totals import LEAST_ALPHA, half_widths, half_widths_of_chosen, placed_fraction
 from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.inference.zone_results import Null, ZoneChanges
 from mapveil.maps.counted_windows import are_one_series, check_counted_alike, exhaustion_notes
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import INTERVAL_ALPHA, Measurement, are_one_release
 from mapveil.maps.released import ReleasedMap
+from mapveil.privacy.claim import Unit
 from mapveil.privacy.weighted_noise import WeightedNoise, tail
 from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.epsilon import plain
@@ -208,7 +209,7 @@ def compared(
     if null == "people":
         p = np.array([_two_sided(noise, d) for noise, d in zip(noises, apart.tolist(), strict=True)])
     else:
-        gamma = _GAMMA * fdr / max(len(zones), 1)
+        gamma = max(_GAMMA * fdr / max(len(zones), 1), LEAST_ALPHA / 2)
         most = first + second + half_widths(noises, 2 * gamma)  # the sum's noise has the difference's law
         numbers = zip(apart.tolist(), most.tolist(), strict=True)
         p = np.array(
@@ -244,13 +245,18 @@ def check_alike(
 
 
 def both_note(before: ReleasedMap, after: ReleasedMap) -> tuple[str, ...]:
-    """A note on the users of both tables of two releases, whose epsilons add up for them."""
+    """A note on the users of both tables of two releases: epsilons add up, but of a user over one series."""
     spent = [each.guarantee.epsilon for each in (before, after)]
     if spent[0] is None or spent[1] is None:
         return ()
     if are_one_series(before, after):
-        both = f"both maps are windows of one series, so a {before.guarantee.unit.value} of both"
-        return (f"{both} is protected by its epsilon {plain(spent[0])}",)
+        unit, both = before.guarantee.unit, "both maps are windows of one series"
+        if unit is Unit.USER:
+            return (f"{both}, so a user of both is protected by its epsilon {plain(spent[0])}",)
+        return (
+            f"{both}: its epsilon {plain(spent[0])} is for one {unit.value}, and those of several {unit.value}s of "
+            "one user add up",
+        )
     both = f"epsilon {plain(spent[0] + spent[1])}, those of both maps together"
     return (f"a {before.guarantee.unit.value} of both tables is protected by {both}",)
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 
 from mapveil.analysis.zone_totals import totals_of, widened
-from mapveil.inference.linear_totals import half_widths, without_rounding
+from mapveil.inference.linear_totals import LEAST_ALPHA, half_widths, without_rounding
 from mapveil.inference.zone_overlay import ZoneOverlay
 from mapveil.inference.zone_results import RankedZones, ZonesAbove, ZoneTotals
 from mapveil.maps.density_map import DensityMap
@@ -34,7 +34,6 @@ from mapveil.privacy.weighted_noise import WeightedNoise, half_width, tail
 from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import check, check_whole
 
-_LEAST_ALPHA: Final = 1e-12
 _CRUMB: Final = 1e-9  # of rounding: a fraction of a zone's users
 _MARGIN: Final = 1.1
 _LONG: Final = WeightedNoise(np.array([1e-4]), np.array([1e-4]), np.array([0.5]))
@@ -67,7 +66,7 @@ def top_of(asked: ZoneOverlay, count: int, alpha: float = INTERVAL_ALPHA) -> Ran
     found, calls = totals_of(asked, alpha), asked.for_calls()
     cut, low, high = _wherever(asked, found, alpha)
     deviation = np.sqrt([error.variance for error in calls.sums.errors(calls.weights)])
-    each = max(alpha / max(number * (number - 1) // 2, 1), _LEAST_ALPHA)
+    each = max(alpha / max(number * (number - 1) // 2, 1), LEAST_ALPHA)
     order = np.argsort(-found.estimate, kind="stable")
     # Deviations beyond which no noise strays more often than ``each``; near, a Gaussian strays further.
     far = _MARGIN * max(half_width(_LONG, each), NormalDist().inv_cdf(1 - each / 2))
@@ -130,6 +129,6 @@ def _wherever(
 ) -> tuple[BoolArray, FloatArray, FloatArray]:
     """The zones that cut measured cells, and bounds of all zones together, wherever users are in those cells."""
     cut = found.placed > _CRUMB
-    sure = totals_of(asked, max(alpha / max(cut.size, 1), _LEAST_ALPHA)) if cut.any() else found
+    sure = totals_of(asked, max(alpha / max(cut.size, 1), LEAST_ALPHA)) if cut.any() else found
     low, high = np.where(cut, sure.certain_low, sure.low), np.where(cut, sure.certain_high, sure.high)
     return cut, low, high

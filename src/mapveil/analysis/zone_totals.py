@@ -10,11 +10,12 @@ is a model below the leaves, puts people.
 .. math:: \hat q = w^T \hat x, \qquad \hat q \pm t, \qquad \Pr\Big[\Big|\sum_k a_k \eta_k\Big| > t\Big] \le \alpha
 
 where: w are the fractions of the leaves, :math:`\hat x` the least-squares estimates of their users, a the coefficients
-of the noisy sums and t is exact for the law of their noise (:mod:`mapveil.privacy.weighted_noise`) where a map has one
+of the noisy sums, :math:`\eta_k` their noises, :math:`1 - \alpha` the coverage (.95 by default) and t the half width of
+the interval, which is exact for the law of their noise (:mod:`mapveil.privacy.weighted_noise`) where a map has one
 measurement of cells; of several, groups and weights may follow from noisy sums, and
-``python -m benchmarks.zone_coverage`` measures the coverage. Asking is
-post-processing of what epsilon already paid for: it costs nothing. Intervals come from the noisy sums, so a bound may
-be negative; only the displayed estimate is raised to 0.
+``python -m benchmarks.zone_coverage`` measures the coverage. Asking is post-processing of what epsilon already paid
+for: it costs nothing. Intervals come from the noisy sums, so a bound may be negative; only the displayed estimate is
+raised to 0.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import click
 
 from mapveil.cli.ask_flows import answer_flows, check_of_flows, rows_of
 from mapveil.cli.ask_over_time import answer_over_time
-from mapveil.cli.console import Console, and_more, console_options, counted, save_all
+from mapveil.cli.console import MOST_LINES, Console, and_more, console_options, counted, save_all
 from mapveil.cli.options import flags_of, zone_options
 from mapveil.cli.outputs import outputs
 from mapveil.cli.windows import map_or_flows
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mapveil.inference.zone_results import ZoneTotals
     from mapveil_client.arrays import FloatArray, IntArray
 
-_LINES = 40  # of a table on the terminal
 _PER = 1000.0
 
 
@@ -73,8 +72,9 @@ def command(
 
     MAP is a .tif, .parquet, .geojson, .gpkg or .csv that Mapveil wrote; a page (.html) answers in a browser. Of a
     zone that cuts a measured cell, "placed" is the percentage of its users that the model places, and "inside" and
-    "touched" are the estimates of the cells wholly inside and of all that it touches. Where "placed" exceeds 50 %,
-    "low" and "high" are not the interval of the noise but bounds that hold wherever in the cut cells the users are.
+    "touched" are the estimates of the cells wholly inside and of all that it touches. Where "placed" exceeds 50 % of an
+    estimate above 0, or no measured cell lies wholly inside, "low" and "high" are not the interval of the noise but
+    bounds that hold wherever in the cut cells the users are.
 
     Of flows by a curator or by sums: users from and to each of their zones, each of whom counts 1 in all, or one total
     with --from and --to.
@@ -218,10 +218,10 @@ def _table(found: ZoneTotals, columns: dict[str, Any], zones: IntArray) -> list[
     rates = "denominator" in columns
     numbers = " ".join(f"{name:>10}" for name in ("users", "low", "high"))
     names = found.zones.labels
-    wide = max(len(name) for name in ("zone", *(names[zone] for zone in zones[:_LINES])))
+    wide = max(len(name) for name in ("zone", *(names[zone] for zone in zones[:MOST_LINES])))
     head = f"{'zone':<{wide}} {numbers} {'sd':>8} {'placed':>7} {'inside':>10} {'touched':>10}"
     lines = [head + (f" {'denominator':>12} {'per 1000':>10} {'low':>10} {'high':>10}" if rates else "")]
-    for zone in zones[:_LINES].tolist():
+    for zone in zones[:MOST_LINES].tolist():
         cells = (columns["estimate"][zone], *(each[zone] for each in found.bounds))
         text = f"{names[zone]:<{wide}} " + " ".join(f"{value:>10,.1f}" for value in cells)
         text += f" {found.deviation[zone]:>8,.1f} {100 * found.placed[zone]:>6.0f}%"
@@ -233,7 +233,7 @@ def _table(found: ZoneTotals, columns: dict[str, Any], zones: IntArray) -> list[
                     f" {columns[f'{name}_per_1000'][zone]:>10,.2f}" for name in ("estimate", "low", "high")
                 )
         lines.append(text)
-    rest = zones.size - _LINES
+    rest = zones.size - MOST_LINES
     return lines if rest <= 0 else [*lines, and_more(rest, "more zone")]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mapveil.cli.arguments import name_list
-from mapveil.cli.console import Console, and_more, counted, save_all
+from mapveil.cli.console import MOST_LINES, Console, and_more, counted, save_all
 from mapveil.formats.zone_table import ZONE_SUFFIXES, write_zones
 from mapveil_client.errors import ParameterError
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from mapveil.inference.zone_results import ByEnd, Null, ZoneChanges, ZoneTotals
     from mapveil.maps.flow_map import FlowMap
 
-_LINES = 40  # of a table on the terminal
 _NUMBERS = ("estimate", "low", "high")
 
 
@@ -47,22 +46,19 @@ def answer_flows(
             None if each is None else _named(flows, each, flag)
             for flag, each in (("--from", origins), ("--to", destinations))
         ]
-        from mapveil.inference.linear_totals import MOSTLY
-
         total = flows.total(*chosen)
         _warn(console, flows)
         (low, high), (least, most) = total.interval(alpha), total.certain(alpha)
-        mostly = total.placed > MOSTLY  # then the noise says little of where users are
-        if mostly:
+        if total.modelled:  # the noise says little of where users are
             low, high = least, most
         answer = {"estimate": max(total.estimate, 0.0), "low": low, "high": high}
         answer |= {"placed": total.placed, "certain_low": least, "certain_high": most}
         text = f"users from {origins or 'all zones'} to {destinations or 'all zones'} ({flows.counting}): "
         text += f"{answer['estimate']:,.1f} ({level} %: {low:,.1f} to {high:,.1f})"
-        if mostly:
+        if total.modelled:
             text += f"; the model places {100 * total.placed:.0f} % of them, so these bounds hold wherever in their "
             text += "blocks they are"
-        elif total.placed:
+        elif total.placed and total.estimate > 0:
             text += (
                 f"; the model places {100 * total.placed:.0f} % of them, and wherever they are in their blocks: "
                 f"{least:,.1f} to {most:,.1f}"
@@ -96,8 +92,14 @@ def change_flows(
     null: Null,
     meaning: str,
     outputs: tuple[Path, ...],
+    *,
+    notes: tuple[str, ...],
+    shown: list[str],
 ) -> None:
-    """Call the zones whose outflows or inflows differ significantly; ``meaning`` is that of no change."""
+    """Call the zones whose outflows or inflows differ significantly; ``meaning`` is that of no change.
+
+    ``notes`` on both maps are warnings; ``shown`` are lines of the answer.
+    """
     from mapveil.analysis.flow_totals import end_changes
     from mapveil.inference.zone_results import CHANGE_INTERVAL
 
@@ -110,13 +112,14 @@ def change_flows(
         about = {"question": question, "before": before.metadata(), "after": after.metadata()}
         save_all(outputs, lambda path: write_zones(found.outflow.zones, columns, about, path), progress)
     _warn(console, before, after)
-    for note in found.outflow.zones.notes:
+    for note in (*found.outflow.zones.notes, *notes):
         console.warn(note)
     lines = [
         f"{int(found.outflow.changed.sum())} outflows and {int(found.inflow.changed.sum())} inflows of "
         f"{counted(before.tiling.size, 'zone')} changed; no change means {meaning}; about {100 * fdr:g} % of "
         "such calls are expected to be false; asking costs no privacy",
         f"before and after are unbiased estimates, which may be below 0; {CHANGE_INTERVAL}",
+        *shown,
         *_changes_table(found),
     ]
     console.result("\n".join(lines), {**question, "zones": rows_of(columns)}, outputs)
@@ -153,7 +156,7 @@ def _named(flows: FlowMap, text: str, flag: str) -> list[int | str]:
 
 
 def _totals_table(found: ByEnd[ZoneTotals]) -> list[str]:
-    names = found.outflow.zones.labels[:_LINES]
+    names = found.outflow.zones.labels[:MOST_LINES]
     wide = max(len(name) for name in ("zone", *names))
     head = " ".join(f"{name:>10}" for name in ("outflow", "low", "high", "inflow", "low", "high"))
     lines = [f"{'zone':<{wide}} {head}"]
@@ -172,7 +175,7 @@ def _changes_table(found: ByEnd[ZoneChanges]) -> list[str]:
     import numpy as np
 
     size = len(found.outflow.zones)
-    first = np.argsort(np.concatenate([found.outflow.q, found.inflow.q]), kind="stable")[:_LINES].tolist()
+    first = np.argsort(np.concatenate([found.outflow.q, found.inflow.q]), kind="stable")[:MOST_LINES].tolist()
     wide = max(4, *(len(found.outflow.zones.labels[each % size]) for each in first))
     head = " ".join(f"{name:>10}" for name in ("before", "after", "change", "low", "high"))
     lines = [f"      {'zone':<{wide}} {head} {'q':>9}  changed"]

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mapveil.cli.console import Console, and_more, counted, save_all
+from mapveil.cli.console import MOST_LINES, Console, and_more, counted, save_all
 from mapveil.cli.windows import windowed_map
 from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
     from mapveil.inference.zone_results import WindowTotals
-
-_LINES = 40  # of a table on the terminal
 
 
 def answer_over_time(
@@ -90,7 +88,7 @@ def _table(found: WindowTotals) -> list[str]:
             text = f"{name:<{wide}}  {when:<{window}} {max(found.estimate[zone, at], 0.0):>10,.1f} "
             text += " ".join(f"{each:>10,.1f}" for each in ends)
             lines.append(f"{text} {100 * found.placed[zone, at]:>6.0f}%")
-            if len(lines) > _LINES:
-                rest = len(found.zones) * found.windows.count - _LINES
+            if len(lines) > MOST_LINES:
+                rest = len(found.zones) * found.windows.count - MOST_LINES
                 return [*lines, and_more(rest, "more line")] if rest else lines
     return lines

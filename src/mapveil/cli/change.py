@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mapveil.cli.ask_flows import change_flows, check_of_flows
-from mapveil.cli.console import Console, and_more, console_options, save_all
+from mapveil.cli.console import MOST_LINES, Console, and_more, console_options, save_all
 from mapveil.cli.options import flags_of, zone_options
 from mapveil.cli.outputs import outputs
 from mapveil.cli.windows import map_or_flows
 from mapveil.formats.zone_table import ZONE_SUFFIXES
-from mapveil.privacy.claim import Unit
 from mapveil_client.errors import ParameterError
 
 if TYPE_CHECKING:
     from mapveil.inference.zone_results import Null, ZoneChanges
-    from mapveil.maps.density_map import DensityMap
 
-_LINES = 40  # of a table on the terminal
 _NULLS = {"rate": "one expected number in both maps", "people": "the same number of users in both tables"}
 
 
@@ -79,6 +76,7 @@ def command(
     """
     from mapveil.analysis.zone_changes import both_note, changes
     from mapveil.formats.zone_table import write_zones
+    from mapveil.maps.counted_windows import length_note
     from mapveil.maps.counting import counting_note
     from mapveil.maps.flow_map import FlowMap
     from mapveil.pictures.zone_pictures import write_changes_page, write_changes_png
@@ -90,9 +88,15 @@ def command(
         released if released.title else replace(released, title=Path(source).name)
         for released, source in ((one, before), (two, after or before))
     )
+    notes = length_note(one, two, (against, window))
+    if window is None or after is not None:
+        notes += both_note(one, two)
+    shown = (
+        [] if window is None else [f"before is {against}, after is {window}; {counting_note(one.parameters)}"]
+    )
     if isinstance(one, FlowMap) and isinstance(two, FlowMap):
         check_of_flows({"--zones": zones, **flags_of(read)}, outputs)
-        change_flows(console, one, two, fdr, null, _NULLS[null], outputs)
+        change_flows(console, one, two, fdr, null, _NULLS[null], outputs, notes=notes, shown=shown)
         return
     if isinstance(one, FlowMap) or isinstance(two, FlowMap):
         first, second = (before, after) if isinstance(one, FlowMap) else (after, before)
@@ -104,10 +108,7 @@ def command(
         progress("compare", 0.0)
         found = changes(one, two, zones, fdr=fdr, null=null, **read)
         progress("compare", 1.0)
-        if (window is None or after is not None) and not _one_promise(one, two):
-            found = found._replace(
-                zones=replace(found.zones, notes=(*found.zones.notes, *both_note(one, two)))
-            )
+        found = found._replace(zones=replace(found.zones, notes=(*found.zones.notes, *notes)))
         about = {
             "question": {"null": null, "false_discovery_rate": fdr, "cost": "none"},
             "before": one.metadata(),
@@ -131,7 +132,7 @@ def command(
         f"{found.counts}, tested against {found.tested} "
         f"(--null {null}); about {100 * fdr:g} % of such calls are expected to be false; asking costs no privacy",
         found.about,
-        *([] if window is None else [f"windows {against} and {window}: {counting_note(one.parameters)}"]),
+        *shown,
         *_table(found),
     ]
     rows = [
@@ -148,24 +149,12 @@ def command(
     console.result("\n".join(lines), {**about["question"], f"{found.noun}s": rows}, outputs)
 
 
-def _one_promise(one: DensityMap, two: DensityMap) -> bool:
-    """Whether two maps were charged once, together: windows of a live series, whose epsilon is for all of them."""
-    accounts = one.guarantee.account, two.guarantee.account
-    of_users = one.guarantee.unit is Unit.USER and two.guarantee.unit is Unit.USER
-    return (
-        of_users
-        and accounts[0] is not None
-        and accounts[1] is not None
-        and accounts[0].entries == accounts[1].entries
-    )
-
-
 def _table(found: ZoneChanges) -> list[str]:
     """The zones, those that changed first, the surest before the others."""
     import numpy as np
 
     head = " ".join(f"{name:>10}" for name in ("before", "after", "change", "low", "high"))
-    first = np.argsort(found.q, kind="stable")[:_LINES].tolist()
+    first = np.argsort(found.q, kind="stable")[:MOST_LINES].tolist()
     wide = max(len(found.noun), *(len(found.zones.labels[zone]) for zone in first))
     lines = [f"{found.noun:<{wide}} {head} {'q':>9}  changed"]
     for zone in first:
@@ -175,5 +164,5 @@ def _table(found: ZoneChanges) -> list[str]:
         text = " ".join(f"{value:>10,.1f}" if found.compared[zone] else f"{'-':>10}" for value in numbers)
         said = found.calls[zone]
         lines.append(f"{found.zones.labels[zone]:<{wide}} {text} {found.q[zone]:>9.2g}  {said}")
-    rest = len(found.zones) - _LINES
+    rest = len(found.zones) - MOST_LINES
     return lines if rest <= 0 else [*lines, and_more(rest, f"more {found.noun}")]

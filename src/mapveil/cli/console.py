@@ -34,8 +34,8 @@ _CURRENT: Final = "mapveil.console"  # in a command's context: its console
 _LONGEST: Final = 2000  # characters of a warning
 _TABLES: Final = (".csv", ".parquet", ".geojson")  # suffixes of a table of zones
 _STREAMED: Final = "mapveil.streamed"  # in a command's context: the file whose bytes go to stdout
-
-
+MOST_LINES: Final = 40
+"""Lines of a table on the terminal."""
 _LATITUDES: Final = frozenset({"lat", "latitude", "y"})
 _LONGITUDES: Final = frozenset({"lon", "lng", "long", "longitude", "x"})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from mapveil.geo.zone_cells import ZoneCells
     from mapveil.maps.flow_map import FlowMap
     from mapveil.privacy.account import Account
+    from mapveil_client.arrays import FloatArray
 
 
 def _pair(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, str] | None:
@@ -128,7 +130,7 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
 @click.option(
     "--destination", callback=_pair, help="Columns LON,LAT of destinations. [default: the usual names]"
 )
-@windows_options
+@partial(windows_options, flows=True)
 @click.option("--trip", help="Column of trip ids, where rows are positions with a time.")
 @evaluate_option
 @drawing_options
@@ -290,11 +292,34 @@ def _foresee(
 
 
 def _evaluate(trips: Trips, released: FlowMap, outside: Any) -> dict[str, float]:
-    """Compare with all true trips, without privacy."""
+    """Compare with all true trips, or with the users that a release counts, without privacy."""
+    import numpy as np
+
     from mapveil.analysis.quality import flow_quality
     from mapveil.analysis.trips import cells_of_trips
     from mapveil_client.local.domain import Domain
     from mapveil_client.randomness.random import Randomness
 
+    if released.counted == "users":
+        users = _true_users(trips, released)
+        origins, destinations = np.nonzero(users)
+        weights = users[origins, destinations]
+        return flow_quality(origins, destinations, released, weights=weights)._asdict()
     ends = cells_of_trips(trips, Domain(released.tiling), outside, Randomness(0), one_each=False)
     return flow_quality(*ends, released)._asdict()
+
+
+def _true_users(trips: Trips, released: FlowMap) -> FloatArray:
+    """The users of each pair of cells, each of whom counts as in the release, shape (cells, cells); not private."""
+    import numpy as np
+
+    from mapveil.engines import UNIT, user_sums
+    from mapveil.geo.windowed_points import Parts, windowed
+    from mapveil.maps.flow_series_map import FlowSeriesMap
+
+    points, size = trips.as_points(), released.tiling.size
+    if isinstance(released, FlowSeriesMap):
+        most = released.parameters.get("windows_per_user")
+        points = windowed(points, released.windows, None if most is None else Parts(1, most))
+    sums = user_sums(points, released.tiling).sums.reshape(-1, size, size).sum(axis=0)
+    return np.asarray(sums / UNIT, dtype=np.float64)

@@ -30,8 +30,18 @@ window_error_option = click.option(
 )
 
 
-def windows_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of windows; the command receives ``windows``, None without any, and ``per``, a mapping."""
+_K_OF_FLOWS = "Count each user 1 in at most K windows. [default: 1 divided over all windows]"
+_K_OF_USERS = (
+    "Count each user 1 in at most K windows. With --trust local each client draws K windows by itself. "
+    "[default: 1 divided over all windows; local: 1]"
+)
+
+
+def windows_options(function: Callable[..., Any], *, flows: bool = False) -> Callable[..., Any]:
+    """Add the options of windows; the command receives ``windows``, None without any, and ``per``, a mapping.
+
+    The help for ``flows`` leaves out what these refuse: weeks of a user, and windows that clients draw.
+    """
 
     def given(
         every: str | None,
@@ -82,14 +92,14 @@ def windows_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--per",
             type=click.Choice(["user", "user-week"]),
+            hidden=flows,
             help="With windows: who is protected by epsilon. A user's epsilons of their weeks add up. [default: user]",
         ),
         click.option(
             "--windows-per-user",
             type=int,
             metavar="K",
-            help="Count each user 1 in at most K windows. With --trust local each client draws K windows by itself. "
-            "[default: 1 divided over all windows; local: 1]",
+            help=_K_OF_FLOWS if flows else _K_OF_USERS,
         ),
         window_error_option,
     )(function)

@@ -32,7 +32,7 @@ _WIDEST: Final = 200  # characters of a list in a message
 
 
 class Parts(NamedTuple):
-    """Runs of windows, in each of which a user contributes 1 by themselves."""
+    """Groups of consecutive windows; a user contributes at most 1 to each."""
 
     length: int | tuple[int, ...]  # windows of a part, or of each
     most: int | None = None  # parts of a user that count

@@ -25,6 +25,14 @@ _PROFILES: Final = {
     "hour-of-week": "24 * (isodow({wall}) - 1) + hour({wall})",
 }
 """SQL of the number of each recurring time from a clock's reading."""
+_EVERY_DAY: Final = "1111111"
+_ONE_DAY: Final = tuple(f"{1 << (6 - day):07b}" for day in range(7))
+_DAYS_OF: Final = {
+    "weekday": _ONE_DAY,
+    "weekend": ("1111100", "0000011"),
+    "hour-of-week": tuple(_ONE_DAY[hour // 24] for hour in range(7 * 24)),
+}
+"""Days of the week, from Monday on, that each recurring time is on."""
 
 
 class Windows(PublicWindows):
@@ -94,6 +102,29 @@ class Windows(PublicWindows):
         when = _when(self.periods, int(self.period_of[window])) if self.periods is not None else ""
         clock = f", {self.zone or 'UTC'}" if self.reads_time else ""
         return self.names[window] + (f": {when}" if when else "") + clock
+
+    def lengths(self, window: int) -> dict[str, int]:
+        """The days and hours of a window, as far as they are known: of recurring times alone, in each week.
+
+        Examples
+        --------
+        >>> Windows(every="1mo", start="2026-02-01", until="2026-04-01", zone="Europe/Paris").lengths(1)
+        {'days': 31, 'hours': 743}
+        >>> Windows(by="weekend").lengths(1)
+        {'days in each week': 2}
+        """
+        days = _DAYS_OF.get(self.by or "")
+        held = _EVERY_DAY if days is None else days[window % len(days)]
+        if self.periods is None:
+            return {} if self.category is not None else {"days in each week": held.count("1")}
+        at = int(self.period_of[window])
+        found = {}
+        if not self.periods.counts_hours:
+            first, end = (edge.date() for edge in self.periods.edges[at : at + 2])
+            found["days"] = int(np.busday_count(first, end, weekmask=held))
+        if self.by not in PROFILES:
+            found["hours"] = int(np.diff(self.periods.moments[at : at + 2])[0]) // 3600
+        return found
 
     def days(self, window: int) -> str:
         """The days of a window of weeks, whose name does not tell them; empty of any other.

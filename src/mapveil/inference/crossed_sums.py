@@ -6,16 +6,18 @@ blocks) by f, the rows by g and the columns by h:
 .. math:: q = f^T x + g^T o + h^T d, \qquad
     \hat q = (g + C_o u)^T y_o + (h + C_d v)^T y_d + (f - B_o u - B_d v)^T \hat x
 
-where: :math:`y_o`, :math:`y_d` are noisy sums of rows and of columns, of noise variances :math:`\sigma_o^2`,
-:math:`\sigma_d^2`; :math:`\hat x` is the estimate of the leaves from the blocks alone, whose errors have covariance V
-(:mod:`mapveil.inference.nested_sums`). Rows that one leaf crosses together are known together only: they are one class,
-and :math:`C_o`, :math:`B_o` say of which class each row, and each leaf, is. The rows of a class sum to its leaves, so
-:math:`\hat q` is unbiased whatever u and v are. Its variance is least at
+where: x, o and d are the users of the leaves, of the rows and of the columns; :math:`y_o`, :math:`y_d` are noisy sums
+of rows and of columns, of noise variances :math:`\sigma_o^2`, :math:`\sigma_d^2`; :math:`\hat x` is the estimate of the
+leaves from the blocks alone, whose errors have covariance V (:mod:`mapveil.inference.nested_sums`). Rows that one leaf
+crosses together are known together only: they are one class, and :math:`C_o`, :math:`B_o` say of which class each row,
+and each leaf, is. The rows of a class sum to its leaves, so :math:`\hat q` is unbiased whatever u and v are. Its
+variance is least at
 
 .. math:: (N + B^T V B)\, (u, v) = B^T V f - (\sigma_o^2 C_o^T g, \sigma_d^2 C_d^T h), \qquad
     N = \mathrm{diag}(\sigma_o^2 C_o^T 1, \sigma_d^2 C_d^T 1)
 
-which is least squares over all noisy sums at once. The law of the error is that of its coefficients.
+with :math:`B = [B_o\ B_d]`, which is least squares over all noisy sums at once. The law of the error is that of its
+coefficients.
 
 Source: Gauss-Markov; Hay et al. (VLDB 2010) for the blocks.
 """

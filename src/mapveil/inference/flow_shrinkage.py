@@ -9,14 +9,15 @@ from the whole raster down, by the split prior of :mod:`mapveil.inference.window
 
    .. math:: \sum_b y_b \ln E_b
 
-   the expected log-likelihood of a trip, of which noise of mean zero leaves an unbiased estimate, where: :math:`y_b` is
-   the noisy sum of block b, and :math:`E_b` the model's part of all trips in it. Of more than 512 zones, runs of
-   neighbours are taken together, and within those origins and destinations are independent;
+   an estimate of the log-likelihood of all trips, unbiased as noise has mean zero, where: :math:`y_b` is the noisy sum
+   of block b, trips, and :math:`E_b` the model's fraction of all trips that block b holds. Of more than 512 zones, runs
+   of neighbours are taken together, and within those origins and destinations are independent;
 3. blocks around that model, then leaves around the blocks;
 4. each leaf is the mean of that estimate and of a posterior mean by its own noisy sum alone, under a prior that is
    learned from the leaves with about as many expected trips (a mixture over a fixed grid, by expectation maximisation).
    A noisy sum above 8 noise scales is taken as it is, and an estimate below half a noise scale is no flow. The
-   estimates that are not taken as they are share what those leave of the total, which is unbiased.
+   estimates that are not taken as they are share what those leave of the total, which is unbiased. Where those exceed
+   the total, all other estimates become 0 and those are scaled down to it.
 
 The rules of 4 were chosen on check-ins of the tune role (``python -m benchmarks.flow_errors``).
 
@@ -170,9 +171,9 @@ def settle_pairs(parent: FloatArray, blocks: MeasuredBlocks, total: float) -> Fl
         made = np.where(sure, 0.0, shrunk)
     certain = np.where(sure, blocks.values, 0.0)
     # What is dropped below the noise would otherwise be missing from every total.
-    made *= max(total - float(certain.sum()), 0.0) / max(float(made.sum()), _TINY)
+    made *= quotient(np.maximum(total - certain.sum(), 0.0), made.sum())
     made += certain
-    return nodes.spread(parent, made * (total / max(float(made.sum()), _TINY)))
+    return nodes.spread(parent, made * quotient(np.array(total), made.sum()))
 
 
 def posterior_means(noisy: FloatArray, expected: FloatArray, terms: float = 1.0) -> FloatArray:

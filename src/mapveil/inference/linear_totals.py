@@ -24,7 +24,7 @@ import numpy as np
 from mapveil.inference.nested_sums import LinearError
 from mapveil.maps.measurement import INTERVAL_ALPHA
 from mapveil.privacy.weighted_noise import WeightedNoise, half_width
-from mapveil_client.arrays import FloatArray, IntArray
+from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,10 +33,12 @@ if TYPE_CHECKING:
 MOSTLY: Final = 0.5
 """Fraction of an estimate above which its zone is marked as placed by the model."""
 
+LEAST_ALPHA: Final = 1e-12
+"""Least probability that a law's quantile is known of."""
+
 _PRECISION: Final = 1e-4  # of an end, relative; ends are rounded outward by it
 _LARGEST: Final = 2.0**60
 _OVERLAID: Final = 1e-9  # of a leaf: fractions of an overlay are less exact
-_LEAST_ALPHA: Final = 1e-12  # that a law's quantile is known of
 
 
 class LinearSums(Protocol):
@@ -157,12 +159,18 @@ class Total(LinearTotal):
         """Fraction of the estimate that lies in leaves which the zone cuts: placed by the model, not measured."""
         return float(placed_fraction(np.array([self.estimate]), np.array([self.inside.estimate]))[0])
 
+    @property
+    def modelled(self) -> bool:
+        """Whether the model places most of the estimate, so that only :meth:`certain` bounds hold."""
+        estimate, inside, placed = (np.array([x]) for x in (self.estimate, self.inside.estimate, self.placed))
+        return bool(mostly_placed(estimate, inside, placed)[0])
+
     def certain(self, alpha: float = INTERVAL_ALPHA) -> tuple[float, float]:
         """Bounds that hold wherever in the cut leaves people are, with probability at least 1 - alpha."""
         return self.inside.interval(alpha)[0], self.touched.interval(alpha)[1]
 
     def __repr__(self) -> str:
-        if self.placed <= MOSTLY:
+        if not self.modelled:
             return super().__repr__()
         low, high = self.certain()
         return (
@@ -260,7 +268,7 @@ def half_widths_of_chosen(laws: Sequence[WeightedNoise], alpha: float, chosen: I
     for independent estimates.
     """
     width = half_widths(laws, alpha)
-    level = max(alpha * chosen.size / max(len(laws), 1), _LEAST_ALPHA)
+    level = max(alpha * chosen.size / max(len(laws), 1), LEAST_ALPHA)
     width[chosen] = half_widths([laws[zone] for zone in chosen], level)
     return width
 
@@ -269,3 +277,8 @@ def placed_fraction(estimate: FloatArray, inside: FloatArray) -> FloatArray:
     """The fraction of each estimate that is not in leaves wholly inside, 1 where nothing is estimated."""
     part = np.divide(estimate - inside, estimate, out=np.ones(estimate.shape), where=estimate > 0)
     return np.clip(part, 0.0, 1.0)
+
+
+def mostly_placed(estimate: FloatArray, inside: FloatArray, placed: FloatArray) -> BoolArray:
+    """Where the model places most; of an estimate that is not above 0, where no measured cell lies wholly inside."""
+    return np.asarray((placed > MOSTLY) & ((estimate > 0) | (inside == 0)))

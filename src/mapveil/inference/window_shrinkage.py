@@ -6,10 +6,11 @@ run's users between the halves of a box,
 
 .. math:: \theta \sim \sum_k w_k\, \mathrm{Beta}(2 a_k r,\ 2 a_k (1 - r)), \qquad r = P(b_1) / P(b)
 
-where: b is the box, :math:`b_1` its first half, P the estimate of the run around it, and the weights w are learned per
-size of box and of run from all boxes of all runs of that length (:mod:`mapveil.inference.split_prior`). So a run's map
-is the map around it but for what its own noisy sums show, and a quiet time axis shrinks away by itself. Last, in every
-cell, the maps of both halves of a run are scaled to add up to that of the run.
+where: b is the box, :math:`b_1` its first half, :math:`\theta` the fraction of the box's users in that half, P the
+estimate of the run around it, :math:`a_k` are :data:`mapveil.inference.split_prior.CONCENTRATIONS`, and the weights w
+are learned per size of box and of run from all boxes of all runs of that length (:mod:`mapveil.inference.split_prior`).
+So a run's map is the map around it but for what its own noisy sums show, and a quiet time axis shrinks away by itself.
+Last, in every cell, the maps of both halves of a run are scaled to add up to that of the run.
 
 Post-processing: costs no privacy. Source: multiscale models of counts (Kolaczyk 1999; Nowak and Kolaczyk 2000), with
 the coarser estimate in place of an even split.

@@ -10,7 +10,7 @@ import numpy as np
 
 from mapveil.geo.windows import Windows
 from mapveil.geo.zones import Zones
-from mapveil.inference.linear_totals import MOSTLY
+from mapveil.inference.linear_totals import mostly_placed
 from mapveil_client.arrays import BoolArray, FloatArray, IntArray
 
 Null = Literal["rate", "people"]
@@ -59,7 +59,7 @@ class ZoneTotals(NamedTuple):
     @property
     def modelled(self) -> BoolArray:
         """Zones most of whose estimate the model places."""
-        return _modelled(self.estimate, self.inside, self.placed)
+        return mostly_placed(self.estimate, self.inside, self.placed)
 
 
 class WindowTotals(NamedTuple):
@@ -97,7 +97,7 @@ class WindowTotals(NamedTuple):
     @property
     def modelled(self) -> BoolArray:
         """Zones and windows most of whose estimate the model places."""
-        return _modelled(self.estimate, self.inside, self.placed)
+        return mostly_placed(self.estimate, self.inside, self.placed)
 
 
 WINDOW_COLUMNS: Final = (
@@ -117,11 +117,6 @@ def _bounds(found: ZoneTotals | WindowTotals) -> tuple[FloatArray, FloatArray]:
     modelled = found.modelled
     low = np.where(modelled, found.certain_low, found.low)
     return low, np.where(modelled, found.certain_high, found.high)
-
-
-def _modelled(estimate: FloatArray, inside: FloatArray, placed: FloatArray) -> BoolArray:
-    """Where most is placed; of an estimate that is not above 0, where no measured cell lies wholly inside."""
-    return np.asarray((placed > MOSTLY) & ((estimate > 0) | (inside == 0)))
 
 
 def placed_notes(found: ZoneTotals | WindowTotals) -> list[str]:

@@ -85,6 +85,27 @@ def exhaustion_notes(*maps: ReleasedMap) -> tuple[str, ...]:
     return tuple(note for each in maps for note in exhaustion_note(each))
 
 
+def length_note(
+    before: ReleasedMap, after: ReleasedMap, names: tuple[str | None, str | None] = (None, None)
+) -> tuple[str, ...]:
+    """A note on two windows of unequal length; ``names`` are those of windows of maps of several."""
+    named, found = [], []
+    for each, name in zip((before, after), names, strict=True):
+        live = _live(each)
+        record, window = live.get("windows", each.parameters.get("windows")), live.get("window", name)
+        if not isinstance(record, dict) or window is None:
+            return ()
+        windows = Windows.from_dict(record)
+        named.append(window)
+        found.append(windows.lengths(windows.index(window)))
+    one, two = found
+    for unit in one:
+        if one[unit] != two.get(unit, one[unit]):
+            apart = f"{one[unit]} and {two[unit]} {unit}"
+            return (f"{named[0]} and {named[1]} have {apart}: a difference may be that of the {unit}",)
+    return ()
+
+
 def are_one_series(before: ReleasedMap, after: ReleasedMap) -> bool:
     """Whether both maps are windows of one series, which share its promise."""
     one, two = _live(before), _live(after)

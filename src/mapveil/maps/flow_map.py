@@ -258,16 +258,14 @@ class FlowMap(ReleasedMap):
 
     def kept(self, kept: npt.NDArray[np.bool_]) -> FlowMap:
         """The flows of a mask, shape (flows,); the others become unlisted."""
-        return replace(
-            self,
-            origin=self.origin[kept],
-            destination=self.destination[kept],
-            trips=self.trips[kept],
-            deviation=None if self.deviation is None else self.deviation[kept],
-            unbiased=None if self.unbiased is None else self.unbiased[kept],
-            p_value=None if self.p_value is None else self.p_value[kept],
-            unlisted=self.unlisted + float(self.trips[~kept].sum()),
-        )
+        return replace(self, **self._of_kept(kept))
+
+    def _of_kept(self, kept: npt.NDArray[np.bool_]) -> dict[str, Any]:
+        """The fields that change where only the flows of a mask are kept."""
+        names = ("origin", "destination", "trips", "deviation", "unbiased", "p_value")
+        given = {name: getattr(self, name) for name in names}
+        made = {name: None if values is None else values[kept] for name, values in given.items()}
+        return made | {"unlisted": self.unlisted + float(self.trips[~kept].sum())}
 
     def about(self) -> dict[str, Any]:
         """The metadata that are particular to flows."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.scene import LineWindows, Rows
 from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import check
+
+_POOLED: Final = "of origins and destinations were measured"  # in the note on blocks of all windows together
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,23 +82,18 @@ class FlowSeriesMap(FlowMap):
         given |= {"trips": self.by_window[at], "unlisted": float(self.unlisted_by_window[at]), "sums": sums}
         alone = sums.pairs[sums.leaf_of(self.origin, self.destination)] == 1
         given["deviation"] = np.where(alone, sums.blocks[-1].deviation(), np.nan)
+        given["notes"] = (*(note for note in self.notes if _POOLED not in note), self.counting)
         given["title"] = f"{self.title}, {title}" if self.title else title
         whole = FlowMap(**given)
         return whole.kept(whole.trips > 0)
 
-    def kept(self, kept: BoolArray) -> FlowSeriesMap:
-        """See :meth:`mapveil.maps.flow_map.FlowMap.kept`."""
+    def _of_kept(self, kept: BoolArray) -> dict[str, Any]:
         rest = self.by_window[:, ~kept].sum(axis=1)
-        return replace(
-            self,
-            origin=self.origin[kept],
-            destination=self.destination[kept],
-            trips=self.trips[kept],
-            deviation=None if self.deviation is None else self.deviation[kept],
-            unlisted=self.unlisted + float(self.trips[~kept].sum()),
-            by_window=self.by_window[:, kept],
-            unlisted_by_window=self.unlisted_by_window + rest,
-        )
+        by_window = {
+            "by_window": self.by_window[:, kept],
+            "unlisted_by_window": self.unlisted_by_window + rest,
+        }
+        return super()._of_kept(kept) | by_window
 
     def line_windows(self, between: BoolArray) -> LineWindows:
         """See :meth:`mapveil.maps.flow_map.FlowMap.line_windows`."""
@@ -122,3 +119,7 @@ class FlowSeriesMap(FlowMap):
         made = super().rows()
         named = zip(self.windows.names, self.by_window, strict=True)
         return made._replace(columns={**made.columns, **{f"users {name}": values for name, values in named}})
+
+    def __repr__(self) -> str:
+        shown = f"{self.windows}: {len(self)} windows, {self.tiling.spec}, {self.size} flows"
+        return f"FlowSeriesMap({shown})\n{self.guarantee!r}"

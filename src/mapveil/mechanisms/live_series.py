@@ -127,7 +127,8 @@ class LiveSeries:
             The account does not allow the epsilon.
         """
         exact = as_epsilon(epsilon)
-        check(windows.every is not None, "windows", "periods (--every)", str(windows))
+        periods = windows.every is not None and windows.by is None
+        check(periods, "windows", "periods alone (--every without --by)", str(windows))
         for given, value in (
             ("windows_per_user (--windows-per-user)", windows_per_user),
             ("w_event (--w-event)", w_event),
@@ -160,9 +161,14 @@ class LiveSeries:
         if not Path(path).exists():
             create_series_file(path, facts)
         with SeriesFile.opened(path, started=False) as file:
-            if file.facts.record() != facts.record() or file.started:
+            if file.started:
                 raise InputError(
-                    f"{path}: a series is there already; add windows to it, or start another file"
+                    f"{path}: a series has started there already; add windows to it, or start another file"
+                )
+            if file.facts.record() != facts.record():
+                raise InputError(
+                    f"{path}: the start of a series with another promise was cut short there; repeat that start as it "
+                    "was, or start another file"
                 )
             if ledger is not None and not ledger.release(SpendId(file.spend)):
                 parameters = {"windows": windows.to_dict(), "windows_per_user": most}
@@ -234,7 +240,7 @@ class LiveSeries:
             numbered = windowed(points, facts.windows)
             check_times(numbered)
             if window is None:
-                file.check_rows(numbered, number)
+                file.check_rows(numbered, number, cut_short=ours)
             if ours:
                 return file.map(number)
             with tempfile.TemporaryDirectory(prefix="mapveil-") as folder, numbered.held_once() as table:

@@ -250,8 +250,11 @@ class SeriesFile:
             )
         return int(number)
 
-    def check_rows(self, table: WindowedPoints, number: int) -> None:
-        """Refuse a table with rows in other windows than the next, which a repeated command would use up."""
+    def check_rows(self, table: WindowedPoints, number: int, *, cut_short: bool = False) -> None:
+        """Refuse a table with rows in other windows than the next, which a repeated command would use up.
+
+        The map of the next window was drawn already where the run that drew it was ``cut_short``.
+        """
         found = windows_of_rows(table)
         if found == (number,):
             return
@@ -266,8 +269,14 @@ class SeriesFile:
         elif found and found[0] > number:
             lost = short_list(names[number : found[0]])
             hint += f", which passes over {lost} for good: no map of a window before one that was released can be made"
+        lie = f"{table.source}: its rows lie in {', '.join(said) or 'no window of the series'}"
+        if cut_short:
+            raise InputError(
+                f"{lie}, but the map of {names[number]} was drawn by a run that was cut short; repeat that command, or "
+                "name the window of this table: window=NAME (--window NAME). Keep this message private, it tells of "
+                "the data"
+            )
         raise InputError(
-            f"{table.source}: its rows lie in {', '.join(said) or 'no window of the series'}, but the next window is "
-            f"{names[number]}; {hint}. Nothing was released and "
+            f"{lie}, but the next window is {names[number]}; {hint}. Nothing was released and "
             "no window used up; keep this message private, it tells of the data"
         )

@@ -33,7 +33,7 @@ def promise_of_series(alone: Guarantee, facts: SeriesFacts) -> Guarantee:
     counted = facts.most if facts.run is None else facts.run
     bound = alone.bound and ContributionBound(Norm.L1, counted * alone.bound.value, alone.bound.step)
     if facts.run is None:
-        delta = min(facts.windows.count * alone.delta, Fraction(1))
+        delta = min(facts.most * alone.delta, Fraction(1))  # a user moves so many maps
         return replace(alone, epsilon=facts.epsilon, delta=delta, bound=bound)
     added = (
         Assumes.COMPOSES(),

@@ -9,6 +9,7 @@ and alpha is .05.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from mapveil.engines import UNIT
@@ -42,19 +43,21 @@ def check_error(epsilon: Fraction, windows: int, error: float, *, fix: str) -> N
     error : float
         Largest half width of the 95 % interval around one window's noisy sum, users.
     fix : str
-        Remedy, after "or".
+        Remedy beside fewer windows, where a user counts in several.
 
     Raises
     ------
     ParameterError
         There are more than that, or the error is no number above 0; the message says how many it allows.
     """
-    check(error > 0, "window_error (--window-error)", "a number of users above 0", error)
-    most = allowed_windows(epsilon, error)
-    if most < windows:
+    check(0 < error < math.inf, "window_error (--window-error)", "a number of users above 0", error)
+    reached = sum_error(epsilon / windows)
+    if reached > error:
+        most = allowed_windows(epsilon, error)
         few = f"allows {most} window{'s' * (most != 1)}" if most else "allows none, not even one window"
+        # A user's 1 that is divided over all windows is one part of epsilon, however many windows there are.
+        remedy = f"ask for fewer windows, or {fix}" if windows > 1 else "raise epsilon (--epsilon)"
         raise ParameterError(
             f"window_error (--window-error) {error:g} at epsilon {readable(epsilon)} for the sums of windows {few}, "
-            f"got {windows}, whose sums would be within {sum_error(epsilon / windows):.3g} users (95 %); ask for fewer "
-            f"windows, or {fix}"
+            f"got {windows}, whose sums would be within {reached:.3g} users (95 %); {remedy}"
         )
