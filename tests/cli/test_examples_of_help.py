@@ -204,6 +204,8 @@ def test_an_example_is_valid(mapveil: Callable, words: list[str]) -> None:
         (account,) = json.loads(mapveil("ledger", "--json").out)["accounts"]
         words = [account["datasets"][0] if word == "3f9a1c" else word for word in words]
         Path("head.json").write_text(mapveil("ledger", "head").out)
+    if words[:2] == ["series", "start"]:
+        Path(words[2]).unlink()  # of the examples that follow
     if not LONG.match(" ".join(words)):
         done = mapveil(*words)
         assert done.code == 0, done.err

@@ -32,11 +32,11 @@ def command() -> None:
 
     \b
     Examples:
-      mapveil series start city-2027.series --name city --region city.geojson --tiling quadtree:6 \\
-          --every 1w --from 2027-01-04 --until 2028-01-03 --windows-per-user 8 --epsilon 2
-      mapveil series add city-2027.series visits.parquet --window 2027-W02 -o 2027-W02.parquet
-      mapveil series status city-2027.series
-      mapveil series map city-2027.series 2027-W01 -o 2027-W01.html
+      mapveil series start city.series --name city --region city.geojson --tiling quadtree:6 \\
+          --every 1w --from 2026-01-05 --until 2027-01-04 --windows-per-user 8 --epsilon 2
+      mapveil series add city.series visits.parquet --window 2026-W03 -o 2026-W03.parquet
+      mapveil series status city.series
+      mapveil series map city.series 2026-W02 -o 2026-W02.html
     """
 
 

@@ -23,9 +23,7 @@ from mapveil_client.arrays import FloatArray
 _STAYING: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _GAIN: Final = 1.0  # of the score that a weight of staying must win; a decay with distance needs none
 _NEAR: Final = 1e-3  # of all trips: the L1 distance of the sums of rows at which sweeps end
-_SWEEPS: Final = (
-    500  # at most; 218 were the most measured, at a decay within a fraction of the zones' spacing
-)
+_SWEEPS: Final = 500  # at most; 218 were the most measured, at the shortest decay lengths
 _TINY: Final = 1e-300
 
 
