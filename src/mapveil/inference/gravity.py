@@ -24,7 +24,9 @@ _STAYING: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _GAIN: Final = 1.0  # of the score that a weight of staying must win; a decay with distance needs none
 _NEAR: Final = 1e-3  # of all trips: the L1 distance of the sums of rows at which sweeps end
 _SWEEPS: Final = 500  # at most; 218 were the most measured, at the shortest decay lengths
-_WORK: Final = 1 << 30  # entries swept at most, some ten seconds: some margins no matrix of the allowed pairs has
+_WORK: Final = (
+    1 << 30
+)  # entries swept at most, some ten seconds: some margins no matrix of the allowed pairs has
 _TINY: Final = 1e-300
 
 
