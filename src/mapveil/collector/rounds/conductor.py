@@ -184,8 +184,7 @@ class Conductor:
         with self._store.read() as connection:
             there = progress_of(connection, collection, self._deadlines)
         if not there.due:
-            # Whole jobs of reports are verified while others come in.
-            return self._leads(collection) and self._led.verify(collection, rest=False)
+            return self._leads(collection) and self._led.wait(collection)
         if there.present < collection.terms.minimum:
             what = "joined" if collection.terms.trust == "distributed" else "reported"
             return self.end(
