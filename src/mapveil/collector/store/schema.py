@@ -191,7 +191,7 @@ ended_tasks: Final = (
 
 report_ids: Final = _of_collection(
     "report_ids",
-    Column("report", LargeBinary(16), primary_key=True),  # kept for ever: a report is verified once
+    Column("report", LargeBinary(16), primary_key=True),  # a report is verified once
     Column("device", Integer),  # at the leader
     Column("job", Integer),  # that it was verified in; 0: the leader could not read it, and sent it to nobody
     Index(None, "collection", "job"),
