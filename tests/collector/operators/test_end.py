@@ -13,7 +13,9 @@ from mapveil.collector.operators.helper import Helper
 from mapveil.collector.operators.peer import PeerUnavailable
 from mapveil.collector.operators.task_records import ended_at_leader, find_task
 from mapveil.collector.refusals import Conflict
-from mapveil.collector.store.schema import jobs
+from mapveil.collector.rounds import retention
+from mapveil.collector.rounds.reconciliation import reconcile
+from mapveil.collector.store.schema import jobs, report_ids
 from mapveil.two_operators.aggregation import LEADER
 from tests.collector.engine.conftest import ACTOR
 
@@ -161,3 +163,19 @@ def test_a_helper_that_does_not_answer_keeps_no_other_collection_waiting(pair_of
         free.set()
         leading.join()
     assert pair.play(id) == "done"
+
+
+def test_both_ledgers_reconcile_once_who_took_part_is_deleted(store_urls: list[str], pair_of: Any) -> None:
+    pair = pair_of(urls=store_urls)
+    id = pair.open()
+    pair.send(id, pair.reports(SITES))
+    assert pair.play(id) == "done"
+    for store in pair.stores:
+        with store.write() as connection:
+            retention.begin(connection, id)
+        assert retention.delete_participants(store, id, 7, lambda: False)
+        with store.read() as connection:
+            assert connection.execute(select(report_ids)).all() == []
+            assert reconcile(connection).problems == []
+    with pytest.raises(Conflict, match="is over"):
+        pair.helper.job(id, 2, b"")

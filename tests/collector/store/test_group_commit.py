@@ -12,10 +12,12 @@ import threading
 import time
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from mapveil.collector.refusals import Conflict, StoreUnavailable
 from mapveil.collector.store import group_commit
+from mapveil.collector.store.audit_log import _LOCK_KEY, record
 from mapveil.collector.store.group_commit import FairLock
 from mapveil.collector.store.schema import messages
 
@@ -149,6 +151,37 @@ def test_group_commits_do_not_keep_a_writer_out(store):
     asyncio.run(main())
     assert len(between) == 20
     assert max(between) <= 3
+
+
+def test_nothing_that_records_lines_keeps_what_devices_send_waiting(
+    postgresql_store, postgresql_url, new_store
+):
+    """Another process is numbering its lines, and a writer of this one is in a long transaction."""
+    store, other = postgresql_store, new_store(postgresql_url)
+
+    def enrol(connection, batch):
+        record(connection, "device 1", "test.enrol")
+        return batch
+
+    def report(connection, batch):
+        return [put(client)(connection) for client in batch]
+
+    def waits() -> int:
+        with store.read() as connection:
+            return connection.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar()
+
+    async def main():
+        with other.write() as numbering, store.write():
+            numbering.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
+            enrolling = asyncio.create_task(store.put(enrol, 1, records=True))
+            while not waits():
+                await asyncio.sleep(0.005)
+            assert await store.put(report, 7) == 1
+            assert not enrolling.done()
+        assert await enrolling == 1
+
+    asyncio.run(main())
+    assert clients(store) == [7]
 
 
 def test_a_fair_lock_is_given_in_order():

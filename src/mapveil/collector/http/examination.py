@@ -138,6 +138,8 @@ def _charges(store: Store, settings: Settings, lines: int, published: ChainHead 
     with store.read() as connection:
         charged = reconcile(connection)
         good = f"{charged.charges} charges of {charged.collections} collections follow from the audit log"
+        if charged.retired:
+            good += f", which alone knows who was charged in {charged.retired} (--keep-days)"
         yield _finding("charges", not charged.problems, "; ".join(charged.problems) or good)
         if published is not None:
             key = signing_key(key_path(settings, store)) if settings.head_key or store.path else None

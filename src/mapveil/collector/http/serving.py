@@ -58,6 +58,7 @@ def application(settings: Settings, *, authority_only: bool = False) -> ASGIApp:
         helper=part.helper,
         lease_seconds=settings.lease_seconds,
         exports=exports_of(settings, store),
+        keep_days=settings.keep_days,
     )
     made = create_app(
         engine, store, settings, authority_only=authority_only, closing=store.close, peer_key=part.key

@@ -115,6 +115,13 @@ class Settings:
         "Folder, or URL of fsspec, for files of maps; beside an SQLite store, or temporary, by default",
     )
     export_bytes: int = _bytes(4 << 30, "Maximum size of the files of maps in a folder, together")
+    keep_days: int = _number(
+        0,
+        "Days after a collection's end until its members, reports' senders and assignments are deleted; 0: never",
+        0,
+        36_500,
+        "days",
+    )
     map_bytes: int = _bytes(256 * _MIB, "Maximum size of the maps kept in memory, beside the newest")
     tls_cert: str | None = _text(None, "File with the certificate chain (PEM); enables HTTPS")
     tls_key: str | None = _text(None, "File with the certificate's key (PEM)")

@@ -96,7 +96,7 @@ class Helper:
             if state is not None and rows_of.find(connection, collection).terms.digest != read.digest:
                 raise Conflict("the collection has other terms")
             if records.has_ended(connection, collection):
-                raise Conflict("the collection is over at this operator")
+                raise records.over(connection, collection)
             if state is not None:
                 return
             # What another store answered, one that was lost or restored since, is not known here: no terms of then
@@ -254,6 +254,8 @@ class Helper:
         with self._store.read() as connection:
             if not records.is_helped(connection, collection):
                 raise NotFound("there is no such collection that this service helps")
+            if records.has_ended(connection, collection):
+                raise records.over(connection, collection)
             return rows_of.find(connection, collection).terms
 
     def _hold(self, collection: str, number: int, made: Prepared) -> None:

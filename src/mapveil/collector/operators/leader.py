@@ -49,6 +49,8 @@ from mapveil_client.terms import CollectionTerms
 from mapveil_client.two_operators.sealed_report import HelperShare, HpkeConfig, Report
 
 _LOG: Final = logging.getLogger(__name__)
+_ASK_SECONDS: Final = 30.0
+"""Time after which the helper is asked again whether an open collection goes on: so long may devices report in vain."""
 
 
 class Leader:
@@ -72,6 +74,7 @@ class Leader:
         self._report_bytes = report_bytes
         self._store, self._keys, self._peer = store, Secrets(own, shared), peer
         self._held: dict[tuple[str, int], tuple[Prepared, JobRequest]] = {}
+        self._asked: dict[str, float] = {}  # when the helper last took the terms, by collection
 
     def operators(self) -> Operators:
         """Both operators, as new terms name them; asks the helper for its part.
@@ -99,8 +102,12 @@ class Leader:
         self.check(terms)
         # Before, for it may know from then on; and after, for an abort meanwhile may have told it the end too early.
         self._tell(terms.identifier, at_helper=True)
-        self._peer.begin(terms.identifier, terms.encode())
+        self._begin(terms)
         self._tell(terms.identifier, at_helper=True)
+
+    def _begin(self, terms: CollectionTerms) -> None:
+        self._peer.begin(terms.identifier, terms.encode())
+        self._asked[terms.identifier] = self._store.clock.monotonic()
 
     def end_all(self) -> None:
         """Tell the helper of the collections that have ended here, until it confirms: it forgets its sums then.
@@ -119,10 +126,23 @@ class Leader:
                 _LOG.warning("collection %s: the helper refuses its end: %s", identifier, error)
                 continue
             self._tell(identifier, at_helper=False)
+            self._asked.pop(identifier, None)
 
     def _tell(self, identifier: str, *, at_helper: bool) -> None:
         with self._store.write() as connection:
             records.tell_helper(connection, identifier, at_helper=at_helper)
+
+    def wait(self, collection: rows_of.Collection) -> bool:
+        """Take the next step while reports come in: a whole job or, now and then, the terms once more.
+
+        A helper that has ended the collection, or lost its store, refuses them.
+        """
+        if self.verify(collection, rest=False):
+            return True
+        asked = self._asked.get(collection.id, float("-inf"))
+        if self._store.clock.monotonic() - asked >= _ASK_SECONDS:
+            self._begin(collection.terms)
+        return False
 
     def verify(self, collection: rows_of.Collection, *, rest: bool) -> bool:
         """Take the next step of a job, or begin one; with ``rest`` also of fewer reports than a whole job."""

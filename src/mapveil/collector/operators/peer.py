@@ -19,7 +19,7 @@ PEER_ROUTES: Final = "/v1/peer"
 
 _CONNECT_S: Final = 10.0
 _ANSWER_S: Final = 300.0  # a job of vectors may take minutes on a slow machine
-_REFUSALS: Final = (409, 410, 413, 422)
+_REFUSALS: Final = (404, 409, 410, 413, 422)  # 404: a helper that lost its store
 _MOST_BYTES: Final = 1 << 26  # as the largest message of a service by default
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 

@@ -90,8 +90,14 @@ def active(store: Store, identifier: str) -> Iterator[Connection]:
     """A transaction for writing, of a collection that has not ended; raises Conflict where it has."""
     with store.write() as connection:
         if lock_collection(connection, identifier) not in (State.OPEN, State.RUNNING):
-            raise Conflict("the collection is over at this operator")
+            raise over(connection, identifier)
         yield connection
+
+
+def over(connection: Connection, identifier: str) -> Conflict:
+    """The refusal of a collection that has ended here, with the reason where it was aborted."""
+    why = connection.execute(select(collections.c.reason).where(collections.c.id == identifier)).scalar()
+    return Conflict("the collection is over at this operator" + (f": {why}" if why else ""))
 
 
 def find_job(connection: Connection, identifier: str, number: int) -> Job | None:

@@ -34,6 +34,7 @@ from mapveil.collector.store.schema import (
     messages,
     report_ids,
     reports,
+    retired,
     rounds,
     shards,
     tasks,
@@ -359,6 +360,11 @@ def counted(connection: Connection, identifier: str, table: Table, **columns: in
 
 def present(connection: Connection, collection: Collection) -> int:
     """Number of devices that have joined a distributed collection, or have reported to another one."""
+    if collection.ended_at is not None:
+        kept = select(retired.c.devices).where(retired.c.collection == collection.id)
+        devices = connection.execute(kept).scalar()
+        if devices is not None:
+            return int(devices)
     return counted(connection, collection.id, members if collection.terms.trust == "distributed" else reports)
 
 

@@ -16,7 +16,7 @@ from mapveil.collector.operators.leader import Leader
 from mapveil.collector.operators.peer import PeerUnavailable
 from mapveil.collector.operators.task_records import is_helped
 from mapveil.collector.refusals import Conflict, Refusal, StoreUnavailable, where_raised
-from mapveil.collector.rounds import plan_replay, secure_rounds
+from mapveil.collector.rounds import plan_replay, retention, secure_rounds
 from mapveil.collector.rounds.collection import (
     MOST_REASON,
     Collection,
@@ -46,6 +46,7 @@ from mapveil_client.secure_sum.states import Abort, ServerState, phase_name
 
 _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after a step that failed for no reason of the collection's own
+_RETENTION_SECONDS: Final = 60.0  # between looks for collections that are kept in days
 
 
 class Lane(enum.Enum):
@@ -74,9 +75,11 @@ class Conductor:
         board: ProgressBoard,
         rng: Randomness,
         leader: Leader | None = None,
+        keep_days: int = 0,
     ) -> None:
         self._store, self._deadlines, self._machines = store, deadlines, machines
         self._board, self._rng, self._leader = board, rng, leader
+        self._keep_days = keep_days
         self._taking = {lane: threading.Lock() for lane in Lane}
         self._resting: dict[str, float] = {}
         self._active: frozenset[str] = frozenset()
@@ -102,7 +105,16 @@ class Conductor:
                         self._guarded(collection.id, partial(self._steps, collection.id, lane))
                 if lane is Lane.HELPER and self._leader is not None:
                     self._guarded("ends", self._leader.end_all)
+                if lane is Lane.ROUNDS and self._keep_days:
+                    self._guarded("retention", self._retire)
         return mine
+
+    def _retire(self) -> None:
+        """Order that who took part in collections of long ago is deleted."""
+        self._resting["retention"] = self._store.clock.monotonic() + _RETENTION_SECONDS
+        for identifier in retention.due(self._store, self._keep_days):
+            with self._store.write() as connection:
+                retention.begin(connection, identifier)
 
     def _lane(self, collection: Collection) -> Lane:
         """The lane of a collection's next step."""
@@ -184,8 +196,7 @@ class Conductor:
         with self._store.read() as connection:
             there = progress_of(connection, collection, self._deadlines)
         if not there.due:
-            # Whole jobs of reports are verified while others come in.
-            return self._leads(collection) and self._led.verify(collection, rest=False)
+            return self._leads(collection) and self._led.wait(collection)
         if there.present < collection.terms.minimum:
             what = "joined" if collection.terms.trust == "distributed" else "reported"
             return self.end(

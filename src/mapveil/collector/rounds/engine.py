@@ -20,7 +20,7 @@ from mapveil.collector.operators.task_records import account_of, begin_task
 from mapveil.collector.refusals import Conflict
 from mapveil.collector.rounds import collection as records
 from mapveil.collector.rounds.charge_table import abort_rows
-from mapveil.collector.rounds.collection import Collection, counted, find, listed, move, rounds_of, terms_of
+from mapveil.collector.rounds.collection import Collection, find, listed, move, present, rounds_of, terms_of
 from mapveil.collector.rounds.conductor import Conductor
 from mapveil.collector.rounds.device_service import DeviceService
 from mapveil.collector.rounds.export_process import Made
@@ -41,7 +41,7 @@ from mapveil.collector.store import audit_log
 from mapveil.collector.store.audit_log import AuditLine
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.export_files import ExportFiles
-from mapveil.collector.store.schema import charges, collections, members, reports
+from mapveil.collector.store.schema import charges, collections
 from mapveil.collector.store.work_queue import LEASE_SECONDS, Task, Work, failure, finish, is_ordered, order
 from mapveil.maps.density_map import DensityMap
 from mapveil.privacy.guarantee import Guarantee
@@ -76,6 +76,8 @@ class Engine:
         Time after which another worker may take work whose worker was killed.
     exports : ExportFiles, optional
         Files of maps; by default in a temporary folder of this process.
+    keep_days : int
+        Days after a collection's end for which it is known who took part; 0 sets no limit.
 
     Attributes
     ----------
@@ -96,6 +98,7 @@ class Engine:
         helper: Helper | None = None,
         lease_seconds: int = LEASE_SECONDS,
         exports: ExportFiles | None = None,
+        keep_days: int = 0,
     ) -> None:
         self._store, self.authority, self._leader, self.helper = store, authority, leader, helper
         self._deadlines = Deadlines(clock)
@@ -103,7 +106,7 @@ class Engine:
         self._board = ProgressBoard(store, self._deadlines)
         self.devices = DeviceService(store, self._machines, self._board)
         self._conductor = Conductor(
-            store, self._deadlines, self._machines, self._board, rng or Randomness(), leader
+            store, self._deadlines, self._machines, self._board, rng or Randomness(), leader, keep_days
         )
         self._exports = exports or ExportFiles()
         ends = self._conductor.end, self._conductor.forget
@@ -260,6 +263,7 @@ def _record(connection: Connection, collection: Collection, progress: Progress) 
     terms = collection.terms
     charged = select(charges.c.epsilon).where(charges.c.collection == collection.id)
     spent = sum((Fraction(each) for each in connection.execute(charged).scalars()), Fraction(0))
+    there = present(connection, collection)
     return {
         "id": collection.id,
         "title": terms.title,
@@ -282,8 +286,8 @@ def _record(connection: Connection, collection: Collection, progress: Progress) 
         "ended_at": None if collection.ended_at is None else time_text(collection.ended_at),
         "reason": collection.reason,
         "terms": terms.digest.hex(),
-        "members": counted(connection, collection.id, members),
-        "reports": counted(connection, collection.id, reports),
+        "members": there if terms.trust == "distributed" else 0,
+        "reports": 0 if terms.trust == "distributed" else there,
         "progress": vars(progress),
         "rounds": [_round(row, collection.state) for row in rounds_of(connection, collection.id)],
         "spent": str(spent),

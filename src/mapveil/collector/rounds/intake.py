@@ -161,7 +161,7 @@ def _insert(
     into = f"INSERT INTO {table.name} ({columns})"
     if connection.dialect.name == "postgresql":
         arrays = {name: list(column) for name, column in zip(names, zip(*bodies, strict=True), strict=True)}
-        casts = [*(f"%({name})s::integer[]" for name in names), "%(body)s::bytea[]"]
+        casts = [*(f"%({name})b::integer[]" for name in names), "%(body)b::bytea[]"]
         values = "".join(f"%({name})s, " for name in scope)
         statement = (
             f"{into} SELECT {values}* FROM unnest({', '.join(casts)}) "

@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection
 from mapveil.collector.operators.peer_messages import AskedQuery
 from mapveil.collector.rounds.collection import CHARGE, REPORTS_PURPOSE, charged_devices, in_counted_shards
 from mapveil.collector.rounds.life_cycle import State
+from mapveil.collector.rounds.retention import FORGET, retired_collections
 from mapveil.collector.store.schema import answers, assignments, audit, charges, collections, results, rounds
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import InputError
@@ -37,6 +38,7 @@ class Reconciled(NamedTuple):
     charges: int
     collections: int
     problems: list[str]
+    retired: int = 0  # collections of which only the audit log knows who was charged
 
 
 def reconcile(connection: Connection) -> Reconciled:
@@ -53,7 +55,7 @@ def reconcile(connection: Connection) -> Reconciled:
         problems += _charges(connection, told)
     more = len(problems) - _MOST_SHOWN
     shown = problems[:_MOST_SHOWN] + ([f"and {more} more"] if more > 0 else [])
-    return Reconciled(len(told.charges), len(told.collections), shown)
+    return Reconciled(len(told.charges), len(told.collections), shown, len(told.retired))
 
 
 class _Log(NamedTuple):
@@ -62,12 +64,13 @@ class _Log(NamedTuple):
     collections: Rows  # of number 0
     rounds: Rows
     charges: Rows
+    retired: Rows  # of number 0
 
     @classmethod
     def read(cls, connection: Connection) -> tuple["_Log", list[str]]:
         """Read the lines in order, and find those that repeat what happens once."""
-        log, twice = cls({}, {}, {}), []
-        actions = ("collection.create", "round.start", CHARGE, *_STATES)
+        log, twice = cls({}, {}, {}, {}), []
+        actions = ("collection.create", "round.start", CHARGE, FORGET, *_STATES)
         query = select(audit).where(audit.c.action.in_(actions)).order_by(audit.c.number)
         for line in connection.execute(query, execution_options=_AT_ONCE):
             detail = json.loads(line.detail)
@@ -79,6 +82,8 @@ class _Log(NamedTuple):
                 rows, values = log.rounds, {"announcement": detail.get("announcement")}
             elif line.action == CHARGE:
                 rows, values = log.charges, detail
+            elif line.action == FORGET:
+                rows, values = log.retired, detail
             else:
                 log.collections.setdefault(key, {"terms": None})["state"] = _STATES[line.action]
                 continue
@@ -98,8 +103,10 @@ def _documents(connection: Connection, told: _Log) -> list[str]:
         (row.collection, row.number): {"announcement": _digest(row.announcement)}
         for row in connection.execute(select(rounds.c.collection, rounds.c.number, rounds.c.announcement))
     }
+    deleted = {(each, 0): {"devices": devices} for each, devices in retired_collections(connection).items()}
     log = "the audit log"
     return [
+        *_differences("the deletion of who took part", told.retired, log, deleted, "the store"),
         *_differences("collection", told.collections, log, held, "the store"),
         *_differences("round", told.rounds, log, announced, "the store"),
     ]
@@ -113,7 +120,7 @@ def _charges(connection: Connection, told: _Log) -> list[str]:
         row = connection.execute(select(collections).where(collections.c.id == identifier)).one()
         try:
             terms = CollectionTerms.decode(row.terms)
-            own = _follow(connection, terms, State(row.state))
+            own = _follow(connection, terms, State(row.state), told)
         except (InputError, ValueError) as error:
             problems.append(f"collection {row.id}: {error}")
             continue
@@ -140,13 +147,18 @@ def _charges(connection: Connection, told: _Log) -> list[str]:
     ]
 
 
-def _follow(connection: Connection, terms: CollectionTerms, state: State) -> Rows:
+def _follow(connection: Connection, terms: CollectionTerms, state: State, told: _Log) -> Rows:
     """The charges that follow from the terms, the announcements, and the devices that took part."""
     identifier, ended = terms.identifier, state in (State.DONE, State.ABORTED)
+    deleted = (identifier, 0) in told.retired  # then who took part is what the audit log says
     made: Rows = {}
 
     def add(number: int, purpose: str, epsilon: Fraction | None, forgotten: bool) -> None:
-        devices, digest = charged_devices(connection, identifier, number, forgotten=forgotten)
+        if deleted:
+            line = told.charges.get((identifier, number), {})
+            devices, digest = line.get("devices", 0), line.get("devices_sha256", "")
+        else:
+            devices, digest = charged_devices(connection, identifier, number, forgotten=forgotten)
         if devices or number:
             values = {
                 "purpose": purpose,
@@ -176,7 +188,7 @@ def _follow(connection: Connection, terms: CollectionTerms, state: State) -> Row
                 in_them = connection.execute(
                     counted.where(*in_counted_shards(identifier, row.number))
                 ).scalar_one()
-            if row.included != in_them:
+            if not deleted and row.included != in_them:
                 raise InputError(
                     f"round {row.number} says {row.included} devices are in its sums, its rows do not"
                 )

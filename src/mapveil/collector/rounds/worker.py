@@ -18,6 +18,7 @@ from mapveil.collector.rounds.collection import Collection, find
 from mapveil.collector.rounds.export_process import SUFFIXES, ExportProcess
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.rounds.results import StoredMap, make_map, store_map, stored_map
+from mapveil.collector.rounds.retention import delete_participants
 from mapveil.collector.rounds.shard_ends import ShardEnd, close_shard
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store.database import Store
@@ -30,7 +31,7 @@ from mapveil_client.secure_sum.states import ServerState
 _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after work that failed for no reason of the collection's own
 _SHARDS: Final = 64  # leased at once where a store has one worker, to save commits
-_ERASED: Final = 2_000  # reports in one transaction, so that others' writes need not wait for a million
+_ERASED: Final = 2_000  # rows in one transaction, so that others' writes need not wait for a million
 _TURN_SECONDS: Final = 1.0  # of one collection's shards, before another's turn
 
 
@@ -90,7 +91,8 @@ class Worker:
     def make_maps(self) -> bool:
         """Make every map that is ordered, and erase what is no longer needed; as :meth:`close_shards`."""
         made = self._work(Task.MAP, 1, self._make_map)
-        return self._work(Task.ERASE, 1, self._erase) or made
+        erased = self._work(Task.ERASE, 1, self._erase)
+        return self._work(Task.FORGET, 1, self._forget) or erased or made
 
     def make_exports(self) -> bool:
         """Make every file that is ordered, in a process of their own; as :meth:`close_shards`."""
@@ -170,6 +172,14 @@ class Worker:
                 connection.execute(update(reports).where(here, part).values(body=b""))
             if self.stopping:
                 return taken
+        with self._store.write() as connection:
+            finish(connection, wanted)
+        return ()
+
+    def _forget(self, taken: Sequence[Work]) -> Sequence[Work]:
+        (wanted,) = taken
+        if not delete_participants(self._store, wanted.collection, _ERASED, lambda: self.stopping):
+            return taken
         with self._store.write() as connection:
             finish(connection, wanted)
         return ()

@@ -65,7 +65,11 @@ class Store:
         self._database = open_database(backends.read_store_url(url), {CLOCK: clock})
         self.shown, self.path = self._database.shown, self._database.path
         self._writers = FairLock()
-        self._commits = GroupCommit(self.write, self._observe)
+        # On PostgreSQL what devices send waits for no other writer of this process: neither for a long transaction nor
+        # for one that waits until another process has numbered its audit lines.
+        transaction = self._apart if self.shareable else self.write
+        self._commits = GroupCommit(transaction, self._observe)
+        self._recorded = GroupCommit(transaction, self._observe) if self.shareable else self._commits
 
     @property
     def dialect(self) -> str:
@@ -124,12 +128,18 @@ class Store:
     def write(self) -> Iterator[Connection]:
         """A transaction for writing, durable when the block is left; rolled back if the block raises.
 
-        One at a time in a process. Never open one inside another, nor hold one over anything slow.
+        One at a time in a process, on PostgreSQL beside :meth:`put`. Never open one inside another, nor hold one over
+        anything slow.
         """
-        with self._writers.held(), _transaction(self._database.writing) as connection, recording(connection):
+        with self._writers.held(), self._apart() as connection:
             yield connection
 
-    async def put(self, writer: Writer[T], value: Any) -> T:
+    @contextlib.contextmanager
+    def _apart(self) -> Iterator[Connection]:
+        with _transaction(self._database.writing) as connection, recording(connection):
+            yield connection
+
+    async def put(self, writer: Writer[T], value: Any, *, records: bool = False) -> T:
         """Write an item together with whatever else waits; returns its result once it is durable.
 
         Parameters
@@ -139,6 +149,8 @@ class Store:
             concerned, and nothing of theirs is kept.
         value : object
             The item.
+        records : bool
+            Whether the writer records lines of the audit log.
 
         Raises
         ------
@@ -146,7 +158,7 @@ class Store:
             The database cannot be written. The item may have been committed all the same, if the database was
             lost in that moment; so writing an item again must be harmless.
         """
-        return await self._commits.put(writer, value)
+        return await (self._recorded if records else self._commits).put(writer, value)
 
     async def commit(self, work: Callable[[Connection], T]) -> T:
         """Run a function of the connection in a transaction that it shares with others, as :meth:`put` does."""
@@ -185,6 +197,7 @@ class Store:
     def close(self) -> None:
         """Commit what waits and close every connection; nothing can be committed afterwards."""
         self._commits.close()
+        self._recorded.close()
         self._database.dispose()
 
     def _observe(self, batch: Batch) -> None:

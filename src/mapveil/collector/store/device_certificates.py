@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -91,25 +92,25 @@ class Certification:
         Forbidden
             The device is revoked or in quarantine.
         """
-        authority = self._authority
-        if not isinstance(authority, EnrolmentAuthority):
+        if not isinstance(self._authority, EnrolmentAuthority):
             raise NotFound("this collector hosts no enrolment authority")
-        made = await self._store.commit(lambda connection: self._certify(connection, authority, device))
+        made = await self._store.put(self._certify, device, records=True)
         if isinstance(made, Refusal):
-            raise made
+            raise made.with_traceback(None)  # one refusal may be that of several devices of a batch
         return self._made.put(device, made)
 
-    def _certify(
-        self, connection: Connection, authority: EnrolmentAuthority, device: int
-    ) -> Certificate | Refusal:
-        query = select(devices.c.public_key).where(devices.c.id == device, ADMITTED)
-        key = connection.execute(query).scalar_one_or_none()
-        if key is None:
-            return Forbidden("the device was revoked, or is in quarantine")
+    def _certify(self, connection: Connection, batch: Sequence[int]) -> list[Certificate | Refusal]:
+        query = select(devices.c.id, devices.c.public_key).where(devices.c.id.in_(batch), ADMITTED)
+        made = {row.id: self._certificate(connection, *row) for row in connection.execute(query).all()}
+        barred = Forbidden("the device was revoked, or is in quarantine")
+        return [made.get(device, barred) for device in batch]
+
+    def _certificate(self, connection: Connection, device: int, key: bytes) -> Certificate:
+        assert isinstance(self._authority, EnrolmentAuthority)
         now, known = self._store.clock.now().timestamp(), self._made.get(device)
         if known is not None and now < known.not_before + (known.expires - known.not_before) / 3:
             return known
-        made = authority.certify(bytes(key), now, days=self._lifetimes.certificate)
+        made = self._authority.certify(bytes(key), now, days=self._lifetimes.certificate)
         record(connection, "authority", "device.certify", None, device=device, **made.summary)
         return made
 

@@ -214,7 +214,7 @@ class Accounts:
         if not signed_by(public_key, signature, enrolment_statement(token, public_key)):
             raise Unauthorized("the signature of the enrolment is not that of the public key")
         candidate = Candidate(token_hash(token), public_key, simulated)
-        made = await self._store.put(self._enrolling, candidate)
+        made = await self._store.put(self._enrolling, candidate, records=True)
         if isinstance(made, Refusal):
             raise made.with_traceback(None)  # one refusal may be that of many devices of a batch
         return made

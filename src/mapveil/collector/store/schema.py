@@ -191,7 +191,7 @@ ended_tasks: Final = (
 
 report_ids: Final = _of_collection(
     "report_ids",
-    Column("report", LargeBinary(16), primary_key=True),  # kept for ever: a report is verified once
+    Column("report", LargeBinary(16), primary_key=True),  # a report is verified once
     Column("device", Integer),  # at the leader
     Column("job", Integer),  # that it was verified in; 0: the leader could not read it, and sent it to nobody
     Index(None, "collection", "job"),
@@ -226,7 +226,7 @@ charges: Final = _of_collection(
 work: Final = Table(
     "work",
     METADATA,
-    Column("task", String(16), primary_key=True),  # shard | map | export | erase
+    Column("task", String(16), primary_key=True),  # shard | map | export | erase | forget
     Column("collection", _ID, primary_key=True),
     Column("round", Integer, primary_key=True),  # of a shard; 0 otherwise
     Column("shard", Integer, primary_key=True),  # of a shard; 0 otherwise
@@ -245,6 +245,12 @@ results: Final = _of_collection(
     Column("geoparquet", LargeBinary, nullable=False),  # the map, whole, with its guarantee
     Column("measurements", LargeBinary, nullable=False),  # npz: what the map's bounds are made of
     Column("guarantee", Text, nullable=False),  # JSON of Guarantee.to_dict()
+)
+
+retired: Final = _of_collection(  # ended collections whose members, reports and assignments are deleted
+    "retired",
+    Column("devices", Integer, nullable=False),  # that took part
+    Column("at", _TIME, nullable=False),
 )
 
 audit: Final = Table(
@@ -354,7 +360,7 @@ def check_version(connection: Connection) -> int | None:
 
 def create_missing(connection: Connection) -> None:
     """Create the tables that a store of an earlier Mapveil of the same version lacks."""
-    for table in (ended_tasks, work, home, generation, operator_keys):
+    for table in (ended_tasks, work, home, generation, operator_keys, retired):
         table.create(connection, checkfirst=True)
 
 

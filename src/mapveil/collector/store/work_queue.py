@@ -37,6 +37,7 @@ class Task(enum.StrEnum):
     MAP = "map"  # of a collection whose rounds or reports are all in
     EXPORT = "export"  # a finished map as a file
     ERASE = "erase"  # the bodies of the reports of a collection that has ended
+    FORGET = "forget"  # who took part in a collection that ended long ago
 
 
 class Work(NamedTuple):

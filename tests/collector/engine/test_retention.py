@@ -1,0 +1,125 @@
+"""Who took part is deleted some days after the end; the map, the charges and the audit log stay, and agree."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from sqlalchemy import delete, func, insert, select, text, update
+
+from mapveil.collector.rounds import worker
+from mapveil.collector.rounds.conductor import _RETENTION_SECONDS
+from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.rounds.reconciliation import reconcile
+from mapveil.collector.rounds.retention import delete_participants
+from mapveil.collector.store.schema import assignments, charges, collections, members, reports, retired
+from mapveil_client.randomness.random import Randomness
+from tests.authority import AUTHORITY
+
+DAY = 86_400
+
+
+@pytest.fixture
+def engine(store, clock, monkeypatch):
+    monkeypatch.setattr(worker, "_ERASED", 7)
+    return Engine(store, clock, Randomness(7), authority=AUTHORITY, keep_days=30)
+
+
+@pytest.fixture
+def ended(engine, store, clock, crowd_of, opened, make_spec):
+    """End a collection of 24 devices; its identifier."""
+
+    def made(trust):
+        crowd = crowd_of(store, 24)
+        id, terms = opened(engine, make_spec(trust))
+        if trust == "local":
+            for device, body in enumerate(crowd.local_reports(terms), start=1):
+                asyncio.run(engine.devices.report(id, device, body))
+        assert crowd.play(engine, id, clock) == "done"
+        return id
+
+    return made
+
+
+def kept(store):
+    with store.read() as connection:
+        return [
+            connection.execute(select(func.count()).select_from(table)).scalar()
+            for table in (members, reports, assignments)
+        ]
+
+
+def wait(engine, clock, days):
+    clock.advance(days * DAY + _RETENTION_SECONDS)
+    engine.tick()
+
+
+@pytest.mark.parametrize("trust", ["local", "distributed"])
+def test_a_collection_keeps_all_but_who_took_part(engine, store, clock, ended, trust):
+    id = ended(trust)
+    record, ledger, there = engine.collection(id), engine.ledger(), kept(store)
+    wait(engine, clock, 29)
+    assert kept(store) == there
+    wait(engine, clock, 1)
+    assert kept(store) == [0, 0, 0]
+    assert (engine.collection(id), engine.ledger()) == (record, ledger)
+    assert max(record["members"], record["reports"]) == 24
+    assert engine.map(id).values.sum() > 0
+    assert store.check().ok
+    with store.read() as connection:
+        found = reconcile(connection)
+    assert (found.problems, found.retired) == ([], 1)
+    lines = [line.detail for line in engine.audit(0, 1000, id) if line.action == "collection.forget"]
+    wait(engine, clock, 1)
+    assert lines == [{"devices": 24}]
+
+
+def test_a_collection_that_goes_on_is_not_touched(engine, store, clock, crowd_of, opened, make_spec):
+    crowd = crowd_of(store, 12)
+    id, _ = opened(engine, make_spec("distributed", join_seconds=40 * DAY))
+    asyncio.run(crowd.join(engine, id))
+    wait(engine, clock, 31)
+    assert kept(store)[0] == 12
+
+
+def test_a_deletion_goes_on_after_a_stop(store, engine, ended):
+    id, asked = ended("distributed"), iter([False, False, True])
+    before = sum(kept(store))
+    assert not delete_participants(store, id, 7, lambda: next(asked))
+    assert sum(kept(store)) == before - 14
+    assert delete_participants(store, id, 7, lambda: False)
+    assert sum(kept(store)) == 0
+
+
+def forged_charge(connection, id):
+    trigger = "charges_stays_update" if connection.dialect.name == "sqlite" else "charges_stays ON charges"
+    connection.execute(text(f"DROP TRIGGER {trigger}"))
+    connection.execute(update(charges).values(devices=23))
+
+
+def forged_row(connection, id):
+    connection.execute(update(retired).values(devices=23))
+
+
+def lost_row(connection, id):
+    connection.execute(delete(retired))
+
+
+@pytest.mark.parametrize("forge", [forged_charge, forged_row, lost_row])
+def test_a_forged_store_is_found_after_the_deletion(engine, store, clock, ended, forge):
+    id = ended("local")
+    wait(engine, clock, 30)
+    with store.write() as connection:
+        forge(connection, id)
+    with store.read() as connection:
+        assert len(reconcile(connection).problems) == 1
+
+
+def test_a_deletion_that_nobody_recorded_is_found(engine, store, ended):
+    id = ended("local")
+    with store.write() as connection:
+        ended_at = connection.execute(select(collections.c.ended_at)).scalar()
+        connection.execute(insert(retired).values(collection=id, devices=24, at=ended_at))
+        connection.execute(delete(reports))
+    with store.read() as connection:
+        assert reconcile(connection).problems
