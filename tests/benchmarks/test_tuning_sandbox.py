@@ -166,4 +166,5 @@ def test_tuning_code_enters_the_sandbox_first(path: Path) -> None:
 
 def test_there_is_tuning_code_to_check() -> None:
     found = {path.stem for path in TUNING}
-    assert found == {"curator_designs", "estimator_constants", "mechanism_constants", "priors"}
+    constants = {f"{of}_constants" for of in ("estimator", "flow", "mechanism")}
+    assert found == {"curator_designs", "declared_users", "priors", *constants}
