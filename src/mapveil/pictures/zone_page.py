@@ -16,6 +16,7 @@ from mapveil.geo.zones import Zones, polygonal
 from mapveil.inference.linear_totals import half_widths
 from mapveil.maps.scene import Layer, Shading
 from mapveil.pictures.ground_record import ground_record
+from mapveil.pictures.layer_record import layer_record
 from mapveil.pictures.packed import packed
 from mapveil.pictures.page import filled_page
 from mapveil.pictures.picture_plane import outlines_plane, polygon_rings
@@ -23,7 +24,6 @@ from mapveil.pictures.scene_record import (
     AROUND,
     degrees_record,
     finite_record,
-    layer_record,
     odds_record,
     outlines_record,
     plane_record,
