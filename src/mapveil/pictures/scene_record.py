@@ -10,7 +10,7 @@ import numpy as np
 
 from mapveil.maps.scene import Layer, Shading
 from mapveil.maps.series_map import SeriesMap
-from mapveil.pictures.colours import layer_scale, ramp
+from mapveil.pictures.colours import layer_scale, ramp, scene_scale
 from mapveil.pictures.ground_record import ground_record
 from mapveil.pictures.layer_record import blocks_record, layer_record
 from mapveil.pictures.packed import packed, packed_rings, packed_xy
@@ -195,7 +195,7 @@ def _uncertainty(
 def _lines(tiling: Tiling, scene: Scene, lines: Lines) -> dict[str, Any]:
     """The lines of a map, their facts, and the dots under them."""
     plane, (layer,) = map_plane(tiling), scene.layers
-    courses, scale = planar(plane, lines), layer_scale(layer)
+    courses, scale = planar(plane, lines), scene_scale(scene)
     mark = np.full(layer.values.size, -1) if lines.mark is None else lines.mark
     dots, sites = None, np.empty(0, dtype=np.int64)
     if scene.dots is not None:
@@ -237,12 +237,12 @@ def _line_windows(layer: Layer, windows: LineWindows, sites: IntArray) -> dict[s
     """The lines and dots of each window, on one scale."""
     told = windows.values[~windows.faded]
     floor = float(told.min()) / 10 if windows.faded.any() and told.size else 0.0
-    scale = layer_scale(
-        layer._replace(values=windows.values.ravel(), shading=layer.shading._replace(noise_floor=floor))
-    )
+    values = np.concatenate([windows.values.ravel(), windows.dots.ravel()])
+    scale = layer_scale(layer._replace(values=values, shading=layer.shading._replace(noise_floor=floor)))
     return {
         "names": list(windows.names),
         "titles": list(windows.titles),
+        "readings": list(windows.readings),
         "scale": {"top": scale.top, "knee": scale.knee},
         "value": packed(windows.values.ravel(), rounded=True),
         "faded": packed(windows.faded.ravel().astype(np.int64)),

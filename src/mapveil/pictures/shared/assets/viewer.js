@@ -135,7 +135,7 @@ export async function mountScene(record, { signal } = {}) {
       unit = drawn.layer?.unit ?? scene.unit;
     const nothing = drawn.doubted?.() && !drawn.layer.values.some((value) => !Number.isNaN(value));
     legend.hidden = nothing;
-    words.textContent = drawn.layer?.reading ?? record.reading ?? "";
+    words.textContent = drawn.layer?.reading ?? drawn.reading ?? record.reading ?? "";
     doubt.hidden = !(scene.layers ? drawn.doubted() : scene.doubt);
     dots.hidden = !drawn.dotted?.();
     if (!nothing && legend.clientWidth > 0) drawLegend(legend, scale, unit, drawn.ink, tiles.veil);
