@@ -86,6 +86,6 @@ def _window_readings(windows: LineWindows, arcs: str) -> tuple[str, ...]:
 
 
 def _doubt(told: BoolArray, zero: str) -> str:
-    """How many arcs are told from zero, in words."""
+    """Number of arcs that are told from zero, in words."""
     count = f"{int(told.sum())} of {told.size} arcs" if told.any() else "No arc"
     return f"{count} can be told from {zero}; the grey ones may be no flow at all."
