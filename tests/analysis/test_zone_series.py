@@ -201,6 +201,15 @@ def test_a_map_of_change_colours_what_is_significant_and_hatches_the_rest(change
     assert (
         "1 of 2 zones changed, tested against the noise and the chance of who was there; about 5 % of" in said
     )
+    for heat, whose in ((before, "before"), (after, "after")):
+        lone = replace(heat, notes=("WARNING: few were left", *heat.notes))
+        pair = (lone, after) if whose == "before" else (before, lone)
+        words = " ".join(text.get_text() for text in plot_changes(found, *pair).texts).replace("\n", " ")
+        assert f"Note: the map {whose}: WARNING: few were left." in words
+        assert f"Note: both maps: {heat.notes[0]}." in words
+    cut = replace(found.zones, notes=("half of them was left out",))
+    words = " ".join(text.get_text() for text in plot_changes(found._replace(zones=cut), before, after).texts)
+    assert "Note: half of them was left out." in words
     quiet = plot_changes(found._replace(changed=np.zeros(2, dtype=bool)), before, after)
     assert quiet.get_legend() is not None
 

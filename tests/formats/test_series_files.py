@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import pyarrow.parquet
 import pytest
 
 import mapveil as mv
+from mapveil.engines import UserSums
+from mapveil.mechanisms.multiscale_series import MultiscaleSeries
 from mapveil_client.errors import InputError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
@@ -144,10 +148,43 @@ def test_a_page_has_a_slider_over_windows_of_one_scale(series: mv.SeriesMap) -> 
     assert shown["readings"] == [scene.reading for scene in scenes]
     assert shown["unit"] == scenes[0].layers[0].unit == "users per km²"
     blocks = [scene.blocks for scene in scenes if scene.blocks is not None]
-    assert shown["blocks"]["of_cell"] == packed(np.concatenate([each.of_cell for each in blocks]))
+    of_patch, patch = unpacked(shown["blocks"]["of_cell"]).reshape(3, -1), unpacked(shown["patch"])
+    np.testing.assert_array_equal(of_patch[:, patch], [each.of_cell for each in blocks])
+    assert of_patch.shape[1] <= series.measured[0].noisy.size
     assert shown["start"] == packed(np.cumsum([0, *(each.users.size for each in blocks)]))
     drawn = [scene.layers[0].values for scene in scenes]
     assert shown["scale"]["top"] == pytest.approx(np.nanmax(drawn))
+
+
+def test_a_page_has_its_windows_however_many_cells_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mapveil.pictures.page import page_html
+    from mapveil.pictures.scene_record import scene_record
+
+    tiling, weeks = (
+        mv.Quadtree(REGION, depth=8),
+        mv.Windows(every="1w", start="2026-01-05", until="2026-05-25"),
+    )
+    people = np.zeros((weeks.count, tiling.size), dtype=np.int64)
+    people[:, :99] = 1 << 28
+    mechanism = MultiscaleSeries(epsilon=4, windows=weeks)
+    series = mechanism.release(UserSums(people, tiling), account=None, rng=1)
+    assert series.by_window.size > 1 << 20
+    record = scene_record(series)
+    assert record["scene"]["windows"]["first"] == len(record["scene"]["layers"])
+    assert len(record["scene"]["windows"]["shown"]["readings"]) == weeks.count
+    assert "The windows are left out" in record["left_out"]
+    monkeypatch.setattr("mapveil.pictures.window_record.MOST_SHOWN", 19)
+    with pytest.warns(
+        UserWarning, match="the page has no windows.*'mapveil ask --window' makes a page of one"
+    ):
+        page = page_html(series)
+    assert "The single windows do not fit this page" in page
+    assert f"all windows together: {weeks}" in page
+
+
+def unpacked(packed: dict[str, str]) -> np.ndarray:
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), np.uint8)
+    return planes.reshape(4, -1).T.copy().view("<i4").ravel()
 
 
 def test_a_picture_shows_the_windows_side_by_side(series: mv.SeriesMap, tmp_path: Path) -> None:

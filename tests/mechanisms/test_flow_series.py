@@ -137,6 +137,9 @@ def test_a_page_has_the_arcs_of_every_window(series: FlowSeriesMap) -> None:
         assert [pair in surely for pair, is_kept in zip(pairs, kept, strict=True) if is_kept] == drawn[
             kept
         ].tolist()
+        assert lines.windows.readings[at].startswith(f"{alone.in_all()} in this window.")
+        told_here = f"{drawn.sum()} of {drawn.size} arcs" if drawn.any() else "No arc"
+        assert f" {told_here} can be told from zero in it;" in lines.windows.readings[at]
     assert lines.windows.faded.any()
     assert not lines.windows.faded.all()
     assert series.scene().lines.windows is None

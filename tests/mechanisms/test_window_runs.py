@@ -82,7 +82,10 @@ def test_a_quiet_stream_is_published_once_and_a_change_is_seen(tmp_path: Path) -
         assert any("2026-W04 stands for this one" in note for note in quiet.notes)
     assert maps[4].values.max() > 4 * maps[0].values.max()
     np.testing.assert_array_equal(maps[5].values, maps[4].values)
-    assert [heat.title for heat in maps] == list(WEEKS.titles[2:])
+    by = ["", *3 * ["; by the map of 2026-W04"], "", "; by the map of 2026-W08"]
+    assert [heat.title for heat in maps] == [
+        f"{title}{other}" for title, other in zip(WEEKS.titles[2:], by, strict=True)
+    ]
     # Drawn as the map that it repeats, also after a file; but no question is answered by another window's sums.
     read = mv.read_map(_saved(maps[1], tmp_path))
     for stand_in in (maps[1], read):

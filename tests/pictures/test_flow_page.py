@@ -70,6 +70,7 @@ def test_arcs_and_their_facts_come_back() -> None:
     assert unpack(held["faded"]).tolist() == (~told[between]).tolist()
     np.testing.assert_allclose(unpack(held["dots"]["size"]), within, rtol=1e-3)
     assert held["directed"]
+    assert held["scale"]["top"] == max(flows.trips[between].max(), within.max())
     assert record_of(page_html(flows))["metadata"] == json.loads(flows.metadata_json())
 
 

@@ -55,6 +55,13 @@ def test_the_largest_arcs_are_drawn_thicker_towards_their_end() -> None:
     assert widths[-1, -1] == widths.max()
 
 
+def test_one_scale_holds_for_arcs_and_discs() -> None:
+    flows = FlowMap(np.array([0, 1]), np.array([0, 2]), np.array([900.0, 40.0]), GRID, PROMISE, "by hand")
+    axes = plot(flows)
+    bar = next(each for each in axes.child_axes if each.get_ylim()[1] > 1)
+    assert bar.get_ylim() == (0.0, pytest.approx(900.0))
+
+
 def test_words_tell_the_promise_the_notes_and_what_is_left_out() -> None:
     said = words(plot(flows_of(), arcs=20))
     for part in (

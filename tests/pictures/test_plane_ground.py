@@ -96,6 +96,18 @@ def test_cells_that_are_zones_are_outlined_and_named_before_other_places(make_ma
     assert {"West", "Manhattan"} <= {text.get_text() for text in plot(heat).texts}
 
 
+def test_a_name_without_room_above_its_place_stands_beside_it(make_map):
+    heat = make_map("grid")
+    west, south, east, north = heat.tiling.region.bbox
+    x, y = (west + east) / 2, (south + north) / 2
+    wide, high = (east - west) / 100, (north - south) / 100
+    shapes = [shapely.box(x + at, y, x + at + 2 * wide, y + high) for at in (-30 * wide, -18 * wide)]
+    zones = Context.of_zones(Zones(np.array(shapes), ("West of the middle", "The middle of it")))
+    axes = plot(replace(heat, context=zones))
+    placed = {text.get_text(): text.get_horizontalalignment() for text in axes.texts}
+    assert (placed["West of the middle"], placed["The middle of it"]) == ("center", "left")
+
+
 def test_names_of_many_zones_leave_room_for_places_and_are_counted(make_map):
     heat = make_map("grid")
     west, south, east, north = heat.tiling.region.bbox

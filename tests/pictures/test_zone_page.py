@@ -73,6 +73,27 @@ def test_it_draws_and_lists_the_answers(asked: tuple[ZoneOverlay, ZoneTotals]) -
     assert "SEEDED" in page
 
 
+def test_the_legend_tells_zones_without_a_measured_cell_from_empty_ones() -> None:
+    everywhere, nowhere = np.full(400, -74.0), np.full(400, 40.72)
+    points = mv.Points.from_arrays(np.arange(400), everywhere, nowhere)
+    heat = mv.release(points, mv.Quadtree(REGION, depth=6), epsilon=1, account=None, rng=2)
+    _, south, east, north = REGION.bbox
+    shapes = {
+        "nobody": shapely.box(-73.965, 40.76, east, north),
+        "within a cell": shapely.box(east - 1e-4, south, east, south + 1e-4),
+    }
+    said = {
+        "nobody": "Hatched: nobody, or too few to tell, in measured cells inside (1 of 1 zones)",
+        "within a cell": "Hatched: no measured cell inside (1 of 1 zones)",
+    }
+    for name, shape in shapes.items():
+        overlay = ZoneOverlay.of(heat, Zones(np.array([shape], dtype=object), (name,)))
+        found = totals_of(overlay)
+        page = answers_html(overlay, found, found.columns(), "1 zone")
+        scene = json.loads(page.split('id="scene">')[1].split("</script>")[0])["scene"]
+        assert scene["doubt"] == said[name]
+
+
 def test_rates_are_coloured_by_the_rate(asked: tuple[ZoneOverlay, ZoneTotals]) -> None:
     overlay, found = asked
     residents = np.array([4000.0, 0.0, 10.0])

@@ -88,7 +88,7 @@ class Windows(PublicWindows):
         return tuple(map(self.title, range(self.count)))
 
     def title(self, window: int) -> str:
-        """The name of a window with its days, or hours, and the clock's time zone.
+        """The name of a window with its days, or hours, and the clock's time zone, or its column of categories.
 
         Examples
         --------
@@ -98,10 +98,13 @@ class Windows(PublicWindows):
         '2026-01-05T05:00: 5 January 2026 05:00 to 06:00, UTC'
         >>> Windows(by="weekday").title(0)
         'Monday, UTC'
+        >>> Windows(by="purpose", values=("work", "leisure")).title(1)
+        'leisure (purpose)'
         """
         when = _when(self.periods, int(self.period_of[window])) if self.periods is not None else ""
         clock = f", {self.zone or 'UTC'}" if self.reads_time else ""
-        return self.names[window] + (f": {when}" if when else "") + clock
+        column = "" if self.by is None or self.by in PROFILES else f" ({self.by})"
+        return self.names[window] + column + (f": {when}" if when else "") + clock
 
     def lengths(self, window: int) -> dict[str, int]:
         """The days and hours of a window, as far as they are known: of recurring times alone, in each week.

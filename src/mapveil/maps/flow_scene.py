@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from mapveil.maps.scene import Layer, Lines, Scene, Shading
-from mapveil_client.arrays import FloatArray
+from mapveil.maps.scene import Layer, Lines, LineWindows, Scene, Shading
+from mapveil_client.arrays import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from mapveil.maps.flow_map import FlowMap
@@ -34,6 +34,9 @@ def flow_scene(flows: FlowMap, *, page: bool, arcs: int) -> Scene:
             "The slider hides small flows. An arc bends to the left of its direction; a disc is the flow within "
             f"one {thing}."
         )
+    windows = shown.line_windows(between) if page else None
+    if windows is not None:
+        windows = windows._replace(readings=_window_readings(windows, reading))
     if shown.size < flows.size:
         reading = f"The {shown.size} largest of {flows.size} flows are shown, {part:.0f} % of all. {reading}"
     together = " windows together" if flows.period else ""
@@ -48,7 +51,6 @@ def flow_scene(flows: FlowMap, *, page: bool, arcs: int) -> Scene:
             called = flows.names_of(cells) or [f"cell {cell}" for cell in cells.tolist()]
             places = zip(called, *flows.tiling.centres(cells), strict=True)
             facts[name] = [f"{place} ({x:.5f}, {y:.5f})" for place, x, y in places]
-    windows = shown.line_windows(between) if page else None
     rows = drawn.rows()
     dots = np.full(flows.tiling.size, 0.0 if flows.tiling.size <= _MOST_DOTS else np.nan)
     within = ~between & told
@@ -58,10 +60,7 @@ def flow_scene(flows: FlowMap, *, page: bool, arcs: int) -> Scene:
     # Grey arcs have no colour: the ramp ends a decade below the smallest flow that has one.
     floor = float(coloured.min()) / 10 if doubted and coloured.size else 0.0
     if doubted:
-        count = f"{int(told[between].sum())} of {drawn.size} arcs"
-        reading += (
-            f" {count if told.any() else 'None'} can be told from zero; the grey ones may be no flow at all."
-        )
+        reading += f" {_doubt(told[between], 'zero')}"
     if windows is not None:
         reading += " The slider of windows shows one window, grey where its own noise may be all there is."
     return Scene(
@@ -76,3 +75,17 @@ def flow_scene(flows: FlowMap, *, page: bool, arcs: int) -> Scene:
         made=(("In all", in_all), ("In flows that are not listed", f"{unlisted:.0f} % of all")),
         notes=flows.notes,
     )
+
+
+def _window_readings(windows: LineWindows, arcs: str) -> tuple[str, ...]:
+    """The users in all of each window, its arcs in words, and how many of them are told from zero."""
+    return tuple(
+        f"{in_all} {arcs} {_doubt(~faded, 'zero in it')}"
+        for in_all, faded in zip(windows.readings, windows.faded, strict=True)
+    )
+
+
+def _doubt(told: BoolArray, zero: str) -> str:
+    """Number of arcs that are told from zero, in words."""
+    count = f"{int(told.sum())} of {told.size} arcs" if told.any() else "No arc"
+    return f"{count} can be told from {zero}; the grey ones may be no flow at all."

@@ -102,7 +102,8 @@ class FlowSeriesMap(FlowMap):
         dots = np.zeros((len(self), self.tiling.size))
         dots[:, self.origin[~between]] = np.where(told, self.by_window, 0.0)[:, ~between]
         names, titles = self.windows.names, self.windows.titles
-        return LineWindows(names, titles, self.by_window[:, between], ~told[:, between], dots)
+        in_all = tuple(f"{self.window(at).in_all()} in this window." for at in range(len(self)))
+        return LineWindows(names, titles, self.by_window[:, between], ~told[:, between], dots, in_all)
 
     @property
     def period(self) -> str:

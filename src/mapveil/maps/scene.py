@@ -68,6 +68,7 @@ class LineWindows(NamedTuple):
     values: FloatArray  # shape (windows, lines)
     faded: BoolArray  # lines that cannot be told from zero in a window, shape (windows, lines)
     dots: FloatArray  # shape (windows, cells)
+    readings: tuple[str, ...]  # how each window is to be read
 
 
 class Lines(NamedTuple):

@@ -87,9 +87,10 @@ def map_of_window(file: SeriesFile, week: Points, number: int, provenance: Prove
         )
     guarantee = promise_of_series(heat.guarantee, facts)
     notes = (*heat.notes, note, *(Note(text, "warning") for text in exhaustion_note(heat)))
-    return replace(
-        heat, guarantee=guarantee, title=facts.windows.title(number), notes=notes, provenance=provenance
-    )
+    title = facts.windows.title(number)
+    if heat.stand_in:
+        title += f"; by the map of {heat.stand_in}"
+    return replace(heat, guarantee=guarantee, title=title, notes=notes, provenance=provenance)
 
 
 def _absorbed(file: SeriesFile, week: Points, number: int) -> DensityMap:

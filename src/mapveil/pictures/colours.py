@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mapveil.maps.scene import Layer, ScaleKind
+from mapveil.maps.scene import Layer, ScaleKind, Scene
 from mapveil_client.arrays import FloatArray
 from mapveil_client.errors import check, require
 
@@ -142,6 +142,14 @@ def layer_scale(layer: Layer) -> DensityScale:
     if shading.top is not None:
         return DensityScale(shading.kind, shading.top, 1.0, shading.low)
     return density_scale(layer.values, shading.kind, noise_floor=shading.noise_floor)
+
+
+def scene_scale(scene: Scene) -> DensityScale:
+    """The one scale of a scene's first layer and of its dots."""
+    layer = scene.layers[0]
+    if scene.dots is None:
+        return layer_scale(layer)
+    return layer_scale(layer._replace(values=np.concatenate([layer.values, scene.dots])))
 
 
 def shared_scale(layers: Sequence[Layer]) -> DensityScale:

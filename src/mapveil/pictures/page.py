@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from os import PathLike
@@ -46,9 +47,13 @@ def page_html(released: ReleasedMap) -> str:
     """
     tiling = released.tiling
     made = f"{released.method}, {released.guarantee.promise.label}, {tiling.spec} ({tiling.size} cells)"
-    # One window of a series may be shown below the heading as well as all of them.
-    lines = (released.subtitle, made, released.period.removeprefix("all windows together: "))
-    return filled_page(scene_record(released), lines, released.guarantee.promise)
+    record, period = scene_record(released), released.period
+    if unshown := record["scene"].get("unshown"):
+        warnings.warn(f"the page has no windows. {unshown}", stacklevel=2)
+    else:  # one window of a series may be shown below the heading as well as all of them
+        period = period.removeprefix("all windows together: ")
+    lines = (released.subtitle, made, period)
+    return filled_page(record, lines, released.guarantee.promise)
 
 
 def filled_page(record: dict[str, Any], lines: Sequence[str], promise: Promise, answers: str = "") -> str:
@@ -67,12 +72,12 @@ def filled_page(record: dict[str, Any], lines: Sequence[str], promise: Promise, 
     """
     first, *rest = map(html.escape, promise.sentences)
     words = (f"<strong>{html.escape(promise.headline)}</strong> {first}", *rest)
-    warnings = (f'<p class="banner" role="alert">{html.escape(text)}</p>' for text in promise.warnings)
+    banners = (f'<p class="banner" role="alert">{html.escape(text)}</p>' for text in promise.warnings)
     notes = [f"<li>{html.escape(note)}</li>" for note in record["notes"]] or ["<li>There are none.</li>"]
     tiles = record["scene"]["tiles"]
     fields = {
         "title": html.escape(record["title"]),
-        "banner": "\n".join(warnings),
+        "banner": "\n".join(banners),
         "subtitle": "<br>".join(html.escape(text) for text in lines if text),
         "promise": "\n".join(f"<p>{text}</p>" for text in words).replace("<p>", '<p class="factor">', 1),
         "answers": answers,

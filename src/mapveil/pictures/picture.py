@@ -17,7 +17,7 @@ from mapveil.formats.atomic import atomic_path
 from mapveil.geo.basemap import joined
 from mapveil.geo.context import Context
 from mapveil.geo.zone_cells import ZoneCells
-from mapveil.pictures.colours import DensityScale, colormap, layer_scale
+from mapveil.pictures.colours import DensityScale, colormap, scene_scale
 from mapveil.pictures.picture_frame import (
     DPI,
     HOLE_COLOUR,
@@ -91,7 +91,7 @@ def plot(released: ReleasedMap, ax: Axes | None = None, **shown: Any) -> Axes:
         matplotlib is not installed.
     """
     scene, plane = released.scene(**shown), map_plane(released.tiling)
-    scale = layer_scale(scene.layers[0])
+    scale = scene_scale(scene)
     axes = new_axes(plane) if ax is None else ax
     draw_picture(released, scene, plane, axes, scale, picture_ground(released, plane))
     return axes

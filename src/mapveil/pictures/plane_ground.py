@@ -156,6 +156,12 @@ def draw_names(
     taken: list[Box] = [tuple(np.add(corner, np.multiply(part, sides)).tolist()) for part in reserved]
     own, drawn, there = 0, 0, 0
     style: dict[str, Any] = {"size": size, "color": _NAME, "path_effects": halo, "parse_math": False}
+
+    def is_free(label: Box) -> bool:
+        left, bottom, right, top = label
+        within = left > frame.x0 and right < frame.x1 and bottom > frame.y0 and top < frame.y1
+        return within and not any(_meet(label, other) for other in taken)
+
     for at, ((x, y), name) in enumerate(zip(ground.places.tolist(), ground.names, strict=True)):
         px, py = axes.transData.transform((x, y))
         if not (frame.x0 < px < frame.x1 and frame.y0 < py < frame.y1):
@@ -167,19 +173,20 @@ def draw_names(
         elif drawn >= max(min(most, _MOST_NAMES), own + min(most, _FEWEST_PLACES)):
             break
         half = (paths.TextPath((0, 0), name, size=size).get_extents().width / 2 + 2) / points
-        label = (px - half, py - 3 / points, px + half, py + (_RISE + 1.4 * size) / points)
-        within = label[0] > frame.x0 and label[2] < frame.x1 and label[1] > frame.y0 and label[3] < frame.y1
-        if not within or any(_meet(label, other) for other in taken):
+        near, far, side = 3 / points, (_RISE + 1.4 * size) / points, 0.7 * size / points
+        above = px - half, py - near, px + half, py + far
+        right = px - near, py - side, px + near + 2 * half, py + side
+        # One's own names may stand to the right of their places too.
+        tried = (above, right) if at < ground.own_names else (above,)
+        label = next((each for each in tried if is_free(each)), None)
+        if label is None:
             continue
         taken.append(label)
         axes.plot([x], [y], ".", color=_NAME, markersize=2.6, zorder=5.4, scalex=False, scaley=False)
-        above: dict[str, Any] = {
-            "xytext": (0, _RISE),
-            "textcoords": "offset points",
-            "ha": "center",
-            "va": "bottom",
-        }
-        axes.annotate(name, (x, y), zorder=5.5, **above, **style)
+        beside: dict[str, Any] = {"xytext": (0, _RISE), "ha": "center", "va": "bottom"}
+        if label is right:
+            beside = {"xytext": (2 * _RISE, 0), "ha": "left", "va": "center"}
+        axes.annotate(name, (x, y), zorder=5.5, textcoords="offset points", **beside, **style)
         drawn += 1
         own += at < ground.own_names
     return f" {own} of {there} names of zones and own layers are drawn." if own < there else ""

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mapveil.maps.scene import DrawnBlocks, Layer, Shading
+from mapveil.maps.scene import Layer, Shading
 from mapveil.maps.series_map import SeriesMap
-from mapveil.pictures.colours import layer_scale, ramp, shared_scale
+from mapveil.pictures.colours import layer_scale, ramp, scene_scale
 from mapveil.pictures.ground_record import ground_record
+from mapveil.pictures.layer_record import blocks_record, layer_record
 from mapveil.pictures.packed import packed, packed_rings, packed_xy
 from mapveil.pictures.picture import (
     FAINTEST,
     MARK_COLOURS,
-    PALEST,
     cell_areas,
     drawn_context,
     half_widths,
 )
-from mapveil.pictures.picture_frame import HOLE_COLOUR
 from mapveil.pictures.picture_plane import MapPlane, Rings, map_plane, planar, region_rings
 from mapveil.pictures.question_record import question_record
+from mapveil.pictures.window_record import windows_record
 from mapveil.privacy.promise import hypotheses
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.epsilon import readable
@@ -79,8 +79,8 @@ def scene_record(released: ReleasedMap) -> dict[str, Any]:
         *scene.tables,
     ]
     shown = _cells(tiling, scene) if scene.lines is None else _lines(tiling, scene, scene.lines)
-    if isinstance(released, SeriesMap) and released.layers():
-        shown["windows"] = _windows(released, shown["layers"])
+    if isinstance(released, SeriesMap):
+        shown |= windows_record(released, shown["layers"])
     record = {
         "title": released.title or scene.title,
         "metadata": metadata,
@@ -88,9 +88,7 @@ def scene_record(released: ReleasedMap) -> dict[str, Any]:
         "notes": [*scene.notes, *([_NO_TILES] if tiles is None and _wants_tiles(released) else [])],
         "reading": scene.reading,
         "odds": odds_record(guarantee),
-        "left_out": f"GeoJSON leaves out {scene.left_out}."
-        if scene.left_out
-        else "The lines that are drawn here.",
+        "left_out": _left_out(released, scene),
         "scene": {
             **plane_record(plane, outline),
             "georeferenced": region.georeferenced,
@@ -104,6 +102,16 @@ def scene_record(released: ReleasedMap) -> dict[str, Any]:
     return finite_record(record)
 
 
+def _left_out(released: ReleasedMap, scene: Scene) -> str:
+    """The part of a map that the files of its page are without, in words."""
+    if not scene.left_out:
+        return "The lines that are drawn here."
+    windows = (
+        "The windows are left out. " if isinstance(released, SeriesMap) and not released.layers() else ""
+    )
+    return f"{windows}GeoJSON leaves out {scene.left_out}."
+
+
 def _wants_tiles(released: ReleasedMap) -> bool:
     return released.context is not None and released.context.tiles is not None
 
@@ -112,38 +120,6 @@ def finite_record(record: dict[str, Any]) -> dict[str, Any]:
     """The record as JSON has it: without infinities and NaN, which are null."""
     finite: dict[str, Any] = json.loads(json.dumps(record), parse_constant=lambda _: None)
     return finite
-
-
-def _windows(series: SeriesMap, layers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Place and names of the layers of windows, which get one scale, and what a picture of each window shows."""
-    each = series.layers()
-    first = next(at for at, layer in enumerate(layers) if layer["name"] == each[0].name)
-    scale = layer_record(each[0]._replace(values=series.by_window.ravel()))["scale"]
-    for layer in layers[first : first + len(each)]:
-        layer["scale"] = scale
-    names, titles = list(series.windows.names), list(series.windows.titles)
-    return {"first": first, "names": names, "titles": titles, "shown": _shown(series)}
-
-
-def _shown(series: SeriesMap) -> dict[str, Any] | None:
-    """The blocks that each window is drawn as, one window after another; None where windows are not drawn as blocks."""
-    scenes = [series.window(at).scene() for at in range(len(series))]
-    blocks = [scene.blocks for scene in scenes if scene.blocks is not None]
-    if len(blocks) < len(scenes):
-        return None
-    drawn = [scene.layers[0] for scene in scenes]
-    joined = {
-        item: np.concatenate([getattr(each, item) for each in blocks]) for item in DrawnBlocks._fields
-        if item != "probability"
-    }  # fmt: skip
-    scale = {**layer_record(drawn[0])["scale"], **shared_scale(drawn)._asdict()}
-    return {
-        "unit": drawn[0].unit,
-        "scale": scale,
-        "readings": [scene.reading for scene in scenes],
-        "start": packed(np.cumsum([0, *(each.users.size for each in blocks)])),
-        "blocks": _blocks(DrawnBlocks(**joined, probability=blocks[0].probability)),
-    }
 
 
 def tiles_record(context: Context | None, degrees: dict[str, Any] | None) -> dict[str, str] | None:
@@ -195,7 +171,7 @@ def _cells(tiling: Tiling, scene: Scene) -> dict[str, Any]:
         # Equal cells need one number.
         "area": float(area[0]) if np.allclose(area, area[0], rtol=1e-9) else packed(area),
         "layers": layers,
-        "blocks": _blocks(blocks),
+        "blocks": blocks_record(blocks),
         "doubt": scene.doubt,
         "dotted": scene.dotted,
         **{
@@ -205,54 +181,6 @@ def _cells(tiling: Tiling, scene: Scene) -> dict[str, Any]:
         "names": getattr(tiling, "names", None),
         **_places(tiling),
     }
-
-
-def _blocks(blocks: DrawnBlocks | None) -> dict[str, Any] | None:
-    """The blocks that cells are drawn as."""
-    if blocks is None:
-        return None
-    numbers = {
-        "users": blocks.users,
-        "upper": blocks.upper,
-        "half_width": blocks.upper - blocks.noisy,
-        "deviation": blocks.deviation,
-        "area": blocks.area,
-    }
-    return {
-        "of_cell": packed(blocks.of_cell),
-        "probability": blocks.probability,
-        **{name: packed(values, rounded=True) for name, values in numbers.items()},
-    }
-
-
-def layer_record(layer: Layer) -> dict[str, Any]:
-    """A layer for the viewer."""
-    scale, shading = layer_scale(layer), layer.shading
-    return {
-        "name": layer.name,
-        "title": layer.title[0].upper() + layer.title[1:],
-        "unit": layer.unit,
-        "values": _values(layer),
-        "words": layer.words,
-        "scale": {
-            "kind": shading.kind,
-            "low": scale.low,
-            "top": scale.top,
-            "knee": scale.knee,
-            "noise_floor": shading.noise_floor,
-            "palest": PALEST if shading.blank else 0.0,
-            "under": HOLE_COLOUR if shading.holes else None,
-        },
-    }
-
-
-def _values(layer: Layer) -> dict[str, Any]:
-    """The numbers of a layer, or what they follow from."""
-    if layer.derived:
-        return {"of": "users", "over_area": True}
-    if layer.name.startswith("block_"):
-        return {"of": "blocks"}
-    return packed(layer.values, rounded=True)
 
 
 def _uncertainty(
@@ -267,7 +195,7 @@ def _uncertainty(
 def _lines(tiling: Tiling, scene: Scene, lines: Lines) -> dict[str, Any]:
     """The lines of a map, their facts, and the dots under them."""
     plane, (layer,) = map_plane(tiling), scene.layers
-    courses, scale = planar(plane, lines), layer_scale(layer)
+    courses, scale = planar(plane, lines), scene_scale(scene)
     mark = np.full(layer.values.size, -1) if lines.mark is None else lines.mark
     dots, sites = None, np.empty(0, dtype=np.int64)
     if scene.dots is not None:
@@ -309,12 +237,12 @@ def _line_windows(layer: Layer, windows: LineWindows, sites: IntArray) -> dict[s
     """The lines and dots of each window, on one scale."""
     told = windows.values[~windows.faded]
     floor = float(told.min()) / 10 if windows.faded.any() and told.size else 0.0
-    scale = layer_scale(
-        layer._replace(values=windows.values.ravel(), shading=layer.shading._replace(noise_floor=floor))
-    )
+    values = np.concatenate([windows.values.ravel(), windows.dots.ravel()])
+    scale = layer_scale(layer._replace(values=values, shading=layer.shading._replace(noise_floor=floor)))
     return {
         "names": list(windows.names),
         "titles": list(windows.titles),
+        "readings": list(windows.readings),
         "scale": {"top": scale.top, "knee": scale.knee},
         "value": packed(windows.values.ravel(), rounded=True),
         "faded": packed(windows.faded.ravel().astype(np.int64)),

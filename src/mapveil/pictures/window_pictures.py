@@ -22,7 +22,8 @@ from mapveil_client.errors import InputError, check_whole, require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_PANEL: Final = 1.7  # inches
+_PANEL: Final = 1.7  # inches, in a row of four and more
+_ROW: Final = 6.8  # inches, of fewer panels: the words above them are then no taller than they
 _DPI: Final = 110
 _PER_INCH: Final = 13  # characters of a line above the panels, 9 points high
 _LINE: Final = 0.16  # inches, height of a line above the panels
@@ -65,7 +66,8 @@ def plot_windows(series: SeriesMap, *, columns: int = 6) -> Axes:
     layers = [scene.layers[0] for scene in scenes]
     supported = any(np.isfinite(layer.values).any() for layer in layers)
     ground = picture_ground(series, plane)
-    width = _PANEL * across + 1.2
+    panel = max(_PANEL, _ROW / max(across, 2))
+    width = panel * across + 1.2
     promise = series.guarantee.promise
     unit = f"{layers[0].unit}; {counting_note(series.parameters)}"
     words = [series.title or "Where people are, by window", series.subtitle]
@@ -77,7 +79,7 @@ def plot_windows(series: SeriesMap, *, columns: int = 6) -> Axes:
     words += [] if ground is None else [f"{ground.attribution}."]
     characters = max(int(width * _PER_INCH), _FEWEST)
     lines = [line for text in words for line in textwrap.wrap(text, characters)]
-    height = _PANEL * down * min((y1 - y0) / (x1 - x0), 2.0) + _LINE * len(lines) + 0.4
+    height = panel * down * min((y1 - y0) / (x1 - x0), 2.0) + _LINE * len(lines) + 0.4
     figure = figure_module.Figure(figsize=(width, height), layout="constrained")
     panels = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()
     scale = shared_scale(layers)

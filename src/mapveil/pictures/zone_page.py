@@ -16,6 +16,7 @@ from mapveil.geo.zones import Zones, polygonal
 from mapveil.inference.linear_totals import half_widths
 from mapveil.maps.scene import Layer, Shading
 from mapveil.pictures.ground_record import ground_record
+from mapveil.pictures.layer_record import layer_record
 from mapveil.pictures.packed import packed
 from mapveil.pictures.page import filled_page
 from mapveil.pictures.picture_plane import outlines_plane, polygon_rings
@@ -23,7 +24,6 @@ from mapveil.pictures.scene_record import (
     AROUND,
     degrees_record,
     finite_record,
-    layer_record,
     odds_record,
     outlines_record,
     plane_record,
@@ -44,7 +44,6 @@ _READING: Final = (
     "not of people who are missing from the table; where the model places most users it goes from the measured cells "
     "inside to all that the zone touches."
 )
-_DOUBT: Final = "Hatched: nobody, or too few to tell, in measured cells inside"
 _HEADS: Final = {
     "first_rank": ("Best rank", ".0f"),
     "last_rank": ("Worst rank", ".0f"),
@@ -123,7 +122,8 @@ def _record(asked: ZoneOverlay, found: ZoneTotals, columns: Mapping[str, Any]) -
     area = shapely.area(reprojected(fine, middle_cylinder(region.bbox).project)) / 1e6  # km²
     rated = "denominator" in columns
     divisor, unit = (np.asarray(columns["denominator"]) / 1000, _PER_1000) if rated else (area, _PER_KM2)
-    layers = _layers(found, _told(asked, found), divisor, unit)
+    told = _told(asked, found)
+    layers = _layers(found, told, divisor, unit)
     if rated:
         rate = np.maximum(columns["estimate_per_1000"], 0.0)
         layers = (*layers, Layer("estimate_per_1000", "Per 1,000 of the denominator", "", rate))
@@ -150,7 +150,7 @@ def _record(asked: ZoneOverlay, found: ZoneTotals, columns: Mapping[str, Any]) -
                 "area": packed(area),
                 "layers": [_layer(layer) for layer in layers],
                 "blocks": None,
-                "doubt": _DOUBT + (", or no denominator" if rated else ""),
+                "doubt": _doubt(asked, told) + (", or no denominator" if rated else ""),
                 "names": list(found.zones.labels),
                 "rings": outlines_record(plane, rings, *middles.T),
                 "ground": ground_record(plane, region, Context.of_zones(drawn), margin=AROUND),
@@ -170,6 +170,17 @@ def _told(asked: ZoneOverlay, found: ZoneTotals) -> BoolArray:
     """Whether the measured cells wholly inside each zone are told from zero: the model placed nobody there."""
     errors = asked.sums.errors(asked.inside)
     return np.asarray(found.inside > half_widths([each.noise for each in errors], found.alpha))
+
+
+def _doubt(asked: ZoneOverlay, told: BoolArray) -> str:
+    """Meaning of hatched zones, by whether some measured cell lies wholly inside."""
+    empty = asked.inside.sum(axis=1) == 0
+    parts = {
+        "nobody, or too few to tell, in measured cells inside": ~told & ~empty,
+        "no measured cell inside": empty,
+    }
+    said = [f"{text} ({zones.sum()} of {zones.size} zones)" for text, zones in parts.items() if zones.any()]
+    return f"Hatched: {'; '.join(said)}" if said else ""
 
 
 def _layers(found: ZoneTotals, told: BoolArray, divisor: FloatArray, unit: str) -> tuple[Layer, ...]:

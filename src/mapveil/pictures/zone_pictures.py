@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 import textwrap
+from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
@@ -200,9 +201,20 @@ def plot_changes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> A
     if ground is not None:
         lead += draw_names(ground, axes, reserved=corners_taken(after, doubts=1))
     credit = "" if ground is None else f"{ground.attribution}."
-    lead += " What follows is of the map after."
-    write_words(after, axes, title, lead=lead, credit=credit)
+    lead += " The promise and cells below are those of the map after."
+    said = replace(after, notes=_notes(found, before, after))
+    write_words(said, axes, title, lead=lead, credit=credit)
     return axes
+
+
+def _notes(found: ZoneChanges, before: DensityMap, after: DensityMap) -> tuple[str, ...]:
+    """Notes on the comparison, then those on both maps, or on one of them, that it does not repeat."""
+    notes, known = list(found.zones.notes), set(found.zones.notes)
+    for note in dict.fromkeys((*before.notes, *after.notes)):
+        if note.removeprefix("WARNING: ") not in known:
+            whose = [name for name, heat in (("before", before), ("after", after)) if note in heat.notes]
+            notes.append(f"{'both maps' if len(whose) > 1 else f'the map {whose[0]}'}: {note}")
+    return tuple(notes)
 
 
 def _changed(before: DensityMap, after: DensityMap) -> str:

@@ -92,10 +92,12 @@ export function cellScene(scene) {
   const { windows } = scene,
     madeWindows = new Map();
   /** The blocks of one window, as those of a scene. */
-  function windowBlocks({ start, blocks }, at) {
+  function windowBlocks({ start, patch, blocks }, at) {
     const [from, to] = [start[at], start[at + 1]];
+    const patches = blocks.of_cell.length / windows.names.length,
+      ofPatch = blocks.of_cell.subarray(at * patches, (at + 1) * patches);
     const own = Object.entries(blocks).map(([name, values]) => [name, typeof values === "string" ? values : values.subarray(from, to)]);
-    return { ...Object.fromEntries(own), of_cell: blocks.of_cell.subarray(at * size, (at + 1) * size) };
+    return { ...Object.fromEntries(own), of_cell: patch.map((each) => ofPatch[each]) };
   }
   function windowLayer(at) {
     const { unit, scale, readings } = windows.shown,
@@ -245,7 +247,7 @@ export function cellScene(scene) {
       ofBlock = blockRows(cell, layer.blocks ?? scene.blocks);
     const named = names && [scene.thing ? "Zone" : "Site", names[cell]];
     const numbers = layer.blocks
-      ? [["Window", windows.titles[layer.window]], row({ ...layers[shown], title: "Model's estimate of this cell" }, cell)]
+      ? [["Window", windows.titles[layer.window]], layers[shown] && row({ ...layers[shown], title: "Model's estimate of this cell" }, cell)]
       : [
           row(layers[main], cell, ofBlock.length ? "" : "main"),
           lower && [`${probability} bounds`, range(lower[cell], upper[cell])],

@@ -149,6 +149,9 @@ export function lineScene(scene) {
     get scale() {
       return scale;
     },
+    get reading() {
+      return windows?.readings[window];
+    },
     showWindow,
     rows,
     find,

@@ -135,7 +135,7 @@ export async function mountScene(record, { signal } = {}) {
       unit = drawn.layer?.unit ?? scene.unit;
     const nothing = drawn.doubted?.() && !drawn.layer.values.some((value) => !Number.isNaN(value));
     legend.hidden = nothing;
-    words.textContent = drawn.layer?.reading ?? record.reading ?? "";
+    words.textContent = drawn.layer?.reading ?? drawn.reading ?? record.reading ?? "";
     doubt.hidden = !(scene.layers ? drawn.doubted() : scene.doubt);
     dots.hidden = !drawn.dotted?.();
     if (!nothing && legend.clientWidth > 0) drawLegend(legend, scale, unit, drawn.ink, tiles.veil);
@@ -178,7 +178,7 @@ export async function mountScene(record, { signal } = {}) {
 function layerChoice(drawn, show, head) {
   const id = freshId("layer");
   const select = el("select", { id });
-  const { windows } = drawn.scene,
+  const { windows, unshown } = drawn.scene,
     isWindow = (at) => windows && at >= windows.first && at < windows.first + windows.names.length;
   for (const [at, { title }] of drawn.layers.entries()) if (!isWindow(at)) select.append(new Option(title, String(at)));
   // One choice stands for all windows; its value is the layer of the slider's.
@@ -203,7 +203,7 @@ function layerChoice(drawn, show, head) {
         select.value = String(at);
         choose();
       };
-      return [String(at), el("button", { type: "button", on: { click: show } }, windows ? `${text}, all together` : text)];
+      return [String(at), el("button", { type: "button", on: { click: show } }, windows || unshown ? `${text}, all together` : text)];
     });
   const blocks = el("div", { class: "choices", role: "group", "aria-label": "Shown of each block" }, toggle.map(([, button]) => button));
   const choose = (scale = drawn.layerOf(Number(select.value)).scale) => {
@@ -220,7 +220,8 @@ function layerChoice(drawn, show, head) {
   });
   choose();
   const field = el("div", { class: "field" }, el("label", { for: id }, "Colours show"), select);
-  return [toggle.length > 0 && blocks, slider?.element, drawn.layers.length > 1 && field, kinds].filter(Boolean);
+  const alone = unshown && el("p", { class: "hint" }, unshown);
+  return [toggle.length > 0 && blocks, slider?.element, alone, drawn.layers.length > 1 && field, kinds].filter(Boolean);
 }
 
 /** The smallest line that is shown. */
