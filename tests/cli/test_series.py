@@ -241,6 +241,15 @@ def test_a_live_series_from_its_start_to_a_late_window(
         assert checked.code == 0, checked.out
     out[0].write_bytes(out[1].read_bytes())
     assert mapveil("ledger", "sign", out[0]).code == 2
+    other = tmp_path / "other.parquet"
+    columns = {"user": [1], "lon": [-74.0], "lat": [40.7], "day": np.array(["2027-01-05"], "datetime64[D]")}
+    pyarrow.parquet.write_table(pa.table(columns), other)
+    nobody = ("series", "add", city, other, "--window", "2026-W03", "-o", out[2])
+    empty = mapveil(*nobody)
+    assert (empty.code, "no window of the series; if nobody was" in empty.errors[-1]) == (2, True)
+    assert ": --nobody releases a map of noise" in empty.errors[-1]
+    unnamed = mapveil(*nobody[:4], *nobody[6:])
+    assert ": --window 2026-W03 and --nobody" in unnamed.errors[-1]
     wrong = mapveil("series", "map", city, "2026-W02", "-o", out[2], "--ledger", tmp_path / "other.sqlite")
     assert (wrong.code, "--ledger must be the one" in wrong.errors[-1]) == (2, True)
     assert not out[2].exists()

@@ -23,7 +23,7 @@ from mapveil.engines import UNIT
 from mapveil.mechanisms import live_series
 from mapveil.mechanisms.live_series import LiveSeries
 from mapveil.privacy import ledger_chain
-from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
+from mapveil_client.errors import BudgetExceeded, CuratorWarning, InputError, ParameterError, PromiseError
 
 from .city_series import NAMES, TILING, WEEKS, started, visits
 
@@ -67,14 +67,41 @@ def test_without_a_name_a_window_is_released_only_where_every_row_lies_in_the_ne
         ),
         (several, "lie in 2026-W03, 2026-W04, but the next window is 2026-W03"),
         (visits(np.arange(30), 2), "lie in 2026-W04, but the next .*which passes over 2026-W03 for good"),
-        (outside, "lie in no window of the series"),
+        (outside, "lie in no window of the series.* window=2026-W03 and nobody=True. Nothing was released"),
     ):
         with pytest.raises(InputError, match=message):
             series.add(points)
     assert series.status().released == NAMES[:1]
     series.add(several, NAMES[1])
-    series.add(outside, NAMES[2])
+    series.add(outside, NAMES[2], nobody=True)
     assert series.status().released == NAMES[:3]
+
+
+def test_a_window_without_a_row_is_released_only_as_one_of_nobody(tmp_path: Path) -> None:
+    ledger = mv.Ledger(tmp_path / "ledger.sqlite")
+    series = started(tmp_path / "city.series", ledger=ledger)
+    elsewhere, nowhere = visits(np.arange(30), 1), visits(np.arange(30, 60), 9)
+    for points, message in (
+        (
+            elsewhere,
+            "no row lies in 2026-W02; its rows lie in 2026-W03; name the window of the rows, or, if nobody",
+        ),
+        (
+            nowhere,
+            "its rows lie in no window of the series; if nobody was there in 2026-W02, say so: nobody=True",
+        ),
+    ):
+        with pytest.raises(InputError, match=message):
+            series.add(points, NAMES[0], ledger=ledger)
+    with pytest.raises(ParameterError, match="nobody needs the window's name"):
+        series.add(nowhere, ledger=ledger, nobody=True)
+    assert series.status().released == ()
+    with pytest.warns(CuratorWarning, match="of window 2026-W02 .* so a map of it is about nobody"):
+        series.add(nowhere, NAMES[0], ledger=ledger, nobody=True)
+    series.add(elsewhere, NAMES[1], ledger=ledger, nobody=True)
+    assert series.status().released == NAMES[:2]
+    # Nobody of the other weeks' people was mapped, so that their account is another.
+    assert ledger.recognise(nowhere, dataset="others") != ledger.recognise(elsewhere, dataset="city")
 
 
 def test_the_account_is_charged_once_for_all_windows(tmp_path: Path) -> None:

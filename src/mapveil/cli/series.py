@@ -124,6 +124,9 @@ def start_series(
     help="Name of the window, such as 2026-W34; windows before it that were not released never can be. [default: the "
     "one after the last, if every row lies in it]",
 )
+@click.option(
+    "--nobody", is_flag=True, help="Release a map of noise if no row lies in the window of --window."
+)
 @table_source("user", "lon", "lat", "time", "weight")
 @ledger_option
 @click.option(
@@ -138,6 +141,7 @@ def add_window(
     file: Path,
     source: str,
     window: str | None,
+    nobody: bool,
     columns: dict[str, Any],
     ledger: Path | None,
     other_people: str | None,
@@ -161,7 +165,7 @@ def add_window(
     if passed:
         console.warn(f"{window} passes over {short_list(passed)}: no map of them can be released any more")
     with console.progress() as progress:
-        heat = series.add(points, window, ledger=opened, other_people=other_people)
+        heat = series.add(points, window, ledger=opened, other_people=other_people, nobody=nobody)
         save_all(outputs, heat.save, progress)
     if opened is not None:
         series.written(outputs, ledger=opened)

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from mapveil.formats.geoparquet import geoparquet_bytes
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
-from mapveil.geo.windowed_points import check_times, windowed
+from mapveil.geo.windowed_points import check_times, windowed, windows_of_rows
 from mapveil.geo.windows import Windows, check_zone
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.provenance import Provenance
@@ -47,6 +47,10 @@ from mapveil_client.errors import CuratorWarning, InputError, ParameterError, Pr
 _IDS_AS_WRITTEN: Final = (
     "{path}: was started by an earlier version, which takes an id that is written otherwise, such as AB1 for ab1 or "
     "1.0 for 1, for another user, who costs epsilon again: write the ids of every table alike, or start another series"
+)
+
+_EMPTY: Final = (
+    "{source}: has no rows in the region of the series, so a map of it is about nobody; keep this private"
 )
 
 
@@ -189,6 +193,7 @@ class LiveSeries:
         *,
         ledger: Ledger | None = None,
         other_people: str | None = None,
+        nobody: bool = False,
     ) -> DensityMap:
         """Release the map of a window; costs nothing beyond what the start was charged.
 
@@ -204,12 +209,14 @@ class LiveSeries:
             was started without one, left out.
         other_people : str, optional
             Reason why the people are others than those of every other account, such as ids that coincide by chance.
+        nobody : bool
+            Whether to release a map of noise where no row lies in the named window: nobody was there.
 
         Raises
         ------
         InputError
             The window was released, or is earlier than one that was, or there is none; no window is named and rows lie
-            in others than the next, or none in that; the table cannot be used, or its people belong to another account;
+            in others than the next, or none in that; no row lies in the named window, unless ``nobody``; the table cannot be used, or its people belong to another account;
             the ledger has no charge of the series, or the file is a copy.
         PromiseError
             The charge of the series was annulled.
@@ -226,6 +233,8 @@ class LiveSeries:
                 raise ParameterError(f"ledger must be left out: series {facts.name} was started without one")
             if other_people is not None and ledger is None:
                 raise ParameterError("other_people (--other-people) must be left out without a ledger")
+            if nobody and window is None:
+                raise ParameterError("nobody (--nobody) needs the window's name: window=NAME (--window NAME)")
             if not facts.same_ids:
                 warnings.warn(_IDS_AS_WRITTEN.format(path=self.path), CuratorWarning, stacklevel=2)
             left = _recorded(file, ledger)  # by a process that was killed
@@ -238,16 +247,22 @@ class LiveSeries:
             if ours:
                 return file.map(number)
             with tempfile.TemporaryDirectory(prefix="mapveil-") as folder, numbered.held_once() as table:
+                found = (number,) if window is None else windows_of_rows(table)
+                if number not in found and not nobody:
+                    raise file.nobody_there(table, found, number)
                 week = rows_of_window(file, table, number, Path(folder) / "window.parquet")
-                present = users_present(week, facts) if facts.run is None else None
+                present = users_present(week, facts)
+                if not present.num_rows:
+                    warnings.warn(_EMPTY.format(source=week.source), CuratorWarning, stacklevel=2)
                 if ledger is not None:  # the table can be used; what is refused leaves the charge unmarked
-                    _join(file, ledger, points, other_people)
+                    if number in found:  # people of other windows are none of this series
+                        _join(file, ledger, points, other_people)
                     record_draws(ledger.path, file.spend, file.maps())
                 heat = map_of_window(file, week, number, Provenance.of("series add", points))
             if ledger is not None:
                 charged = with_account(heat.guarantee, ledger, (SpendId(file.spend),))
                 heat = replace(heat, guarantee=charged)
-            file.store(number, geoparquet_bytes(heat), present)
+            file.store(number, geoparquet_bytes(heat), present if facts.run is None else None)
         with SeriesFile.opened(self.path) as file:
             _recorded(file, ledger)
         return heat
