@@ -17,10 +17,9 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from mapveil.formats.geoparquet import geoparquet_bytes
 from mapveil.geo.points import Points
@@ -34,6 +33,7 @@ from mapveil.mechanisms.mechanism import check_tiling
 from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.mechanisms.series_file import SeriesFacts, SeriesFile, create_series_file
 from mapveil.mechanisms.series_promise import epsilon_charged, least_epsilon, promise_of_series
+from mapveil.mechanisms.series_status import SeriesStatus, status_of
 from mapveil.mechanisms.window_error import check_error
 from mapveil.privacy.charges import with_account
 from mapveil.privacy.claim import check_large_epsilon
@@ -52,20 +52,6 @@ _IDS_AS_WRITTEN: Final = (
 _EMPTY: Final = (
     "{source}: has no rows in the region of the series, so a map of it is about nobody; keep this private"
 )
-
-
-class SeriesStatus(NamedTuple):
-    """A live series, for its curator."""
-
-    name: str
-    windows: str  # in words, with the clock that they follow
-    charged: bool  # to an account of a ledger
-    epsilon: Fraction  # of a user over all windows, or of a user's run of windows
-    each: Fraction  # of one window; the most that a comparison and a publication may cost where runs are protected
-    run: int | None  # windows of a protected run
-    windows_per_user: int
-    released: tuple[str, ...]  # names of windows
-    next: str | None  # that may be added next, or any later one
 
 
 @dataclass(frozen=True)
@@ -216,8 +202,9 @@ class LiveSeries:
         ------
         InputError
             The window was released, or is earlier than one that was, or there is none; no window is named and rows lie
-            in others than the next, or none in that; no row lies in the named window, unless ``nobody``; the table cannot be used, or its people belong to another account;
-            the ledger has no charge of the series, or the file is a copy.
+            in others than the next, or none in that; no row lies in the named window, unless ``nobody``; the table
+            cannot be used, or its people belong to another account; the ledger has no charge of the series, or the
+            file is a copy.
         PromiseError
             The charge of the series was annulled.
         BudgetExceeded
@@ -317,29 +304,16 @@ class LiveSeries:
         with SeriesFile.opened(self.path) as file:
             return bool(ledger.release(SpendId(file.spend)))
 
-    def status(self) -> SeriesStatus:
-        """The windows that were released, and what is promised; nothing of any user."""
+    def status(self, *, ledger: Ledger | None = None) -> SeriesStatus:
+        """The windows that were released, and what is promised; nothing of any user.
+
+        Parameters
+        ----------
+        ledger : Ledger, optional
+            The ledger that the series may have been charged to, for its account and whether the charge was annulled.
+        """
         with SeriesFile.opened(self.path) as file:
-            facts, released = file.facts, file.released()
-        names, after = facts.windows.names, released[-1] + 1 if released else 0
-        later = names[after] if after < len(names) else None
-        each = (
-            facts.epsilon / facts.most
-            if facts.run is None
-            else facts.epsilon * (facts.run + 1) / (2 * facts.run)
-        )
-        done = tuple(names[at] for at in released)
-        return SeriesStatus(
-            facts.name,
-            str(facts.windows),
-            facts.charged,
-            facts.epsilon,
-            each,
-            facts.run,
-            facts.most,
-            done,
-            later,
-        )
+            return status_of(file, ledger)
 
 
 def _recorded(file: SeriesFile, ledger: Ledger | None) -> int | None:
