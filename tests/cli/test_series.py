@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -221,6 +223,7 @@ def test_a_live_series_from_its_start_to_a_late_window(
     given = ("--name", "city", *WHERE, *WEEKS, "--windows-per-user", 2, "--epsilon", 2)
     begun = mapveil("series", "start", city, *given)
     assert begun.code == 0, begun.err
+    assert "charged: epsilon 2 to account city: 2 of 3 spent per user, 1 left" in begun.out
     assert "next: 2026-W02" in begun.out
     out = [tmp_path / name for name in ("first.parquet", "again.csv", "third.parquet")]
     several = mapveil("series", "add", city, table, "-o", out[0])
@@ -260,10 +263,46 @@ def test_a_live_series_from_its_start_to_a_late_window(
     assert not (tmp_path / "late.parquet").exists()
     told = json.loads(mapveil("series", "status", city, "--json").out)
     assert told["released"] == ["2026-W02", "2026-W04"]
-    assert told["next"] is None
+    assert (told["next"], told["passed_over"]) == (None, ["2026-W03"])
+    assert (told["epsilon_of_all_windows"], told["account"]) == (
+        "2",
+        {"name": "city", "spent": "2", "budget": "3"},
+    )
+    assert "passed over for good: 2026-W03" in mapveil("series", "status", city).out
     assert "clock of" in told["windows"]
     assert mapveil("series", "start", city, *given).code == 2
     assert "2 of 3" in mapveil("ledger").out
+
+
+@pytest.mark.parametrize(
+    ("flags", "cells", "said"),
+    [
+        ((), 8, "with epsilon 0.25 a window the noise on a sum deviates by 5.7 users"),
+        (("--users", 300), 4, "cells: depth 4, because of about 300 users at epsilon 0.25"),
+        (("--users", 300, "--windows-per-user", 1), 5, "about 300 users at epsilon 0.75"),
+        (("--users", 300, "--w-event", 3), 3, "about 300 users at epsilon 0.125"),
+    ],
+)
+def test_the_default_cells_follow_from_declared_users_and_the_epsilon_of_a_window(
+    mapveil: Callable, tmp_path: Path, flags: tuple, cells: int, said: str
+) -> None:
+    city = tmp_path / "city.series"
+    begun = mapveil(
+        "series", "start", city, "--name", "city", *WHERE[:2], *WEEKS, "--epsilon", "0.75", *flags
+    )
+    assert begun.code == 0, begun.err
+    assert said in begun.err
+    with closing(sqlite3.connect(city)) as opened:
+        (record,) = opened.execute("SELECT record FROM series").fetchone()
+    assert json.loads(record)["tiling"]["depth"] == cells
+
+
+def test_a_number_of_users_that_chooses_no_cells_is_refused(mapveil: Callable, tmp_path: Path) -> None:
+    given = ("--name", "city", *WEEKS, "--epsilon", 1)
+    for where, users in ((WHERE, 300), (WHERE[:2], 0)):
+        done = mapveil("series", "start", tmp_path / "city.series", *given, *where, "--users", users)
+        assert (done.code, "--users must be" in done.errors[-1]) == (2, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_people_whom_another_account_knows_join_it_or_are_stated_to_be_others(
@@ -303,6 +342,7 @@ def test_a_live_series_without_a_ledger_makes_none(mapveil: Callable, folder: Pa
     done = mapveil("series", "add", city, table, "--window", "2026-W02", "-o", out)
     assert (done.code, "not entered in a ledger" in done.err) == (0, True)
     assert {path.name for path in tmp_path.iterdir()} == {"city.series", "map.parquet"}
+    assert "charged: to no account" in mapveil("series", "status", city).out
 
 
 def test_a_window_of_protected_runs_is_signed_with_the_charge_of_every_run(
@@ -310,7 +350,9 @@ def test_a_window_of_protected_runs_is_signed_with_the_charge_of_every_run(
 ) -> None:
     city, out = tmp_path / "city.series", tmp_path / "first.parquet"
     given = ("--name", "city", *WHERE, *WEEKS, "--w-event", 2, "--epsilon", "0.5")
-    assert mapveil("series", "start", city, *given).code == 0
+    begun = mapveil("series", "start", city, *given)
+    assert begun.code == 0, begun.err
+    assert "charged: epsilon 1 to account city: 1 of 3 spent per user, 2 left" in begun.out
     added = mapveil("series", "add", city, folder / "visits.parquet", "--window", "2026-W02", "-o", out)
     assert added.code == 0, added.err
     key = json.loads(mapveil("ledger", "sign", out, "--json").out)["key"]

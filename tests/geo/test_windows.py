@@ -17,7 +17,6 @@ from mapveil.geo.windowed_points import check_times, windowed, windows_of_rows
 from mapveil.geo.windows import Windows
 from mapveil_client.errors import CuratorWarning, InputError, ParameterError
 
-
 # Rows before, between and after the windows are what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:.*rows lie in no window")
 

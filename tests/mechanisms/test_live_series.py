@@ -104,6 +104,28 @@ def test_a_window_without_a_row_is_released_only_as_one_of_nobody(tmp_path: Path
     assert ledger.recognise(nowhere, dataset="others") != ledger.recognise(elsewhere, dataset="city")
 
 
+def test_the_state_names_what_is_lost_for_good_and_maps_that_stand_in(tmp_path: Path) -> None:
+    series = started(tmp_path / "city.series")
+    assert series.status()[9:12] == ((), {}, None)
+    series.add(visits(np.arange(30), 0))
+    assert series.status().used_up_after is None
+    series.add(visits(np.arange(30), 2), NAMES[2])
+    status = series.status()
+    assert (status.passed_over, status.used_up_after, status.next) == (NAMES[1:2], NAMES[2], NAMES[3])
+    series.add(visits(np.arange(30), 3))
+    assert series.status().used_up_after == NAMES[2]
+    whole = started(tmp_path / "whole.series", windows_per_user=None)
+    runs = started(tmp_path / "runs.series", windows_per_user=None, w_event=3, epsilon=1)
+    for week, name in enumerate(NAMES):
+        whole.add(visits(np.arange(30), week))
+        runs.add(visits(np.arange(30), week), name)
+    assert (whole.status().used_up_after, whole.status().stand_ins) == (None, {})
+    found = runs.status()
+    assert (found.whole, found.used_up_after) == (2, None)
+    assert found.stand_ins == {name: stand_in for name in NAMES if (stand_in := runs.window(name).stand_in)}
+    assert found.stand_ins, "no window of few users is told from the last"
+
+
 def test_the_account_is_charged_once_for_all_windows(tmp_path: Path) -> None:
     ledger = mv.Ledger(tmp_path / "ledger.sqlite")
     series = started(tmp_path / "city.series", ledger=ledger)
@@ -139,6 +161,11 @@ def test_a_window_needs_the_charge_of_its_series_which_is_annulled_only_while_un
     with pytest.raises(PromiseError, match="was annulled"):
         unused.add(visits(np.arange(30), 0), ledger=other)
     assert (series.status().released, unused.status().released) == (NAMES[:1], ())
+    assert [each.status(ledger=other).annulled for each in (series, unused)] == [False, True]
+    assert (unused.status(ledger=other).next, unused.status().next) == (None, NAMES[0])
+    charged = series.status(ledger=ledger)
+    assert charged.account is not None
+    assert (charged.whole, charged.account.spent, series.status(ledger=other).account) == (2, 2, None)
 
 
 def test_a_start_that_was_cut_short_is_continued_and_charged_once(

@@ -210,7 +210,7 @@ def _no_zone(points: Points) -> InputError:
 
 
 def windows_of_rows(points: Points) -> tuple[int, ...]:
-    """Numbers of the windows that a row lies in, in order, of :func:`windowed` rows. Not private. Run by: the curator."""
+    """Numbers of the windows that a :func:`windowed` row lies in, in order. Not private. Run by: the curator."""
     with connection() as opened, reading(points.source):
         found = opened.execute(f"SELECT DISTINCT label FROM ({points.scan(opened)}) AS points").fetchall()
     return tuple(sorted(int(number) for (number,) in found))
