@@ -151,6 +151,10 @@ def test_a_column_of_categories_makes_windows(mapveil: Callable, folder: Path, t
             "--until must be after --from 2026-01-26",
         ),
         (("--every", "1w", "--from", "2026-01-05", "--until", "2026-01-20"), "must end a window of 1w"),
+        (
+            ("--by", "weekday", "--from", "2026-01-05", "--until", "2026-01-26"),
+            "--from and --until are of periods: give --every LENGTH too",
+        ),
         ((*WEEKS, "--trust", "local", "--per", "user-week"), "per must be user under trust local"),
     ],
 )
@@ -204,6 +208,10 @@ def test_questions_about_windows_that_are_not_there(mapveil: Callable, folder: P
     for arguments, message in (
         (("ask", out, "--window", "2026-W33"), "window must be one of 2026-W02, 2026-W03, 2026-W04"),
         (("ask", tmp_path / "one.parquet", "--window", "2026-W03"), "is one map, not a series"),
+        (
+            ("change", tmp_path / "one.parquet", "--window", "2026-W03", "--against", "2026-W02"),
+            "--against 2026-W02: ",
+        ),
         (("ask", tmp_path / "one.parquet", "--over-time"), "is one map, not a series"),
         (("ask", out, "--over-time", "--top", "1"), "--top must be left out with --over-time"),
         (("ask", out, "-o", tmp_path / "a.png"), "a .png with --over-time only"),
