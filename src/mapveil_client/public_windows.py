@@ -74,13 +74,11 @@ class PublicWindows:
             zone_named(self.zone)
         self._check_categories()
         if self.every is None:
-            named = self.start is not None or self.until is not None
-            check(
-                not named,
-                "every (--every)",
-                "given with start and until (--every with --from and --until)",
-                None,
-            )
+            if self.start is not None or self.until is not None:
+                raise ParameterError(
+                    "start and until (--from and --until) are of periods: give every=LENGTH (--every LENGTH) too, or "
+                    "leave them out"
+                )
         else:
             if self.start is None or self.until is None:
                 raise ParameterError(
@@ -97,10 +95,9 @@ class PublicWindows:
                 f"values (--values) must be a list of texts, such as ['work', 'leisure'], got {self.values!r}"
             )
         object.__setattr__(self, "values", tuple(self.values))
+        listed = ", ".join(self.values)
         if self.by in PROFILES or self.by is None:
-            check(
-                not self.values, "values (--values)", "left out without a column of categories", self.values
-            )
+            check(not self.values, "values (--values)", "left out without a column of categories", listed)
             return
         if not self.values:
             raise ParameterError(
@@ -112,7 +109,7 @@ class PublicWindows:
             distinct and all(map(str.isprintable, self.values)),
             "values (--values)",
             "different texts",
-            self.values,
+            listed,
         )
 
     @cached_property

@@ -30,6 +30,9 @@ def test_version_and_unknown_commands(mapveil: Callable) -> None:
     unknown = mapveil("relase")
     assert unknown.code == 2
     assert "release" in unknown.err
+    group = mapveil("series")
+    assert (group.code, group.err.startswith("Usage: mapveil series [OPTIONS] COMMAND")) == (2, True)
+    assert len(group.errors) > 10
 
 
 def test_our_own_bug_is_said_to_be_one(mapveil: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

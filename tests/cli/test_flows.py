@@ -262,6 +262,35 @@ def test_zones_of_one_name_are_refused_before_the_charge(
     assert "nothing was spent yet" in mapveil("ledger").out
 
 
+def test_a_column_of_times_and_invalid_zones_are_read_as_the_errors_say(
+    mapveil: Callable, trips: Path, tmp_path: Path
+) -> None:
+    head, *rows = trips.read_text().splitlines()
+    table, zones, out = tmp_path / "trips.csv", tmp_path / "zones.geojson", tmp_path / "f.csv"
+    table.write_text("\n".join([f"{head},left", *(f"{row},2026-01-06" for row in rows)]))
+    west, east = -8.70, -8.52
+    rings = [  # the second crosses itself
+        [[west, 41.10], [east, 41.10], [east, 41.15], [west, 41.15], [west, 41.10]],
+        [[west, 41.15], [east, 41.22], [east, 41.15], [west, 41.22], [west, 41.15]],
+    ]
+    shapes = [{"type": "Polygon", "coordinates": [ring]} for ring in rings]
+    features = [
+        {"type": "Feature", "properties": {"name": str(at)}, "geometry": shape}
+        for at, shape in enumerate(shapes)
+    ]
+    zones.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    weeks = ("--every", "1w", "--from", "2026-01-05", "--until", "2026-01-19")
+    asked = ("flows", table, "--trust", "central", "--zones", zones, *weeks, "--epsilon", 1, "-o", out)
+    assert "or give --repair" in mapveil(*asked).errors[-1]
+    assert "name one: --time NAME" in mapveil(*asked, "--repair").errors[-1]
+    assert "nothing was spent yet" in mapveil("ledger").out
+    done = mapveil(*asked, "--repair", "--time", "left")
+    assert done.code == 0, done.err
+    for flag in ("--repair", "--zones-crs"):
+        alone = ("flows", table, "--region", BOX, flag, *("EPSG:4326",) * (flag == "--zones-crs"))
+        assert f"{flag} is for --zones only" in mapveil(*alone, "--epsilon", 1, "-o", out).errors[-1]
+
+
 def test_what_is_no_trips_and_no_map_of_users_is_named() -> None:
     with pytest.raises(
         ParameterError, match=r"trips must be Trips, which .*read_trips makes of a table, got 'str'"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -163,6 +165,10 @@ def test_a_column_of_categories_makes_windows(mapveil: Callable, folder: Path, t
             "--until must be after --from 2026-01-26",
         ),
         (("--every", "1w", "--from", "2026-01-05", "--until", "2026-01-20"), "must end a window of 1w"),
+        (
+            ("--by", "weekday", "--from", "2026-01-05", "--until", "2026-01-26"),
+            "--from and --until are of periods: give --every LENGTH too",
+        ),
         ((*WEEKS, "--trust", "local", "--per", "user-week"), "per must be user under trust local"),
     ],
 )
@@ -216,6 +222,10 @@ def test_questions_about_windows_that_are_not_there(mapveil: Callable, folder: P
     for arguments, message in (
         (("ask", out, "--window", "2026-W33"), "window must be one of 2026-W02, 2026-W03, 2026-W04"),
         (("ask", tmp_path / "one.parquet", "--window", "2026-W03"), "is one map, not a series"),
+        (
+            ("change", tmp_path / "one.parquet", "--window", "2026-W03", "--against", "2026-W02"),
+            "--against 2026-W02: ",
+        ),
         (("ask", tmp_path / "one.parquet", "--over-time"), "is one map, not a series"),
         (("ask", out, "--over-time", "--top", "1"), "--top must be left out with --over-time"),
         (("ask", out, "-o", tmp_path / "a.png"), "a .png with --over-time only"),
@@ -235,6 +245,7 @@ def test_a_live_series_from_its_start_to_a_late_window(
     given = ("--name", "city", *WHERE, *WEEKS, "--windows-per-user", 2, "--epsilon", 2)
     begun = mapveil("series", "start", city, *given)
     assert begun.code == 0, begun.err
+    assert "charged: epsilon 2 to account city: 2 of 3 spent per user, 1 left" in begun.out
     assert "next: 2026-W02" in begun.out
     out = [tmp_path / name for name in ("first.parquet", "again.csv", "third.parquet")]
     several = mapveil("series", "add", city, table, "-o", out[0])
@@ -255,6 +266,15 @@ def test_a_live_series_from_its_start_to_a_late_window(
         assert checked.code == 0, checked.out
     out[0].write_bytes(out[1].read_bytes())
     assert mapveil("ledger", "sign", out[0]).code == 2
+    other = tmp_path / "other.parquet"
+    columns = {"user": [1], "lon": [-74.0], "lat": [40.7], "day": np.array(["2027-01-05"], "datetime64[D]")}
+    pyarrow.parquet.write_table(pa.table(columns), other)
+    nobody = ("series", "add", city, other, "--window", "2026-W03", "-o", out[2])
+    empty = mapveil(*nobody)
+    assert (empty.code, "no window of the series; if nobody was" in empty.errors[-1]) == (2, True)
+    assert ": --nobody releases a map of noise" in empty.errors[-1]
+    unnamed = mapveil(*nobody[:4], *nobody[6:])
+    assert ": --window 2026-W03 and --nobody" in unnamed.errors[-1]
     wrong = mapveil("series", "map", city, "2026-W02", "-o", out[2], "--ledger", tmp_path / "other.sqlite")
     assert (wrong.code, "--ledger must be the one" in wrong.errors[-1]) == (2, True)
     assert not out[2].exists()
@@ -265,10 +285,46 @@ def test_a_live_series_from_its_start_to_a_late_window(
     assert not (tmp_path / "late.parquet").exists()
     told = json.loads(mapveil("series", "status", city, "--json").out)
     assert told["released"] == ["2026-W02", "2026-W04"]
-    assert told["next"] is None
+    assert (told["next"], told["passed_over"]) == (None, ["2026-W03"])
+    assert (told["epsilon_of_all_windows"], told["account"]) == (
+        "2",
+        {"name": "city", "spent": "2", "budget": "3"},
+    )
+    assert "passed over for good: 2026-W03" in mapveil("series", "status", city).out
     assert "clock of" in told["windows"]
     assert mapveil("series", "start", city, *given).code == 2
     assert "2 of 3" in mapveil("ledger").out
+
+
+@pytest.mark.parametrize(
+    ("flags", "cells", "said"),
+    [
+        ((), 8, "with epsilon 0.25 a window the noise on a sum deviates by 5.7 users"),
+        (("--users", 300), 4, "cells: depth 4, because of about 300 users at epsilon 0.25"),
+        (("--users", 300, "--windows-per-user", 1), 5, "about 300 users at epsilon 0.75"),
+        (("--users", 300, "--w-event", 3), 3, "about 300 users at epsilon 0.125"),
+    ],
+)
+def test_the_default_cells_follow_from_declared_users_and_the_epsilon_of_a_window(
+    mapveil: Callable, tmp_path: Path, flags: tuple, cells: int, said: str
+) -> None:
+    city = tmp_path / "city.series"
+    begun = mapveil(
+        "series", "start", city, "--name", "city", *WHERE[:2], *WEEKS, "--epsilon", "0.75", *flags
+    )
+    assert begun.code == 0, begun.err
+    assert said in begun.err
+    with closing(sqlite3.connect(city)) as opened:
+        (record,) = opened.execute("SELECT record FROM series").fetchone()
+    assert json.loads(record)["tiling"]["depth"] == cells
+
+
+def test_a_number_of_users_that_chooses_no_cells_is_refused(mapveil: Callable, tmp_path: Path) -> None:
+    given = ("--name", "city", *WEEKS, "--epsilon", 1)
+    for where, users in ((WHERE, 300), (WHERE[:2], 0)):
+        done = mapveil("series", "start", tmp_path / "city.series", *given, *where, "--users", users)
+        assert (done.code, "--users must be" in done.errors[-1]) == (2, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_people_whom_another_account_knows_join_it_or_are_stated_to_be_others(
@@ -308,6 +364,7 @@ def test_a_live_series_without_a_ledger_makes_none(mapveil: Callable, folder: Pa
     done = mapveil("series", "add", city, table, "--window", "2026-W02", "-o", out)
     assert (done.code, "not entered in a ledger" in done.err) == (0, True)
     assert {path.name for path in tmp_path.iterdir()} == {"city.series", "map.parquet"}
+    assert "charged: to no account" in mapveil("series", "status", city).out
 
 
 def test_a_window_of_protected_runs_is_signed_with_the_charge_of_every_run(
@@ -315,7 +372,9 @@ def test_a_window_of_protected_runs_is_signed_with_the_charge_of_every_run(
 ) -> None:
     city, out = tmp_path / "city.series", tmp_path / "first.parquet"
     given = ("--name", "city", *WHERE, *WEEKS, "--w-event", 2, "--epsilon", "0.5")
-    assert mapveil("series", "start", city, *given).code == 0
+    begun = mapveil("series", "start", city, *given)
+    assert begun.code == 0, begun.err
+    assert "charged: epsilon 1 to account city: 1 of 3 spent per user, 2 left" in begun.out
     added = mapveil("series", "add", city, folder / "visits.parquet", "--window", "2026-W02", "-o", out)
     assert added.code == 0, added.err
     key = json.loads(mapveil("ledger", "sign", out, "--json").out)["key"]

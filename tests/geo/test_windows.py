@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import warnings
 from pathlib import Path
 
 import duckdb
@@ -16,6 +17,9 @@ import mapveil as mv
 from mapveil.geo.windowed_points import check_times, windowed, windows_of_rows
 from mapveil.geo.windows import Windows
 from mapveil_client.errors import CuratorWarning, InputError, ParameterError
+
+# Rows before, between and after the windows are what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore:.*rows lie in no window")
 
 
 def numbers(windows: Windows, time: object, **columns: object) -> list[int]:
@@ -271,9 +275,9 @@ def test_days_tell_no_hours_and_no_column_tells_nothing() -> None:
             {"every": "5mo", "start": "9990-01-01", "until": "9999-12-01"},
             "one of 5mo from 9999-08-01 does not",
         ),
-        ({"by": "hour", "start": "2026-01-05"}, "every must be given with start and until"),
+        ({"by": "hour", "start": "2026-01-05"}, "start and until are of periods: give every=LENGTH too"),
         ({"by": "kind"}, "a public list"),
-        ({"by": "kind", "values": ("a", "a")}, "different texts"),
+        ({"by": "kind", "values": ("a", "a")}, "different texts, got 'a, a'"),
         ({"by": "kind", "values": "work"}, "a list of texts, such as .*, got 'work'"),
         ({"by": "kind", "values": [1, 2]}, r"a list of texts, such as .*, got \[1, 2\]"),
         ({"by": "kind", "values": ("a", "a ")}, "different texts"),
@@ -325,3 +329,34 @@ def test_hours_of_a_clock_of_which_two_databases_differ_are_refused(zone: str) -
         assert [hours.names[at] for at in found] == ["2026-12-01T08:00"]
     else:
         assert "windows of hours need one clock" in refused
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "message"),
+    [
+        (
+            0,
+            1200,
+            r"none of its 1,200 rows lies in a window: they are from 2009-10-19 to 2009-10-19, so a map .*nobody",
+        ),
+        (8, 2, "2 of its 10 rows lie in no window: they are from 2009-10-19 to 2026-01-06"),
+        (9, 1, None),
+        (0, 0, None),
+    ],
+)
+def test_rows_that_lie_in_no_window_are_counted_for_the_curator(
+    inside: int, outside: int, message: str | None
+) -> None:
+    kept = inside + outside
+    when = ["2026-01-06T08:00Z"] * inside + ["2009-10-19T08:00Z"] * outside + ["2009-10-18T08:00Z"] * 5
+    frame = pd.DataFrame({"user": range(kept + 5), "lon": 0.0, "lat": 0.0, "time": when, "kind": "a"})
+    points = mv.read_points(frame, where=f"user < {kept}")  # rows that the filter leaves out are in no count
+    for by in ({}, {"by": "hour"}, {"by": "kind", "values": ("a",)}):
+        weeks = Windows(every="1w", start="2026-01-05", until="2026-01-12", **by)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            check_times(windowed(points, weeks))
+        said = [str(each.message) for each in told if each.category is CuratorWarning]
+        assert len([each for each in said if "window:" in each]) == (message is not None)
+        assert message is None or re.search(message, said[0]), said
+    assert windows_of_rows(windowed(points, weeks)) == ((0,) if inside else ())

@@ -38,7 +38,7 @@ def test_is_a_tiling_that_its_record_makes_again() -> None:
 
 
 def test_overlapping_zones_and_a_single_one_are_refused() -> None:
-    with pytest.raises(InputError, match="must not overlap, got 1 pairs that do, such as 1 and 2"):
+    with pytest.raises(InputError, match="must not overlap, got 1 pair that does: 1 and 2"):
         ZoneCells(Zones.read([shapely.box(0, 0, 2, 1), shapely.box(1, 0, 3, 1)]))
     with pytest.raises(InputError, match="two polygons or more, got 1"):
         ZoneCells(Zones.read([shapely.box(0, 0, 1, 1)]))

@@ -23,7 +23,7 @@ from mapveil.engines import UNIT
 from mapveil.mechanisms import live_series
 from mapveil.mechanisms.live_series import LiveSeries
 from mapveil.privacy import ledger_chain
-from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
+from mapveil_client.errors import BudgetExceeded, CuratorWarning, InputError, ParameterError, PromiseError
 
 from .city_series import NAMES, TILING, WEEKS, started, visits
 
@@ -67,14 +67,63 @@ def test_without_a_name_a_window_is_released_only_where_every_row_lies_in_the_ne
         ),
         (several, "lie in 2026-W03, 2026-W04, but the next window is 2026-W03"),
         (visits(np.arange(30), 2), "lie in 2026-W04, but the next .*which passes over 2026-W03 for good"),
-        (outside, "lie in no window of the series"),
+        (outside, "lie in no window of the series.* window=2026-W03 and nobody=True. Nothing was released"),
     ):
         with pytest.raises(InputError, match=message):
             series.add(points)
     assert series.status().released == NAMES[:1]
     series.add(several, NAMES[1])
-    series.add(outside, NAMES[2])
+    series.add(outside, NAMES[2], nobody=True)
     assert series.status().released == NAMES[:3]
+
+
+def test_a_window_without_a_row_is_released_only_as_one_of_nobody(tmp_path: Path) -> None:
+    ledger = mv.Ledger(tmp_path / "ledger.sqlite")
+    series = started(tmp_path / "city.series", ledger=ledger)
+    elsewhere, nowhere = visits(np.arange(30), 1), visits(np.arange(30, 60), 9)
+    for points, message in (
+        (
+            elsewhere,
+            "no row lies in 2026-W02; its rows lie in 2026-W03; name the window of the rows, or, if nobody",
+        ),
+        (
+            nowhere,
+            "its rows lie in no window of the series; if nobody was there in 2026-W02, say so: nobody=True",
+        ),
+    ):
+        with pytest.raises(InputError, match=message):
+            series.add(points, NAMES[0], ledger=ledger)
+    with pytest.raises(ParameterError, match="nobody needs the window's name"):
+        series.add(nowhere, ledger=ledger, nobody=True)
+    assert series.status().released == ()
+    with pytest.warns(CuratorWarning, match="of window 2026-W02 .* so a map of it is about nobody"):
+        series.add(nowhere, NAMES[0], ledger=ledger, nobody=True)
+    series.add(elsewhere, NAMES[1], ledger=ledger, nobody=True)
+    assert series.status().released == NAMES[:2]
+    # Nobody of the other weeks' people was mapped, so that their account is another.
+    assert ledger.recognise(nowhere, dataset="others") != ledger.recognise(elsewhere, dataset="city")
+
+
+def test_the_state_names_what_is_lost_for_good_and_maps_that_stand_in(tmp_path: Path) -> None:
+    series = started(tmp_path / "city.series")
+    assert series.status()[9:12] == ((), {}, None)
+    series.add(visits(np.arange(30), 0))
+    assert series.status().used_up_after is None
+    series.add(visits(np.arange(30), 2), NAMES[2])
+    status = series.status()
+    assert (status.passed_over, status.used_up_after, status.next) == (NAMES[1:2], NAMES[2], NAMES[3])
+    series.add(visits(np.arange(30), 3))
+    assert series.status().used_up_after == NAMES[2]
+    whole = started(tmp_path / "whole.series", windows_per_user=None)
+    runs = started(tmp_path / "runs.series", windows_per_user=None, w_event=3, epsilon=1)
+    for week, name in enumerate(NAMES):
+        whole.add(visits(np.arange(30), week))
+        runs.add(visits(np.arange(30), week), name)
+    assert (whole.status().used_up_after, whole.status().stand_ins) == (None, {})
+    found = runs.status()
+    assert (found.whole, found.used_up_after) == (2, None)
+    assert found.stand_ins == {name: stand_in for name in NAMES if (stand_in := runs.window(name).stand_in)}
+    assert found.stand_ins, "no window of few users is told from the last"
 
 
 def test_the_account_is_charged_once_for_all_windows(tmp_path: Path) -> None:
@@ -112,6 +161,11 @@ def test_a_window_needs_the_charge_of_its_series_which_is_annulled_only_while_un
     with pytest.raises(PromiseError, match="was annulled"):
         unused.add(visits(np.arange(30), 0), ledger=other)
     assert (series.status().released, unused.status().released) == (NAMES[:1], ())
+    assert [each.status(ledger=other).annulled for each in (series, unused)] == [False, True]
+    assert (unused.status(ledger=other).next, unused.status().next) == (None, NAMES[0])
+    charged = series.status(ledger=ledger)
+    assert charged.account is not None
+    assert (charged.whole, charged.account.spent, series.status(ledger=other).account) == (2, 2, None)
 
 
 def test_a_start_that_was_cut_short_is_continued_and_charged_once(

@@ -62,7 +62,7 @@ def test_rows_of_other_windows_and_ids_of_other_types_are_the_same_people(tmp_pa
     series.add(visits(np.arange(10), 0))
     texts = visits(np.arange(10).astype(str), 1)
     series.add(texts)
-    series.add(visits(np.arange(20, 30), 1), NAMES[2])
+    series.add(visits(np.arange(20, 30), 1), NAMES[2], nobody=True)
     assert [round(each.sum() / UNIT) for each in sums] == [10, 0, 0]
 
 

@@ -135,6 +135,7 @@ def read_trips(
     origin: tuple[str, str] | None = None,
     destination: tuple[str, str] | None = None,
     trip: str | None = None,
+    time: str | None = None,
     where: str | None = None,
     on_bad_rows: BadRows = "fail",
 ) -> Trips:
@@ -151,6 +152,8 @@ def read_trips(
         and plain ``lon`` and ``lat`` for the origin.
     trip : str, optional
         The column of trip ids where rows are positions.
+    time : str, optional
+        The column of times, which windows and positions need; the usual names by default.
     where, on_bad_rows
         Choose rows, as for :func:`mapveil.read_points`.
 
@@ -163,12 +166,16 @@ def read_trips(
     types = column_types(table)
     found = destination or _pair(types, _DESTINATION)
     if found is None:
-        return read_trajectories(table, user=user, trip=trip, where=where, on_bad_rows=on_bad_rows).ends()
+        return read_trajectories(
+            table, user=user, trip=trip, time=time, where=where, on_bad_rows=on_bad_rows
+        ).ends()
     for name in found:
         if name not in types:
             raise InputError(f"{table.name}: no column {name!r}; its columns are {', '.join(types)}")
     start = origin or _pair(types, _ORIGIN) or (None, None)
-    points = read_points(table, user=user, lon=start[0], lat=start[1], where=where, on_bad_rows=on_bad_rows)
+    points = read_points(
+        table, user=user, lon=start[0], lat=start[1], time=time, where=where, on_bad_rows=on_bad_rows
+    )
     ends = {"to_lon": found[0], "to_lat": found[1]}
     points = replace(
         points,
@@ -193,6 +200,7 @@ def read_trajectories(
     *,
     user: str | None = None,
     trip: str | None = None,
+    time: str | None = None,
     where: str | None = None,
     on_bad_rows: BadRows = "fail",
 ) -> Trajectories:
@@ -202,8 +210,8 @@ def read_trajectories(
     ----------
     source : path, frame or anything :func:`mapveil.read_points` accepts
         The table.
-    user, trip : str, optional
-        Its columns of user ids and trip ids; the usual names by default.
+    user, trip, time : str, optional
+        Its columns of user ids, trip ids and times; the usual names by default.
     where, on_bad_rows
         Choose rows, as for :func:`mapveil.read_points`.
 
@@ -214,7 +222,7 @@ def read_trajectories(
     """
     table = _table(source)
     types = column_types(table)
-    points = read_points(table, user=user, where=where, on_bad_rows=on_bad_rows)
+    points = read_points(table, user=user, time=time, where=where, on_bad_rows=on_bad_rows)
     plain = {_plain(name): name for name in reversed(list(types))}
     found = trip or next((plain[usual] for usual in _TRIP if usual in plain), None)
     if found is None or found not in types or points.expressions.time is None:

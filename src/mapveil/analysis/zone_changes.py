@@ -135,7 +135,7 @@ def _of_blocks(before: DensityMap, after: DensityMap) -> tuple[ZoneOverlay, Zone
     lon, lat = shapely.get_coordinates(shapely.centroid(outlines)).T.tolist()
     names = tuple(f"{at + 1}" for at in range(outlines.size))
     note = (
-        f"compared are the {len(names)} smallest blocks that were measured in both maps: cells whose users were "
+        f"compared are the smallest blocks ({len(names)}) that were measured in both maps: cells whose users were "
         "counted together under noise; a picture shows their numbers, the columns lon and lat of a file their centres"
     )
     zones = Zones(outlines, names, {"lon": lon, "lat": lat}, (note,))

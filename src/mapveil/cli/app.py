@@ -130,6 +130,9 @@ def _failed(failure: Exception) -> int:
     except MapveilError as error:
         return _fail(f"error: {_one_line(error)}", error.exit_code)
     except click.UsageError as error:
+        if error.ctx is not None and error.message == error.ctx.get_help():  # no command was named
+            click.echo(error.message, err=True)
+            return error.exit_code
         hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
         return _fail(f"error: {error.format_message()}{hint}", error.exit_code)
     except click.ClickException as error:

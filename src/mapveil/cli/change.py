@@ -83,7 +83,7 @@ def command(
 
     if (window is None) != (against is None) or (after is None and window is None):
         raise ParameterError("a change needs two maps, or one series with --window and --against")
-    one, two = map_or_flows(before, against), map_or_flows(after or before, window)
+    one, two = map_or_flows(before, against, "--against"), map_or_flows(after or before, window)
     one, two = (
         released if released.title else replace(released, title=Path(source).name)
         for released, source in ((one, before), (two, after or before))

@@ -125,7 +125,7 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
 @click.option(
     "--least", type=float, default=0.0, show_default=True, help="Minimum flow to list, trips or users."
 )
-@table_source("user")
+@table_source("user", "time")
 @click.option("--origin", callback=_pair, help="Columns LON,LAT of origins. [default: the usual names]")
 @click.option(
     "--destination", callback=_pair, help="Columns LON,LAT of destinations. [default: the usual names]"

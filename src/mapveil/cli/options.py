@@ -154,18 +154,29 @@ places_option = click.option(
 """Add ``--places-are-public``."""
 
 
-def zone_cells_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--zones`` and ``--zone-name``; the command receives ``zones``, polygons as cells, None without any."""
+_zones_crs_option = click.option(
+    "--zones-crs", help="CRS of a file of zones that states none, such as EPSG:25832."
+)
+_repair_option = click.option(
+    "--repair", is_flag=True, help="Repair invalid polygons of zones; they are refused by default."
+)
 
-    def given(zones: str | None, zone_name: str | None) -> dict[str, Any]:
+
+def zone_cells_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--zones`` and how they are read; the command receives ``zones``, polygons as cells, None without any."""
+
+    def given(
+        zones: str | None, zone_name: str | None, zones_crs: str | None, repair: bool
+    ) -> dict[str, Any]:
         if zones is None:
-            if zone_name is not None:
-                raise ParameterError("--zone-name is for --zones only")
+            for flag, value in (("--zone-name", zone_name), ("--zones-crs", zones_crs), ("--repair", repair)):
+                if value:
+                    raise ParameterError(f"{flag} is for --zones only")
             return {"zones": None}
         from mapveil.geo.zone_cells import ZoneCells
         from mapveil.geo.zones import Zones
 
-        cells = ZoneCells(Zones.read(zones, name=zone_name))
+        cells = ZoneCells(Zones.read(zones, name=zone_name, crs=zones_crs, repair=repair))
         cells.check_names()
         return {"zones": cells}
 
@@ -180,6 +191,8 @@ def zone_cells_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--zone-name",
             help="Column of the zones' names. [default: name, zone, district, id, label or code]",
         ),
+        _zones_crs_option,
+        _repair_option,
     )(function)
 
 
@@ -352,8 +365,8 @@ def zone_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--name", help="Column of the zones' names. [default: name, zone, district, id, label or code]"
         ),
-        click.option("--zones-crs", help="CRS of a file that states none, such as EPSG:25832."),
-        click.option("--repair", is_flag=True, help="Repair invalid polygons; they are refused by default."),
+        _zones_crs_option,
+        _repair_option,
     )(function)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,12 @@ from mapveil.cli.outputs import outputs
 from mapveil.cli.windows import window_error_option
 from mapveil.maps.released import SUFFIXES
 from mapveil_client.epsilon import readable
-from mapveil_client.errors import ParameterError
+from mapveil_client.errors import ParameterError, check
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
+    from mapveil.mechanisms.series_status import SeriesStatus
+    from mapveil.privacy.ledger import Ledger
 
 _file = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 _maps = ".tif .parquet .geojson .gpkg .csv .png .html"
@@ -44,7 +47,13 @@ def command() -> None:
 @_file
 @click.option("--name", required=True, help="Name of the account, which the people of every window join.")
 @region_option(required=True)
-@tiling_option()
+@tiling_option("as deep as --users and the epsilon of a window allow, quadtree:8 without")
+@click.option(
+    "--users",
+    type=int,
+    metavar="N",
+    help="Public estimate of the users of a window, which chooses the cells where --tiling is not given.",
+)
 @click.option(
     "--every", required=True, metavar="LENGTH", help="Length of a window: 1h, 1d, 1w, 1mo or multiples."
 )
@@ -82,6 +91,7 @@ def start_series(
     name: str,
     region: Region,
     tiling: str | None,
+    users: int | None,
     every: str,
     start: str,
     until: str,
@@ -95,25 +105,48 @@ def start_series(
     accept_large_epsilon: bool,
 ) -> None:
     """Start a series, and charge its epsilon once."""
-    from mapveil.geo.parse_tiling import DEFAULT_TILING, parse_tiling
+    from mapveil.geo.parse_tiling import parse_tiling
     from mapveil.geo.windows import Windows
     from mapveil.mechanisms.live_series import LiveSeries
     from mapveil.privacy.ledger import Ledger
 
     windows = Windows(every=every, start=start, until=until, zone=time_zone)
+    parts = max(windows_per_user or windows.count, 1) if w_event is None else 2 * max(w_event, 1)
+    check(tiling is None or users is None, "--users", "left out with --tiling, which it would choose", users)
+    tiling = tiling or _default_tiling(console, users, epsilon / parts)
+    opened = None if no_ledger else Ledger(ledger)
     LiveSeries.start(
         file,
         name,
         windows,
-        parse_tiling(tiling or DEFAULT_TILING, region),
+        parse_tiling(tiling, region),
         epsilon=epsilon,
         windows_per_user=windows_per_user,
         w_event=w_event,
         window_error=window_error,
-        ledger=None if no_ledger else Ledger(ledger),
+        ledger=opened,
         accept_large_epsilon=accept_large_epsilon,
     )
-    _tell(console, file)
+    _tell(console, file, opened)
+
+
+def _default_tiling(console: Console, users: int | None, each: Fraction) -> str:
+    """The cells where none are asked for, by the epsilon that a window has at least; said before the charge."""
+    from mapveil.geo.parse_tiling import DEFAULT_TILING
+    from mapveil.mechanisms.default_tiling import declared_tiling
+
+    if users is not None:
+        check(users >= 1, "--users", "at least 1", users)
+        made = declared_tiling(users, each)
+        console.note(f"cells: {made.reason}")
+        return made.spec
+    noise = math.sqrt(2) / float(each)
+    console.note(
+        f"cells: {DEFAULT_TILING}, because no number of users was declared; with epsilon {readable(each)} a window the "
+        f"noise on a sum deviates by {noise:.2g} users, which cells of few users do not rise above: --users N chooses "
+        "cells by an estimate of a window's users, or give --tiling"
+    )
+    return DEFAULT_TILING
 
 
 @command.command("add")
@@ -123,6 +156,9 @@ def start_series(
     "--window",
     help="Name of the window, such as 2026-W34; windows before it that were not released never can be. [default: the "
     "one after the last, if every row lies in it]",
+)
+@click.option(
+    "--nobody", is_flag=True, help="Release a map of noise if no row lies in the window of --window."
 )
 @table_source("user", "lon", "lat", "time", "weight")
 @ledger_option
@@ -138,6 +174,7 @@ def add_window(
     file: Path,
     source: str,
     window: str | None,
+    nobody: bool,
     columns: dict[str, Any],
     ledger: Path | None,
     other_people: str | None,
@@ -161,7 +198,7 @@ def add_window(
     if passed:
         console.warn(f"{window} passes over {short_list(passed)}: no map of them can be released any more")
     with console.progress() as progress:
-        heat = series.add(points, window, ledger=opened, other_people=other_people)
+        heat = series.add(points, window, ledger=opened, other_people=other_people, nobody=nobody)
         save_all(outputs, heat.save, progress)
     if opened is not None:
         series.written(outputs, ledger=opened)
@@ -205,33 +242,80 @@ def write_window(
 
 @command.command("status")
 @_file
+@ledger_option
 @console_options
-def show_status(console: Console, file: Path) -> None:
-    """Show which windows were released, and what is promised."""
-    _tell(console, file)
-
-
-def _tell(console: Console, file: Path) -> None:
+def show_status(console: Console, file: Path, ledger: Path | None) -> None:
+    """Show which windows were released, what is promised and what was charged."""
     from mapveil.mechanisms.live_series import LiveSeries
+    from mapveil.privacy.ledger import Ledger
+    from mapveil.privacy.ledger_records import default_ledger_path
 
-    found = LiveSeries(file).status()
+    charged = LiveSeries(file).status().charged
+    if ledger is not None and not charged:
+        raise ParameterError(f"--ledger must be left out: {file} was started without a ledger")
+    path = ledger or default_ledger_path()
+    _tell(console, file, Ledger(path) if charged and path.exists() else None)
+
+
+def _tell(console: Console, file: Path, ledger: Ledger | None) -> None:
+    from mapveil.mechanisms.live_series import LiveSeries
+    from mapveil.mechanisms.series_file import short_list
+
+    found = LiveSeries(file).status(ledger=ledger)
     whole, each = readable(found.epsilon), readable(found.each)
     if found.run is None:
         text = f"epsilon {whole} for a user over all windows, {each} for each of at most {found.windows_per_user}"
     else:
         text = f"epsilon {whole} for a user's rows in any {found.run} consecutive windows, {each} at most for one"
+    stand_ins = found.stand_ins
+    maps = [name + f" (the map of {stand_ins.get(name)})" * (name in stand_ins) for name in found.released]
     lines = [
         f"series {found.name}: {text}",
+        f"charged: {_charge(found)}",
         f"windows: {found.windows}",
-        f"released: {', '.join(found.released) or 'none'}",
-        f"next: {found.next or 'none, the series has ended'}",
+        f"released: {', '.join(maps) or 'none'}",
     ]
+    if found.passed_over:
+        lines.append(f"passed over for good: {short_list(found.passed_over)}")
+    if found.used_up_after is not None:
+        lines.append(
+            f"users: after {found.used_up_after} whoever counted in {found.windows_per_user} windows is missing, so a "
+            "fall may be exhaustion"
+        )
+    ended = "none, the charge was annulled" if found.annulled else "none, the series has ended"
+    lines.append(f"next: {found.next or ended}")
     record = {
         "name": found.name,
         "windows": found.windows,
         "epsilon": str(found.epsilon),
         "epsilon_of_a_window": str(found.each),
+        "epsilon_of_all_windows": str(found.whole),
+        "windows_per_user": str(found.windows_per_user),
     }
-    record |= {"windows_per_user": str(found.windows_per_user)}
     record |= {} if found.run is None else {"w_event": str(found.run)}
-    console.result("\n".join(lines), {**record, "released": list(found.released), "next": found.next}, ())
+    account = found.account
+    charge: dict[str, Any] | None = None
+    if account is not None and not found.annulled:
+        amounts = {"spent": account.spent, "budget": account.budget}
+        charge = {"name": account.name} | {name: str(value) for name, value in amounts.items()}
+    told = {
+        "account": charge,
+        "annulled": found.annulled,
+        "released": list(found.released),
+        "stand_ins": dict(stand_ins),
+        "passed_over": list(found.passed_over),
+        "used_up_after": found.used_up_after,
+        "next": found.next,
+    }
+    console.result("\n".join(lines), {**record, **told}, ())
+
+
+def _charge(found: SeriesStatus) -> str:
+    """The charge of a series, as far as its ledger was read."""
+    if not found.charged:
+        return f"to no account; a user's epsilon over all windows is {readable(found.whole)}"
+    if found.annulled:
+        return "nothing, for the charge was annulled"
+    if found.account is None:
+        return f"epsilon {readable(found.whole)}, to another ledger; name it for what is left: --ledger FILE"
+    return f"epsilon {readable(found.whole)} to account {found.account.name}: {found.account.standing}"

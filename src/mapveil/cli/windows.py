@@ -168,8 +168,8 @@ def tell_of_one_block(
         )
 
 
-def windowed_map(path: str, window: str | None) -> DensityMap:
-    """The map in a file: of one window where it is named, else of all of them together."""
+def windowed_map(path: str, window: str | None, flag: str = "--window") -> DensityMap:
+    """The map in a file: of one window where a flag names it, else of all of them together."""
     from mapveil.formats.read_map import read_map
     from mapveil.maps.series_map import SeriesMap
 
@@ -177,21 +177,21 @@ def windowed_map(path: str, window: str | None) -> DensityMap:
     if window is None:
         return heat
     if not isinstance(heat, SeriesMap):
-        raise ParameterError(f"--window {window}: {path} is one map, not a series; leave it out")
+        raise ParameterError(f"{flag} {window}: {path} is one map, not a series; leave it out")
     return heat.window(window)
 
 
-def map_or_flows(path: str, window: str | None) -> DensityMap | FlowMap:
+def map_or_flows(path: str, window: str | None, flag: str = "--window") -> DensityMap | FlowMap:
     """As :func:`windowed_map`, or the flows in a file of flows, of one window where it is named."""
     from mapveil.formats.read_map import HoldsFlows, read_flows
     from mapveil.maps.flow_series_map import FlowSeriesMap
 
     try:
-        return windowed_map(path, window)
+        return windowed_map(path, window, flag)
     except HoldsFlows:
         flows = read_flows(path)
     if window is None:
         return flows
     if not isinstance(flows, FlowSeriesMap):
-        raise ParameterError(f"--window {window}: {path} holds flows of one time, not a series; leave it out")
+        raise ParameterError(f"{flag} {window}: {path} holds flows of one time, not a series; leave it out")
     return flows.window(window)

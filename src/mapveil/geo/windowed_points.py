@@ -29,6 +29,9 @@ _NAMED: Final = "[A-SU-Za-su-z]"
 
 
 _WIDEST: Final = 200  # characters of a list in a message
+_MANY: Final = (
+    0.1  # of the rows, in no window: more than the edges of a period leave out. Chosen, not measured.
+)
 
 
 class Parts(NamedTuple):
@@ -57,11 +60,14 @@ class WindowedPoints(Points):
         The parts of the windows in which a user contributes 1 each; 1 over all windows by default.
     listed : str, optional
         SQL of the number of a row's category: NULL for one that is not listed, -1 for a row that the filter left out.
+    dated : str, optional
+        SQL of whether a row lies in a period: NULL for a row that the filter left out.
     """
 
     windows: Windows = field(kw_only=True)
     parts: Parts | None = field(default=None, kw_only=True)
     listed: str | None = field(default=None, kw_only=True)
+    dated: str | None = field(default=None, kw_only=True)
 
     def usable(self, columns: Columns) -> dict[str, str]:
         """See :meth:`mapveil.geo.point_query.PointQuery.usable`; a row without a time is in no window."""
@@ -102,7 +108,11 @@ def windowed(points: Points, windows: Windows, parts: Parts | None = None) -> Wi
     listed = None if category is None else windows.category_sql(category)
     if listed is not None and points.where is not None:
         listed = f"CASE WHEN {points.kept} THEN {listed} ELSE -1 END"
-    return WindowedPoints(**given, windows=windows, parts=parts, listed=listed)
+    dated = None
+    if windows.every is not None:
+        alone = Windows(every=windows.every, start=windows.start, until=windows.until, zone=windows.zone)
+        dated = f"CASE WHEN {points.kept} THEN ({alone.sql(moment, wall, None)}) IS NOT NULL END"
+    return WindowedPoints(**given, windows=windows, parts=parts, listed=listed, dated=dated)
 
 
 def check_numbering(points: object, windows: Windows | None = None, parts: Parts | None = None) -> None:
@@ -203,8 +213,8 @@ def _no_zone(points: Points) -> InputError:
     )
 
 
-def windows_of_rows(points: WindowedPoints) -> tuple[int, ...]:
-    """Numbers of the windows that a row lies in, in order. Not private. Run by: the curator."""
+def windows_of_rows(points: Points) -> tuple[int, ...]:
+    """Numbers of the windows that a :func:`windowed` row lies in, in order. Not private. Run by: the curator."""
     with connection() as opened, reading(points.source):
         found = opened.execute(f"SELECT DISTINCT label FROM ({points.scan(opened)}) AS points").fetchall()
     return tuple(sorted(int(number) for (number,) in found))
@@ -213,7 +223,8 @@ def windows_of_rows(points: WindowedPoints) -> tuple[int, ...]:
 def check_times(points: WindowedPoints) -> None:
     """Refuse a table with rows that cannot be used, or whose times cannot be read, unless such rows are dropped.
 
-    A cluster is given dates and timestamps only: it counts missing ones while it sums.
+    Warn of many rows that count in no window. A cluster is given dates and timestamps only: it counts missing ones
+    while it sums.
 
     Raises
     ------
@@ -224,9 +235,28 @@ def check_times(points: WindowedPoints) -> None:
         return
     if points.windows.reads_time:
         points.refuse(*points.bad_rows())
-    text = unlisted(points)
-    if text is not None:
-        warnings.warn(f"{points.source}: {text}; keep this private", CuratorWarning, stacklevel=2)
+    for text in (_undated(points), unlisted(points)):
+        if text is not None:
+            warnings.warn(f"{points.source}: {text}; keep this private", CuratorWarning, stacklevel=2)
+
+
+def _undated(points: WindowedPoints) -> str | None:
+    """Text on rows that lie in no period, where they are many; None otherwise. Not private."""
+    if points.dated is None:
+        return None
+    usable = " AND ".join(points.usable(points.expressions).values())
+    with connection() as opened, reading(points.source):
+        ((rows, held, first, last),) = opened.execute(
+            "SELECT COUNT(dated), COUNT(*) FILTER (dated), CAST(MIN(day) AS VARCHAR), CAST(MAX(day) AS VARCHAR) FROM "
+            f"(SELECT {points.dated} AS dated, CAST({points.expressions.time} AS DATE) AS day "
+            f"FROM {points.table.relation(opened)} WHERE {usable}) AS rows WHERE dated IS NOT NULL"
+        ).fetchall()
+    when = f"they are from {first} to {last}"
+    if rows and not held:
+        return f"none of its {rows:,} rows lies in a window: {when}, so a map of it is about nobody"
+    if rows - held > _MANY * rows:
+        return f"{rows - held:,} of its {rows:,} rows lie in no window: {when}"
+    return None
 
 
 def unlisted(points: WindowedPoints) -> str | None:

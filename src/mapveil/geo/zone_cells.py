@@ -53,8 +53,9 @@ class ZoneCells:
             raise InputError(f"zones must be two polygons or more, got {len(self.zones)}")
         one, other = overlapping_pairs(self.zones.polygons)
         if one.size:
+            said = "pairs that do, such as" if one.size > 1 else "pair that does:"
             pair = f"{self.zones.names[int(one[0])]} and {self.zones.names[int(other[0])]}"
-            raise InputError(f"zones must not overlap, got {one.size} pairs that do, such as {pair}")
+            raise InputError(f"zones must not overlap, got {one.size} {said} {pair}")
 
     def check_names(self) -> None:
         """Refuse zones of one name, of which nobody could ask for one.

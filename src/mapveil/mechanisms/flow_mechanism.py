@@ -244,7 +244,8 @@ class FlowMechanism(Checked, ABC):
         origin, destination = cell[row], cell[col]
         alone = sums.pairs[sums.leaf_of(origin, destination)] == 1
         trips = flat[found]
-        blocks = sums.leaves.size
+        size = sums.leaves.size
+        blocks = f"{size} block{'s' * (size != 1)}"
         return FlowMap(
             origin,
             destination,
@@ -256,8 +257,8 @@ class FlowMechanism(Checked, ABC):
             unlisted=max(float(np.delete(flat, found).sum()), 0.0),
             parameters=self.parameters(),
             notes=(
-                f"{blocks} blocks of origins and destinations were measured, {int((sums.pairs == 1).sum())} of them "
-                f"single pairs; {counting_note(self.parameters(), 'divided over their trips')}",
+                f"measured: {blocks} of origins and destinations, {int((sums.pairs == 1).sum())} of them single pairs; "
+                f"{counting_note(self.parameters(), 'divided over their trips')}",
                 *made.notes,
             ),
             sums=sums,

@@ -17,15 +17,14 @@ import tempfile
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from os import PathLike
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from mapveil.formats.geoparquet import geoparquet_bytes
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
-from mapveil.geo.windowed_points import check_times, windowed
+from mapveil.geo.windowed_points import check_times, windowed, windows_of_rows
 from mapveil.geo.windows import Windows, check_zone
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.provenance import Provenance
@@ -34,6 +33,7 @@ from mapveil.mechanisms.mechanism import check_tiling
 from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.mechanisms.series_file import SeriesFacts, SeriesFile, create_series_file
 from mapveil.mechanisms.series_promise import epsilon_charged, least_epsilon, promise_of_series
+from mapveil.mechanisms.series_status import SeriesStatus, status_of
 from mapveil.mechanisms.window_error import check_error
 from mapveil.privacy.charges import with_account
 from mapveil.privacy.claim import check_large_epsilon
@@ -49,19 +49,9 @@ _IDS_AS_WRITTEN: Final = (
     "1.0 for 1, for another user, who costs epsilon again: write the ids of every table alike, or start another series"
 )
 
-
-class SeriesStatus(NamedTuple):
-    """A live series, for its curator."""
-
-    name: str
-    windows: str  # in words, with the clock that they follow
-    charged: bool  # to an account of a ledger
-    epsilon: Fraction  # of a user over all windows, or of a user's run of windows
-    each: Fraction  # of one window; the most that a comparison and a publication may cost where runs are protected
-    run: int | None  # windows of a protected run
-    windows_per_user: int
-    released: tuple[str, ...]  # names of windows
-    next: str | None  # that may be added next, or any later one
+_EMPTY: Final = (
+    "{source}: has no rows in the region of the series, so a map of it is about nobody; keep this private"
+)
 
 
 @dataclass(frozen=True)
@@ -195,6 +185,7 @@ class LiveSeries:
         *,
         ledger: Ledger | None = None,
         other_people: str | None = None,
+        nobody: bool = False,
     ) -> DensityMap:
         """Release the map of a window; costs nothing beyond what the start was charged.
 
@@ -210,13 +201,16 @@ class LiveSeries:
             was started without one, left out.
         other_people : str, optional
             Reason why the people are others than those of every other account, such as ids that coincide by chance.
+        nobody : bool
+            Whether to release a map of noise where no row lies in the named window: nobody was there.
 
         Raises
         ------
         InputError
             The window was released, or is earlier than one that was, or there is none; no window is named and rows lie
-            in others than the next, or none in that; the table cannot be used, or its people belong to another account;
-            the ledger has no charge of the series, or the file is a copy.
+            in others than the next, or none in that; no row lies in the named window, unless ``nobody``; the table
+            cannot be used, or its people belong to another account; the ledger has no charge of the series, or the
+            file is a copy.
         PromiseError
             The charge of the series was annulled.
         BudgetExceeded
@@ -232,6 +226,8 @@ class LiveSeries:
                 raise ParameterError(f"ledger must be left out: series {facts.name} was started without one")
             if other_people is not None and ledger is None:
                 raise ParameterError("other_people (--other-people) must be left out without a ledger")
+            if nobody and window is None:
+                raise ParameterError("nobody (--nobody) needs the window's name: window=NAME (--window NAME)")
             if not facts.same_ids:
                 warnings.warn(_IDS_AS_WRITTEN.format(path=self.path), CuratorWarning, stacklevel=2)
             left = _recorded(file, ledger)  # by a process that was killed
@@ -244,16 +240,22 @@ class LiveSeries:
             if ours:
                 return file.map(number)
             with tempfile.TemporaryDirectory(prefix="mapveil-") as folder, numbered.held_once() as table:
+                found = (number,) if window is None else windows_of_rows(table)
+                if number not in found and not nobody:
+                    raise file.nobody_there(table, found, number)
                 week = rows_of_window(file, table, number, Path(folder) / "window.parquet")
-                present = users_present(week, facts) if facts.run is None else None
+                present = users_present(week, facts)
+                if not present.num_rows:
+                    warnings.warn(_EMPTY.format(source=week.source), CuratorWarning, stacklevel=2)
                 if ledger is not None:  # the table can be used; what is refused leaves the charge unmarked
-                    _join(file, ledger, points, other_people)
+                    if number in found:  # people of other windows are none of this series
+                        _join(file, ledger, points, other_people)
                     record_draws(ledger.path, file.spend, file.maps())
                 heat = map_of_window(file, week, number, Provenance.of("series add", points))
             if ledger is not None:
                 charged = with_account(heat.guarantee, ledger, (SpendId(file.spend),))
                 heat = replace(heat, guarantee=charged)
-            file.store(number, geoparquet_bytes(heat), present)
+            file.store(number, geoparquet_bytes(heat), present if facts.run is None else None)
         with SeriesFile.opened(self.path) as file:
             _recorded(file, ledger)
         return heat
@@ -308,29 +310,16 @@ class LiveSeries:
         with SeriesFile.opened(self.path) as file:
             return bool(ledger.release(SpendId(file.spend)))
 
-    def status(self) -> SeriesStatus:
-        """The windows that were released, and what is promised; nothing of any user."""
+    def status(self, *, ledger: Ledger | None = None) -> SeriesStatus:
+        """The windows that were released, and what is promised; nothing of any user.
+
+        Parameters
+        ----------
+        ledger : Ledger, optional
+            The ledger that the series may have been charged to, for its account and whether the charge was annulled.
+        """
         with SeriesFile.opened(self.path) as file:
-            facts, released = file.facts, file.released()
-        names, after = facts.windows.names, released[-1] + 1 if released else 0
-        later = names[after] if after < len(names) else None
-        each = (
-            facts.epsilon / facts.most
-            if facts.run is None
-            else facts.epsilon * (facts.run + 1) / (2 * facts.run)
-        )
-        done = tuple(names[at] for at in released)
-        return SeriesStatus(
-            facts.name,
-            str(facts.windows),
-            facts.charged,
-            facts.epsilon,
-            each,
-            facts.run,
-            facts.most,
-            done,
-            later,
-        )
+            return status_of(file, ledger)
 
 
 def _recorded(file: SeriesFile, ledger: Ledger | None) -> int | None:

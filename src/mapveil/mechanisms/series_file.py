@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mapveil.formats.read_map import read_map
 from mapveil.geo.parse_tiling import tiling_from_dict
+from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.windowed_points import WindowedPoints, windows_of_rows
 from mapveil.geo.windows import Windows
@@ -259,14 +260,17 @@ class SeriesFile:
         if found == (number,):
             return
         names = table.windows.names
-        drawn = {row[0] for row in self._opened.execute("SELECT number FROM windows")}
-        said = [names[at] + " (released already)" * (at in drawn) for at in found[:_SHOWN]]
-        said += [f"{len(found) - _SHOWN} more"] * (len(found) > _SHOWN)
+        drawn, said = self._drawn(), self._said(found)
         hint = "name the one to release: window=NAME (--window NAME)"
-        if found and drawn.issuperset(found):
+        if not found:
+            hint = (
+                f"if nobody was there in {names[number]}, say so: window={names[number]} and nobody=True (--window "
+                f"{names[number]} and --nobody)"
+            )
+        elif drawn.issuperset(found):
             again = f"mapveil series map {shlex.quote(str(self.path))} {names[found[-1]]} -o FILE"
             hint = f"to write its map again: {again}"
-        elif found and found[0] > number:
+        elif found[0] > number:
             lost = short_list(names[number : found[0]])
             hint += f", which passes over {lost} for good: no map of a window before one that was released can be made"
         lie = f"{table.source}: its rows lie in {', '.join(said) or 'no window of the series'}"
@@ -280,3 +284,23 @@ class SeriesFile:
             f"{lie}, but the next window is {names[number]}; {hint}. Nothing was released and "
             "no window used up; keep this message private, it tells of the data"
         )
+
+    def nobody_there(self, table: Points, found: tuple[int, ...], number: int) -> InputError:
+        """The error of a table without a row in the window that was named, whose rows lie in those ``found``."""
+        name, drawn = self.facts.windows.names[number], self._drawn()
+        lie = f"its rows lie in {', '.join(self._said(found)) or 'no window of the series'}"
+        other = "" if drawn.issuperset(found) else "name the window of the rows, or, "
+        return InputError(
+            f"{table.source}: no row lies in {name}; {lie}; {other}if nobody was there in {name}, say so: nobody=True "
+            "(--nobody) releases a map of noise. Nothing was released and no window used up; keep this message "
+            "private, it tells of the data"
+        )
+
+    def _drawn(self) -> set[int]:
+        return {row[0] for row in self._opened.execute("SELECT number FROM windows")}
+
+    def _said(self, found: tuple[int, ...]) -> list[str]:
+        """The first of some windows in a message."""
+        names, drawn = self.facts.windows.names, self._drawn()
+        said = [names[at] + " (released already)" * (at in drawn) for at in found[:_SHOWN]]
+        return said + [f"{len(found) - _SHOWN} more"] * (len(found) > _SHOWN)
