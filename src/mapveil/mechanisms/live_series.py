@@ -42,7 +42,7 @@ from mapveil.privacy.ledger_accounts import SpendId
 from mapveil.privacy.recognition import PeopleInCommon
 from mapveil.privacy.window_draws import check_draws, record_draws, record_files
 from mapveil_client.epsilon import EpsilonLike, as_epsilon
-from mapveil_client.errors import CuratorWarning, InputError, ParameterError, PromiseError, check, is_whole
+from mapveil_client.errors import CuratorWarning, InputError, MapveilError, ParameterError, check, is_whole
 
 _IDS_AS_WRITTEN: Final = (
     "{path}: was started by an earlier version, which takes an id that is written otherwise, such as AB1 for ab1 or "
@@ -52,6 +52,8 @@ _IDS_AS_WRITTEN: Final = (
 _EMPTY: Final = (
     "{source}: has no rows in the region of the series, so a map of it is about nobody; keep this private"
 )
+
+_DRAWN: Final = "{path}: the map of {window} was drawn by a run that was cut short: this is that map, whatever {table} holds"
 
 
 @dataclass(frozen=True)
@@ -172,8 +174,9 @@ class LiveSeries:
                         region=str(tiling.region),
                         spend=SpendId(file.spend),
                     )
-                except PromiseError:
-                    Path(path).unlink()  # nothing was spent
+                except MapveilError:
+                    if not ledger.release(SpendId(file.spend)):
+                        Path(path).unlink()  # nothing was spent
                     raise
             file.start()
         return made
@@ -238,6 +241,8 @@ class LiveSeries:
             if window is None:
                 file.check_rows(numbered, number, cut_short=ours)
             if ours:
+                text = _DRAWN.format(path=self.path, window=facts.windows.names[number], table=points.source)
+                warnings.warn(text, CuratorWarning, stacklevel=2)
                 return file.map(number)
             with tempfile.TemporaryDirectory(prefix="mapveil-") as folder, numbered.held_once() as table:
                 found = (number,) if window is None else windows_of_rows(table)
