@@ -94,7 +94,7 @@ def series(folder: Path, visits: pd.DataFrame) -> None:
     day = np.datetime64("2026-01-05") + np.arange(len(visits)) % 28
     visits.assign(day=day.astype(str)).to_parquet(folder / "visits.parquet", index=False)
     points, cells = mv.read_points(folder / "visits.parquet"), mv.Quadtree(NEW_YORK, depth=4)
-    weeks = mv.Windows(every="1w", start="2026-08-10", until="2026-08-24")
+    weeks = mv.Windows(every="1w", start="2026-08-10", until="2026-09-07")
     august = visits.assign(day=(day + np.timedelta64(217, "D")).astype(str))
     mv.release_series(mv.read_points(august), weeks, cells, epsilon=1, account=None).save(
         folder / "year.parquet"
