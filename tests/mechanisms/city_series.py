@@ -26,5 +26,5 @@ def visits(users: np.ndarray, week: int, seed: int = 0, without: int | None = No
 
 def started(path: Path, **given: object) -> LiveSeries:
     """A series that has started, of a user's first two windows by default."""
-    given = {"windows": WEEKS, "epsilon": 2, "windows_per_user": 2, **given}
-    return LiveSeries.start(path, "city", tiling=TILING, **given)
+    given = {"name": "city", "windows": WEEKS, "epsilon": 2, "windows_per_user": 2, **given}
+    return LiveSeries.start(path, tiling=TILING, **given)

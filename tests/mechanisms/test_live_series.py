@@ -254,11 +254,13 @@ def test_a_process_killed_at_any_moment_spends_nothing_twice(where: str, tmp_pat
         ({"epsilon": 0}, "epsilon"),
         ({"epsilon": 50}, "accept"),
         ({"windows": replace(WEEKS, by="weekend")}, "windows must be periods alone"),
+        ({"name": "default"}, "name"),
+        ({"name": ""}, "name"),
     ],
 )
 def test_what_cannot_be_started_is_said_and_leaves_no_file(given: dict, message: str, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=message):
-        started(tmp_path / "city.series", **given)
+        started(tmp_path / "city.series", **given, ledger=mv.Ledger(tmp_path / "ledger.sqlite"))
     assert not (tmp_path / "city.series").exists()
     with pytest.raises(InputError, match="no such series"):
         LiveSeries(tmp_path / "city.series").status()
@@ -332,7 +334,8 @@ def test_a_map_that_the_ledger_does_not_know_yet_is_not_seen_and_not_drawn_again
         series.window(NAMES[0])
     with pytest.raises(InputError, match=f"the map of {NAMES[0]} was drawn by a run that was cut short"):
         series.add(visits(np.arange(30), 1), ledger=ledger)
-    heat = series.add(visits(np.arange(30), 0), ledger=ledger)
+    with pytest.warns(CuratorWarning, match=f"window {NAMES[0]} was drawn by a run that was cut short"):
+        heat = series.add(visits(np.arange(30), 0), ledger=ledger)
     np.testing.assert_array_equal(heat.values, series.window(NAMES[0]).values)
     assert len(sums) == 1
     series.add(visits(np.arange(30), 1), ledger=ledger)

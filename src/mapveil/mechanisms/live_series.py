@@ -53,7 +53,9 @@ _EMPTY: Final = (
     "{source}: has no rows in the region of the series, so a map of it is about nobody; keep this private"
 )
 
-_DRAWN: Final = "{path}: the map of {window} was drawn by a run that was cut short: this is that map, whatever {table} holds"
+_DRAWN: Final = (
+    "{path}: window {window} was drawn by a run that was cut short: this is its map, not one of {table}"
+)
 
 
 @dataclass(frozen=True)
