@@ -113,7 +113,7 @@ def command(
         others = {"--zones": zones, **flags_of(read), "--over-time": over_time}
         others |= {"--top": top is not None, "--above": above is not None, "--per": per}
         check_of_flows(others, outputs)
-        answer_flows(console, heat, alpha, origins, destinations, outputs)
+        answer_flows(console, heat, alpha, origins, destinations, window, outputs)
         return
     for flag, value in (("--from", origins), ("--to", destinations)):
         if value is not None:
@@ -159,7 +159,7 @@ def command(
                 "zones": len(asked.zones),
                 **{
                     name: value
-                    for name, value in (("top", top), ("above", above), ("per", per))
+                    for name, value in (("window", window), ("top", top), ("above", above), ("per", per))
                     if value is not None
                 },
             },

@@ -34,11 +34,14 @@ def answer_flows(
     alpha: float,
     origins: str | None,
     destinations: str | None,
+    window: str | None,
     outputs: tuple[Path, ...],
 ) -> None:
     """Ask for the users who went from and to every zone; or, of chosen zones, for one total."""
     level = f"{100 * (1 - alpha):g}"
     question = {"confidence": 100 * (1 - alpha), "cost": "none", "zones": flows.tiling.size}
+    question |= {} if window is None else {"window": window}
+    when = f"window {window}: " if window is not None else ""
     if origins is not None or destinations is not None:
         if outputs:
             raise ParameterError("-o writes a row per zone: leave it out with --from or --to, or use --json")
@@ -53,7 +56,9 @@ def answer_flows(
             low, high = least, most
         answer = {"estimate": max(total.estimate, 0.0), "low": low, "high": high}
         answer |= {"placed": total.placed, "certain_low": least, "certain_high": most}
-        text = f"users from {origins or 'all zones'} to {destinations or 'all zones'} ({flows.counting}): "
+        text = (
+            f"{when}users from {origins or 'all zones'} to {destinations or 'all zones'} ({flows.counting}): "
+        )
         text += f"{answer['estimate']:,.1f} ({level} %: {low:,.1f} to {high:,.1f})"
         if total.modelled:
             text += f"; the model places {100 * total.placed:.0f} % of them, so these bounds hold wherever in their "
@@ -77,7 +82,7 @@ def answer_flows(
         save_all(outputs, lambda path: write_zones(found.outflow.zones, columns, about, path), progress)
     _warn(console, flows)
     lines = [
-        f"{counted(flows.tiling.size, 'zone')}, {level} % intervals of the noise, of users: {flows.counting}; "
+        f"{when}{counted(flows.tiling.size, 'zone')}, {level} % intervals of the noise, of users: {flows.counting}; "
         "asking costs no privacy",
         *_totals_table(found),
     ]
