@@ -185,7 +185,7 @@ def test_weeks_of_flows_are_released_asked_and_compared(
     totals = {}
     for name in ("2026-W02", "2026-W03"):
         said = mapveil("ask", weeks, "--window", name, "--from", "2", "--to", "1", "--json")
-        assert json.loads(said.stdout)["window"] == name
+        assert json.loads(said.out)["window"] == name
         totals[name] = json.loads(said.out)["answer"]["estimate"]
     # Each user counts 1 over both weeks.
     assert totals["2026-W02"] == pytest.approx(300, abs=40)

@@ -228,6 +228,7 @@ def test_rows_that_cannot_be_used(engine: SparkEngine) -> None:
     np.testing.assert_array_equal(sums, here)
 
 
+@pytest.mark.filterwarnings("ignore:.*lie in no window")
 def test_a_series_of_a_table_on_a_cluster(engine: SparkEngine) -> None:
     """The same windows as of the table here; rows without a time are counted, and refused or left out."""
     frame = random_frame(400)

@@ -118,7 +118,7 @@ def test_a_map_says_where_its_sums_contradict_the_declared_number_of_users(
     declared: int, wrong: bool
 ) -> None:
     made = Multiscale(epsilon=1, trust=Curator(users=declared)).release(a_city(users=3000), rng=5)
-    said = [note for note in made.notes if f"the declared number of users, {declared:,}, is wrong" in note]
+    said = [note for note in made.notes if f"the declared number of users, {declared:,}, is not that" in note]
     assert len(said) == wrong
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +14,6 @@ from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.scene import LineWindows, Rows
 from mapveil_client.arrays import BoolArray, FloatArray
 from mapveil_client.errors import check
-
-_POOLED: Final = "of origins and destinations were measured"  # in the note on blocks of all windows together
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,7 +80,6 @@ class FlowSeriesMap(FlowMap):
         given |= {"trips": self.by_window[at], "unlisted": float(self.unlisted_by_window[at]), "sums": sums}
         alone = sums.pairs[sums.leaf_of(self.origin, self.destination)] == 1
         given["deviation"] = np.where(alone, sums.blocks[-1].deviation(), np.nan)
-        given["notes"] = (*(note for note in self.notes if _POOLED not in note), self.counting)
         given["title"] = f"{self.title}, {title}" if self.title else title
         whole = FlowMap(**given)
         return whole.kept(whole.trips > 0)

@@ -237,7 +237,8 @@ class FlowSeries(OverWindows, FlowBlocks):
         note = f"each window was measured in {blocks} of origins and destinations, and {ends}"
         if found.margins is None:
             note = "every pair of zones was measured in each window"
-        flows = dataclasses.replace(flows, notes=(*flows.notes, note))
+        pooled = [f"all windows together: {each}" for each in flows.notes]
+        flows = dataclasses.replace(flows, notes=(*pooled, note))
         rest = np.maximum(totals - by_window.sum(axis=1), 0.0)
         return FlowSeriesMap.of(flows, self.windows, by_window, rest, sums)
 
