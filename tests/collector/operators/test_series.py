@@ -100,6 +100,7 @@ def test_each_device_is_divided_over_all_windows_and_pays_once(collected) -> Non
             assert reconcile(connection).problems == []
 
 
+@pytest.mark.filterwarnings("ignore:.*lie in no window")
 def test_the_map_is_the_series_that_a_release_in_one_process_makes(collected, tmp_path) -> None:
     pair, id, _ = collected
     made = pair.engine.map(id)
