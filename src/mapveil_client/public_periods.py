@@ -104,7 +104,8 @@ class Periods:
                     f"{_text(edges[-1], unit)} does not"
                 ) from None
             edges.append(edge)
-        check(edges[-1] >= until, "windows", f"at most {MOST_WINDOWS}", f"more than {2 * MOST_WINDOWS}")
+        if edges[-1] < until:
+            raise ParameterError(f"windows must be at most {MOST_WINDOWS}, got more than {2 * MOST_WINDOWS}")
         if edges[-1] > until:
             near = " or ".join(_text(edge, unit) for edge in edges[1:][-2:])
             raise ParameterError(

@@ -169,7 +169,7 @@ def test_a_column_of_categories_makes_windows(mapveil: Callable, folder: Path, t
             ("--by", "weekday", "--from", "2026-01-05", "--until", "2026-01-26"),
             "--from and --until are of periods: give --every LENGTH too",
         ),
-        ((*WEEKS, "--trust", "local", "--per", "user-week"), "per must be user under trust local"),
+        ((*WEEKS, "--trust", "local", "--per", "user-week"), "per (--per) must be user under trust local"),
     ],
 )
 def test_bad_input_is_one_line_and_charges_nothing(

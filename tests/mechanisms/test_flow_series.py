@@ -324,7 +324,7 @@ def test_no_client_counts_more_than_its_scale_in_all_windows_together() -> None:
 
 
 def test_what_a_series_of_flows_cannot_be_is_refused(trips: mv.Points) -> None:
-    with pytest.raises(ParameterError, match="trust must be central, distributed or operators"):
+    with pytest.raises(ParameterError, match=r"trust \(--trust\) must be central, distributed or operators"):
         mv.flows(hub_trips(5), ZONES, epsilon=1, trust="local", windows=WEEKS, account=None)
     for trust in (SecureAggregation(), TwoOperators()):
         with pytest.raises(ParameterError, match="needs trust central"):

@@ -135,7 +135,7 @@ def flows(
         check(window_error is None, "window_error (--window-error)", "left out without windows", window_error)
     elif trust == "local":
         raise ParameterError(
-            "trust must be central, distributed or operators for flows over windows, got local"
+            "trust (--trust) must be central, distributed or operators for flows over windows, got local"
         )
     check(
         trust == "central" or window_error is None,

@@ -186,7 +186,7 @@ def signal_sums(
     ParameterError
         No such trust model or option, or a value outside its range.
     """
-    check(trust in COVERAGE_SUMS, "trust", f"one of {', '.join(COVERAGE_SUMS)}", trust)
+    check(trust in COVERAGE_SUMS, "trust (--trust)", f"one of {', '.join(COVERAGE_SUMS)}", trust)
     made = COVERAGE_SUMS[trust].make(epsilon, options)
     found: SignalSums | SignalReports = replace(cast("Any", made), accept_large_epsilon=accept_large_epsilon)
     return found
@@ -210,7 +210,7 @@ def flow_blocks(
     """
     from mapveil.mechanisms.flow_blocks import FlowBlocks
 
-    check(trust in _SUMMING, "trust", f"one of {', '.join(_SUMMING)}", trust)
+    check(trust in _SUMMING, "trust (--trust)", f"one of {', '.join(_SUMMING)}", trust)
     given = {**(options or {}), "most": most, "least": least}
     of_series = "windows" in given
     name, path = (
@@ -230,7 +230,7 @@ def find_method(name: str | None = None, trust: str = "central") -> Method:
     ParameterError
         No such trust model, or no method of it has the name; the message lists the names.
     """
-    check(trust in DEFAULT_METHODS, "trust", f"one of {', '.join(DEFAULT_METHODS)}", trust)
+    check(trust in DEFAULT_METHODS, "trust (--trust)", f"one of {', '.join(DEFAULT_METHODS)}", trust)
     wanted = name or DEFAULT_METHODS[trust]
     for method in METHODS:
         if method.name == wanted and method.trust == trust:
