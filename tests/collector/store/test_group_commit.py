@@ -257,24 +257,33 @@ def test_what_was_acknowledged_survives_a_kill(store, store_url):
 
 
 def test_many_items_of_one_writer_do_not_starve_another(store):
+    begun, all_wait, batches = threading.Event(), threading.Event(), []
+
+    def first(connection, batch):
+        begun.set()
+        all_wait.wait()
+        return list(batch)
+
     def many(connection, batch):
+        batches.append("many")
         return list(batch)
 
     def other(connection, batch):
+        batches.append("other")
         return list(batch)
 
     async def main():
-        with store.write():  # the thread waits for this, so that all of it waits
-            crowd = [asyncio.create_task(store.put(many, n)) for n in range(3000)]
-            await asyncio.sleep(0)
-            single = asyncio.create_task(store.put(other, -1))
-            await asyncio.sleep(0.01)
-        await single
-        waiting = sum(not task.done() for task in crowd)
-        await asyncio.gather(*crowd)
-        return waiting
+        tasks = [asyncio.create_task(store.put(first, 0))]
+        await asyncio.to_thread(begun.wait)
+        tasks += [asyncio.create_task(store.put(many, n)) for n in range(3000)]
+        tasks.append(asyncio.create_task(store.put(other, -1)))
+        await asyncio.sleep(0)
+        all_wait.set()
+        await asyncio.gather(*tasks)
 
-    assert asyncio.run(main()) > 1000
+    asyncio.run(main())
+    assert batches[1] == "other"
+    assert len(batches) > 3
 
 
 def test_a_writer_that_forgets_a_result_answers_nobody_wrongly(store):

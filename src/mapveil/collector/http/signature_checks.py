@@ -1,8 +1,8 @@
 """Signatures of requests, many at once, checked in a process beside the service where there is a core for it.
 
 A signature takes as long to check as everything else of a report. Those that come in one turn of the event loop go to
-the process in one message, and its verdicts come back in one. A few are checked where they are, as are all while the
-process has enough to do, or is not there.
+the process in messages of sixteen, and the verdicts of each come back together: while it checks the next, the store
+writes those before. A few are checked where they are, as are all while the process has enough to do, or is not there.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from mapveil_client.secure_sum.keys import signed_by
 _LOG: Final = logging.getLogger(__name__)
 _FEW: Final = 4  # signatures that take longer to send than to check
 _MOST_SENT: Final = 128  # signatures at the process: it has a core's work, and more are checked here
+_MESSAGE: Final = 16  # signatures
 _HUNG_SECONDS: Final = 5.0  # after which a process without a verdict is killed
 _AGAIN_SECONDS: Final = 10.0  # until a process that ended is started anew
 _KEY: Final = 32
@@ -87,13 +88,15 @@ class SignatureChecks:
         if self._writer is None or len(batch) <= _FEW or self._at_process + len(batch) > _MOST_SENT:
             _check_here(batch)
             return
-        self._sent.append((now, batch))
         self._at_process += len(batch)
-        parts: list[bytes] = []
-        for each in batch:
-            parts += (_LENGTH.pack(len(each.statement)), each.public, each.signature, each.statement)
-        message = b"".join(parts)
-        self._writer.write(_LENGTH.pack(len(message)) + message)
+        for first in range(0, len(batch), _MESSAGE):
+            some = batch[first : first + _MESSAGE]
+            self._sent.append((now, some))
+            parts: list[bytes] = []
+            for each in some:
+                parts += (_LENGTH.pack(len(each.statement)), each.public, each.signature, each.statement)
+            message = b"".join(parts)
+            self._writer.write(_LENGTH.pack(len(message)) + message)
 
     async def _keep_process(self) -> None:
         """Start the process and pass its verdicts on, until it ends; what it leaves is checked here."""

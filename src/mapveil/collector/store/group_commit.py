@@ -32,7 +32,10 @@ May be run more than once, always against the store as it is then, so it changes
 _MAX_ITEMS: Final = 512  # of one transaction
 _MAX_SECONDS: Final = 0.05  # of one transaction's writes, so that the first item does not wait for all others
 _GATHER_SECONDS: Final = 0.004
-"""Wait of a busy store for more items of one transaction: a client that was just answered sends its next item."""
+"""Wait of a busy store for more items of one transaction, at most: a client that was just answered sends its next item.
+
+It waits no longer than the last transaction took, for then waiting costs more than another transaction.
+"""
 
 _TRIES: Final = 6
 
@@ -121,16 +124,18 @@ class GroupCommit:
             thread.join()
 
     def _serve(self) -> None:
-        busy = False
+        pause = 0.0
         while True:
             with self._wake:
                 while not self._waiting and not self._closed:
                     self._wake.wait()
                 if not self._waiting:
                     return
-            if busy and not self._closed:
-                time.sleep(_GATHER_SECONDS)
-            busy = self._commit_some() > 1
+            if pause and not self._closed:
+                time.sleep(pause)
+            started = time.perf_counter()
+            several = self._commit_some() > 1
+            pause = min(time.perf_counter() - started, _GATHER_SECONDS) if several else 0.0
 
     def _next(self, room: int, served: Container[Writer[Any]]) -> list[_Item]:
         """At most ``room`` waiting items of the first writer; none where it was served, or nothing waits."""
