@@ -176,8 +176,8 @@ def shown(value: Any) -> str:
 def by_seed(kind: str, changes: FloatArray) -> FloatArray:
     """Means over the scenes of each seed, which share a city: rows for cities and for flat maps, or one for all."""
     if kind == "local reports":
-        return changes.reshape(1, -1, len(SEEDS)).mean(axis=1)
-    return changes.reshape(len(SEEDS), 2, -1).mean(axis=2).T
+        return np.asarray(changes.reshape(1, -1, len(SEEDS)).mean(axis=1))
+    return np.asarray(changes.reshape(len(SEEDS), 2, -1).mean(axis=2).T)
 
 
 def rows(kind: str) -> str:
