@@ -33,7 +33,7 @@ def command(console: Console, folder: Path, epsilons: Sequence[Fraction], trials
     """
     asked = [(data, path) for data, path in asked_for(folder, True, "test") if data.shape]
     sets = [Truth.of(open_set(data, path), cells) for data, path in asked]
-    found = [each for truth in sets for each in changes(truth, AIMS, epsilons, trials)]
+    found = [changes(truth, AIMS, epsilons, trials) for truth in sets]
     console.warn("it reads the true data: do not publish its figures for data of real people")
     console.note("data sets: " + ", ".join(data.name for data, _ in asked))
     show(console, table(found, AIMS))

@@ -134,12 +134,15 @@ def changes(
     return found
 
 
-def table(found: Sequence[FloatArray], designs: Sequence[Design]) -> list[list[str]]:
-    """Geometric means and 95 % intervals over data sets and epsilons, a row for each design but the first."""
+def table(found: Sequence[Sequence[FloatArray]], designs: Sequence[Design]) -> list[list[str]]:
+    """Geometric means over data sets and epsilons with 95 % intervals over data sets, a row for each further design.
+
+    ``found`` holds :func:`changes` of each data set. They are averaged over its epsilons, which share its people.
+    """
     rows = []
     for at, design in enumerate(designs[1:], start=1):
         shown = []
-        for metric in np.array(found)[:, at].T:
+        for metric in np.mean(found, axis=1)[:, at].T:
             mean, _, high = interval_of_mean(metric)
             shown.append(f"{100 * np.expm1(mean):+.1f} % ± {100 * (high - mean):.1f}")
         rows.append([design.name, *shown])
@@ -154,9 +157,9 @@ def table(found: Sequence[FloatArray], designs: Sequence[Design]) -> list[list[s
 @click.option("--cells", default=4096, show_default=True, help="Cells of a map at most.")
 @console_options
 def command(console: Console, folder: Path, epsilons: Sequence[Fraction], trials: int, cells: int) -> None:
-    """Print the change of every metric by each design: geometric means, 95 % intervals over data sets and epsilons."""
+    """Print the change of every metric by each design: geometric means, 95 % intervals over data sets."""
     sets = [Truth.of(tuning_set(name, folder), cells) for name in SETS]
-    found = [each for truth in sets for each in changes(truth, DESIGNS, epsilons, trials)]
+    found = [changes(truth, DESIGNS, epsilons, trials) for truth in sets]
     console.warn("it reads the true data: do not publish its figures for data of real people")
     show(console, table(found, DESIGNS))
 

@@ -30,8 +30,9 @@ TABLES: Final = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".geojson", "
 FIRST_TEST_SEED: Final = 1000
 """Synthetic cities of this seed and above have the test role."""
 
-_MIDDLE: Final = (0.005, 0.995)
-"""Quantiles of longitude and latitude between which the map of a table without a box lies: as wide as 99 % of rows."""
+_LOW, _HIGH = 0.005, 0.995
+"""Quantiles of longitude and of latitude between which the map of a table without a box lies. They are rounded outwards
+to rows, so that the map holds every row of a table of at most 200."""
 
 
 class DataSet(NamedTuple):
@@ -108,9 +109,9 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def other_files(folder: Path) -> list[str]:
-    """Names in a folder that :func:`files_in` passes over, of files that are not hidden."""
+    """Names in a folder that :func:`files_in` passes over, hidden ones apart."""
     taken = {path.name for path in files_in(folder)}
-    names = sorted(path.name for path in folder.expanduser().iterdir() if path.is_file())
+    names = sorted(path.name for path in folder.expanduser().iterdir())
     return [each for each in names if each not in taken and each[0] != "."]
 
 
@@ -209,8 +210,8 @@ def _middle(points: mv.Points) -> mv.Region:
         raise InputError(
             f"{points.source}: no row can be used; expected user, longitude and latitude in degrees"
         )
-    west, east = (float(edge) for edge in np.quantile(rows.lon, _MIDDLE))
-    south, north = (float(edge) for edge in np.quantile(rows.lat, _MIDDLE))
+    west, south = (float(np.quantile(axis, _LOW, method="lower")) for axis in (rows.lon, rows.lat))
+    east, north = (float(np.quantile(axis, _HIGH, method="higher")) for axis in (rows.lon, rows.lat))
     margin = 1e-4  # degrees, so that rows at one place have a box with an area
     return mv.Region.from_bbox(
         max(west - margin, -180.0),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -46,8 +46,7 @@ MAX_CELLS: Final = 16_384
 MAX_USERS: Final = 100_000
 """Devices of a trial at most, under secure sums and in the local model."""
 
-QUICK: Final[dict[str, Any]] = {"trials": 2, "max_cells": 256, "max_users": 2_000, "epsilons": (Fraction(1),)}
-
+QUICK: Final = {"trials": 2, "max_cells": 256, "max_users": 2_000, "epsilons": "1"}  # defaults by --quick
 
 HOT_SPOT: Final = 0.08
 """A data set is of the shape hot spot where one cell holds this fraction of all."""
@@ -57,12 +56,12 @@ FLAT: Final = 0.4
 
 
 class Job(NamedTuple):
-    """One method on one data set; picklable."""
+    """One method on one data set at one epsilon; picklable."""
 
     people: Population
     method: str
     trust: str
-    epsilons: Sequence[Fraction]
+    epsilon: Fraction
     trials: int
     users: int | None
     metrics: tuple[str, ...]
@@ -74,8 +73,9 @@ class Job(NamedTuple):
 class Ran(NamedTuple):
     """The rows of a job, or why there are none."""
 
-    job_method: str
+    method: str
     trust: str
+    epsilon: Fraction
     rows: tuple[Row, ...]
     refused: str
 
@@ -84,14 +84,14 @@ def run_job(job: Job) -> Ran:
     """Compare one method with the truth; samples and noise are the same as if all methods ran together."""
     try:
         found = compare(
-            job.people, None, [job.method], job.epsilons, job.trials, users=job.users, metrics=job.metrics,
+            job.people, None, [job.method], [job.epsilon], job.trials, users=job.users, metrics=job.metrics,
             of_everybody=True, uniform=job.uniform, seed=job.seed, first_trial=job.first_trial,
         )  # fmt: skip
     except MapveilError as error:
-        return Ran(job.method, job.trust, (), str(error))
+        return Ran(job.method, job.trust, job.epsilon, (), str(error))
     except Exception as error:  # a bug in one method must not cost the hours of all others
-        return Ran(job.method, job.trust, (), f"internal error: {type(error).__name__}: {error}")
-    return Ran(job.method, job.trust, found.rows, "")
+        return Ran(job.method, job.trust, job.epsilon, (), f"internal error: {type(error).__name__}: {error}")
+    return Ran(job.method, job.trust, job.epsilon, found.rows, "")
 
 
 def default_of(trust: str) -> str:
@@ -172,7 +172,13 @@ def jobs_on(
         metrics = metrics_on(asked, trust)
         for method in methods_of(trust):
             uniform = method == default_of(trust)
-            yield Job(asked, method, trust, epsilons, trials, users, metrics, uniform, seed)
+            for epsilon in dict.fromkeys(epsilons):
+                yield Job(asked, method, trust, epsilon, trials, users, metrics, uniform, seed)
+
+
+def _quick(context: click.Context, _: click.Parameter, quick: bool) -> None:
+    if quick:
+        context.default_map = {**(context.default_map or {}), **QUICK}
 
 
 @click.command("heldout", context_settings={"default_map": {"on_bad_rows": "drop"}})
@@ -191,8 +197,9 @@ def jobs_on(
 @click.option("--synthetic", is_flag=True, help="Add the synthetic cities. [default: only without a folder]")
 @click.option("--every-row", is_flag=True, help="Print every row and not only those where the default loses.")
 @click.option(
-    "--quick", is_flag=True, help="See that all runs: 16 x 16 cells, 2,000 devices, epsilon 1, 2 trials."
-)
+    "--quick", is_flag=True, is_eager=True, expose_value=False, callback=_quick,
+    help="See that all runs, by other defaults: 16 x 16 cells, 2,000 devices, epsilon 1, 2 trials."
+)  # fmt: skip
 @click.option("--workers", default=2, show_default=True, help="Number of processes.")
 @table_source("user", "lon", "lat", "weight")
 @seed_option("figures")
@@ -209,7 +216,6 @@ def command(
     role: str | None,
     synthetic: bool,
     every_row: bool,
-    quick: bool,
     workers: int,
     columns: dict[str, Any],
     seed: int,
@@ -226,9 +232,6 @@ def command(
     least |= {"max-cells": (max_cells, 16), "max-users": (max_users, 1), "workers": (workers, 1)}
     for name, (value, bound) in least.items():
         check(value >= bound, f"{name.replace('-', '_')} (--{name})", f"at least {bound}", value)
-    if quick:
-        trials, max_cells = QUICK["trials"], QUICK["max_cells"]
-        max_users, epsilons = QUICK["max_users"], QUICK["epsilons"]
 
     def people_in(data: DataSet, path: Path | None) -> Population:
         people = people_of(open_set(data, path, columns), max_cells)
@@ -238,8 +241,8 @@ def command(
 
     asked = asked_for(folder, synthetic, role)
     if folder is not None and (others := other_files(folder)):
-        console.note(f"passed over (other suffixes, or one name twice): {', '.join(others)}")
-    if trials == 1:
+        console.note(f"passed over (folders, links, other suffixes, or one name twice): {', '.join(others)}")
+    if (max_trials or trials) == 1:
         console.warn("one trial has no interval, so that every row is a tie; --trials 5 tells more")
     chosen: list[tuple[DataSet, Path | None]] = []
     left_out = [
@@ -262,7 +265,7 @@ def command(
         raise InputError(f"{folder}: no file can be read; expected tables or rasters with users")
     measured: list[Measured] = []
     described: list[dict[str, Any]] = []
-    refused: list[dict[str, str]] = []
+    refused: list[dict[str, Any]] = []
     found: list[Standing] = []
     looks = Looks.up_to(trials, max_trials or trials)
     with console.progress() as progress:
@@ -274,7 +277,8 @@ def command(
             data = data._replace(shape=data.shape or shape_of(people))
             sums = people.sums().sums
             size = {"users": people.users, "cells": sums.size, "fullest_cell": float(sums.max() / sums.sum())}
-            described.append({"name": data.name, "role": data.role, "shape": data.shape, **size})
+            kind = {"role": data.role, "shape": data.shape, "synthetic": data.synthetic}
+            described.append({"name": data.name, **kind, **size})
             console.note(
                 f"{at + 1} of {len(chosen)}: {data.name} ({data.role}, {data.shape}), {people.users:,} users, "
                 f"{sums.size:,} cells, {size['fullest_cell']:.1%} of all in the fullest"
@@ -282,18 +286,25 @@ def command(
             jobs = list(jobs_on(people, trust, epsilons, trials, max_users, seed))
             rows: dict[str, list[Row]] = {name: [] for name in trust}
             judgements: Rows = {}
+            ended: set[tuple[str, Fraction]] = set()
             for before, total in itertools.pairwise((0, *looks.totals)):
-                again = list(_in_question(jobs, judgements, before, total - before))
+                ready = (job for job in jobs if (job.method, job.epsilon) not in ended)
+                again = list(_in_question(ready, judgements, before, total - before))
                 start, end = ((at + each / looks.totals[-1]) / len(chosen) for each in (before, total))
                 tell = _part(progress, start, end - start)
                 for ran in in_processes(run_job, again, workers=workers, progress=tell, step="heldout"):
                     rows[ran.trust] += ran.rows
                     if ran.refused:
                         tell_of = console.warn if ran.refused.startswith("internal") else console.detail
-                        tell_of(f"{ran.job_method} does not run on {data.name}: {ran.refused}")
-                        refused.append({"data": data.name, "method": ran.job_method, "reason": ran.refused})
+                        where = f"{data.name} at epsilon {float(ran.epsilon):g}"
+                        tell_of(f"{ran.method} does not run on {where}: {ran.refused}")
+                        why = {"epsilon": float(ran.epsilon), "reason": ran.refused}
+                        refused.append({"data": data.name, "method": ran.method, **why})
+                        ended.add((ran.method, ran.epsilon))
                 for name in trust:
-                    now = Measured(data, name, tuple(rows[name]))
+                    of_trust = (job for job in jobs if job.trust == name)
+                    asked_rows = tuple((float(job.epsilon), each) for job in of_trust for each in job.metrics)
+                    now = Measured(data, name, tuple(rows[name]), asked_rows)
                     judgements = judged(judgements, standings(now, default_of(name), looks.level))
             found += judgements.values()
             measured += [Measured(data, name, of_first_look(rows[name], looks)) for name in trust]
@@ -324,16 +335,11 @@ def command(
     console.result(result_text(record, found, every_row=every_row), record)
 
 
-def _in_question(jobs: Sequence[Job], rows: Rows, before: int, trials: int) -> Iterator[Job]:
+def _in_question(jobs: Iterable[Job], rows: Rows, before: int, trials: int) -> Iterator[Job]:
     """All jobs at first; then those of undecided rows, for so many trials more."""
-    if not before:
-        yield from jobs
-        return
     for job in jobs:
-        left = epsilons_in_question(rows, job.trust, job.method)
-        epsilons = [each for each in job.epsilons if float(each) in left]
-        if epsilons:
-            yield job._replace(epsilons=epsilons, trials=trials, first_trial=before)
+        if not before or float(job.epsilon) in epsilons_in_question(rows, job.trust, job.method):
+            yield job._replace(trials=trials, first_trial=before)
 
 
 def _part(progress: Progress, start: float, length: float) -> Progress:

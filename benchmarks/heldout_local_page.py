@@ -59,7 +59,11 @@ def _settings(settings: dict[str, Any]) -> str:
 
 
 def _table(record: dict[str, Any], total: dict[str, int]) -> str:
-    rows = [each for each in (_standing(row) for row in record["rows"]) if each.trust == "local"]
+    rows = [
+        each
+        for each in (_standing(row) for row in record["rows"])
+        if (each.trust, each.role) == ("local", "test")
+    ]
     lines = [
         "| data (shape) | users | metric | near | wins | losses | over | under |",
         "|---|---|---|---|---|---|---|---|",

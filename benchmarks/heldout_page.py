@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +12,9 @@ import click
 
 from benchmarks.data_sets import LEFT_OUT, data_sets
 from benchmarks.heldout_tables import MSE, NEAR, NO_LONGER, RULE, VERDICTS, title
+from mapveil.cli.app import run
 from mapveil.cli.console import counted
+from mapveil_client.errors import InputError
 
 HEAD: Final = """# Defaults on data that nobody tuned on
 
@@ -24,18 +26,33 @@ paired difference that does not hold 0, for losses wide enough for the choice.
 [How it is run](../how-to/held-out-data.md).
 """
 BEFORE: Final = """
-**Verdicts by the rule of before**: losses without a correction for the choice among several others, none for a default
-that did not run or was under the uniform baseline, wins for one without rivals. The next run renews them.
+**Verdicts by the rule of before**: a default could win where another method failed during the trials, and rows at which
+no method ran were not counted as losses. The next run renews them.
 """
 _NAMES: Final = {"central": "Curator", "distributed": "Secure sums", "local": "Local reports"}
 _BESIDE_UNIFORM: Final = {"win": "over uniform", "loss": "under uniform"}
 _THREE: Final = ("kl", "similarity", "emd")
+_TOGETHER: Final = "KL, similarity and EMD together"
 _SHOWN: Final = ("kl", "jensen_shannon", "similarity", "emd", "top_ten")
 
 
 def page(records: Sequence[dict[str, Any]]) -> str:
-    """The page of records, one for each trust model."""
-    return "\n".join([HEAD + note(records), *(section(record) for record in records)])
+    """The page of records: a section for each trust model of each.
+
+    Raises
+    ------
+    InputError
+        A record holds no row of the role test.
+    """
+    sections: list[str] = []
+    for record in records:
+        of_test = [row["trust"] for row in record["rows"] if row["role"] == "test"]
+        if not of_test:
+            raise InputError(
+                "record must hold rows of the role test, got none; run `make heldout` with data of it"
+            )
+        sections += [section(record, trust) for trust in dict.fromkeys(of_test)]
+    return "\n".join([HEAD + note(records), *sections])
 
 
 def note(records: Sequence[dict[str, Any]]) -> str:
@@ -53,33 +70,38 @@ def users_of(described: dict[str, Any]) -> str:
     return f"{described['name']} ({described['users']:,} users)"
 
 
-def section(record: dict[str, Any]) -> str:
-    """One record: how it was made, verdicts, means, top-ten mass of hot spots, and losses."""
-    rows = [row for row in record["rows"] if row["role"] == "test"]
-    trust, settings = rows[0]["trust"], record["settings"]
+def section(record: dict[str, Any], trust: str) -> str:
+    """One trust model of a record: how it was made, verdicts, means, top-ten mass of hot spots, and losses."""
+    rows = [row for row in record["rows"] if (row["role"], row["trust"]) == ("test", trust)]
+    settings = record["settings"]
     sets = [each for each in record["data_sets"] if each["role"] == "test"]
     epsilons = ",".join(f"{each:g}" for each in settings["epsilons"])
     most = settings.get("max_trials", settings["trials"])
     more = f"--max-trials {most} " if most > settings["trials"] else ""
+    real, made = (
+        ", ".join(users_of(each) for each in sets if each["synthetic"] == synthetic)
+        for synthetic in (False, True)
+    )
     arguments = (
-        f"--synthetic --role test --trust {trust} --epsilon {epsilons} --trials {settings['trials']} "
-        f"{more}--max-cells {settings['max_cells']} --max-users {settings['max_users']} --json"
+        f"{'--synthetic ' if made else ''}--role test --trust {trust} --epsilon {epsilons} "
+        f"--trials {settings['trials']} {more}--max-cells {settings['max_cells']} "
+        f"--max-users {settings['max_users']} --seed {settings['seed']} --json"
     )
     size = f"maps of at most {settings['max_cells']:,} cells"
     about = f"{len(sets)} data sets, {size}, {trials_of(settings)}"
-    real, made = (
-        ", ".join(users_of(each) for each in sets if each["name"].endswith("-test") == synthetic)
-        for synthetic in (False, True)
-    )
     lines = [
         f"## {_NAMES[trust]}",
         "",
-        f'{about}. By `make heldout DATA=folder ARGS="{arguments}"`;',
+        f"""{about}. By `make heldout {"DATA=folder " if real else ""}ARGS="{arguments}"`;""",
         f"the folder held {real or 'nothing'}; synthetic: {made or 'none'}.",
         "",
-        *_not_run(record),
-        *_table(["metric", "wins", "ties", "losses", "rows", *_BESIDE_UNIFORM.values()], _verdicts(rows)),
+        *_not_run(record, trust),
+        *_table(
+            ["metric", "wins", "ties", "losses", "rows", *_BESIDE_UNIFORM.values()],
+            _verdicts(rows, {each["name"] for each in sets if not each["synthetic"]}),
+        ),
         "",
+        *_no_longer(rows),
         "Means over data sets, epsilons and trials (geometric for MSE), best first:",
         "",
         *_means(record["means"], trust),
@@ -117,33 +139,38 @@ def trials_of(settings: dict[str, Any]) -> str:
     )
 
 
-def _verdicts(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+def _verdicts(rows: Sequence[dict[str, Any]], real: Set[str]) -> list[list[str]]:
+    names = dict.fromkeys(row["metric"] for row in rows)
+    groups = {name: [row for row in rows if row["metric"] == name] for name in names}
+    if set(_THREE) <= set(groups):
+        groups[_TOGETHER] = [row for row in rows if row["metric"] in _THREE]
+        if real:
+            groups[f"{_TOGETHER}, real data"] = [row for row in groups[_TOGETHER] if row["data"] in real]
     found = []
-    metrics: dict[str, tuple[str, ...]] = {row["metric"]: (row["metric"],) for row in rows}
-    if set(_THREE) <= set(metrics):
-        metrics["KL, similarity and EMD together"] = _THREE
-    for name, of in metrics.items():
-        verdicts = [row["verdict"] for row in rows if row["metric"] in of]
-        beside = [row["over_uniform"] for row in rows if row["metric"] in of]
+    for name, of in groups.items():
+        verdicts, beside = ([row[each] for row in of] for each in ("verdict", "over_uniform"))
         counts = [*(verdicts.count(each) for each in VERDICTS), len(verdicts)]
         found.append([title(name), *map(str, [*counts, *map(beside.count, _BESIDE_UNIFORM)])])
-    within = [row for row in rows if row["metric"] == NO_LONGER]
-    if within:
-        ran = [row for row in within if row["mean"] is not None and row["best_other"]]
-        near = sum(row["mean"] <= (1 + NEAR) * row["other_mean"] for row in ran)
-        alone = sum(not row["best_other"] for row in within)
-        name = f"{title(NO_LONGER)}: least, or within {100 * NEAR:g} %"
-        found.append([name, *map(str, [near, alone, len(within) - near - alone, len(within)]), "", ""])
     return found
 
 
+def _no_longer(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """A sentence on rows where another method's vectors are no longer than the default's."""
+    beside = [row for row in rows if row["metric"] == NO_LONGER and row["best_other"]]
+    near = sum(row["mean"] is not None and row["mean"] <= (1 + NEAR) * row["other_mean"] for row in beside)
+    least = f"the default has the least {title(MSE)}, or is within {100 * NEAR:g} % of it"
+    said = f"Beside methods whose vectors are no longer, {least}, in {near} of {counted(len(beside), 'row')}."
+    return [said, ""] if beside else []
+
+
 def _means(means: Sequence[dict[str, Any]], trust: str) -> list[str]:
+    means = [row for row in means if row["trust"] == trust]
     metrics = [each for each in (*_SHOWN, MSE) if any(row["metric"] == each for row in means)]
     table: dict[str, dict[str, Any]] = {}
     for row in means:
-        if row["trust"] == trust and row["test"]["sets"]:
+        if row["test"]["sets"]:
             table.setdefault(row["method"], {})[row["metric"]] = row["test"]
-    most = max(found["kl"]["sets"] for found in table.values())
+    most = max((found["kl"]["sets"] for found in table.values()), default=0)
     lengths = [MSE] if MSE in metrics else []
     rows = []
     for method, found in sorted(table.items(), key=lambda item: float(item[1]["kl"]["mean"])):
@@ -161,15 +188,24 @@ def _against(row: dict[str, Any]) -> list[str]:
     return [row["data"], mine, *other]
 
 
-def _not_run(record: dict[str, Any]) -> list[str]:
-    """Data sets left out and methods that refused, with their reasons."""
+def refusals(refused: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Methods that did not run, each with its data set and epsilons, and the reasons."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for each in refused:
+        found.setdefault((each["method"], each["data"], each["reason"]), []).append(f"{each['epsilon']:g}")
+    return [
+        (f"{method} on {data} at epsilon {', '.join(at)}", reason)
+        for (method, data, reason), at in found.items()
+    ]
+
+
+def _not_run(record: dict[str, Any], trust: str) -> list[str]:
+    """Data sets left out and methods of a trust model that refused, with their reasons."""
     tested = {each["name"] for each in record["data_sets"] if each["role"] == "test"}
     found = [f"- Left out: {each['data']}: {each['reason']}" for each in record["left_out"]]
-    found += [
-        f"- Not run: {each['method']} on {each['data']}: {each['reason']}"
-        for each in record["refused"]
-        if each["data"] in tested
-    ]
+    refused = [each for each in record["refused"] if each["method"].startswith(f"{trust}/")]
+    refused = [each for each in refused if each["data"] in tested]
+    found += [f"- Not run: {what}: {reason}" for what, reason in refusals(refused)]
     return [*found, ""] if found else []
 
 
@@ -183,9 +219,9 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     "records", metavar="RECORD...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
 )
 def command(path: Path, records: tuple[Path, ...]) -> None:
-    """Write PAGE from RECORDs of `make heldout ARGS=--json`, one for each trust model."""
+    """Write PAGE from RECORDs of `make heldout ARGS=--json`."""
     path.write_text(page([json.loads(each.read_text("utf-8")) for each in records]), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    command()
+    run(command=command, name="python -m benchmarks.heldout_page")

@@ -24,8 +24,9 @@ NO_LONGER: Final = "density_mse, no longer a vector"
 """Mean squared error beside the methods only whose vectors are at most as long as the default's."""
 
 
-RULE: Final = 2
-"""The rule of verdicts: 2 counts every comparison of a row, and losses to the uniform baseline and by refusal."""
+RULE: Final = 3
+"""The rule of verdicts: 2 counts every comparison of a row, and losses to the uniform baseline and by refusal; 3 also
+losses where no method ran, and no win where another method failed before a row was decided."""
 
 SAME: Final = 1e-9
 """Relative difference of two values up to which they are one: a map even over the cells beside the baseline's."""
@@ -64,7 +65,7 @@ class Standing(NamedTuple):
     def near_the_best(self) -> bool:
         """Whether the default's mean is at most :data:`NEAR` worse than the best other method's."""
         if not self.best_other:
-            return True
+            return not math.isnan(self.mean)
         if higher_is_better(self.metric.partition(",")[0]):
             return self.mean >= (1 - NEAR) * self.other_mean
         return self.mean <= (1 + NEAR) * self.other_mean
@@ -76,18 +77,20 @@ class Measured(NamedTuple):
     data: DataSet
     trust: str
     rows: tuple[Row, ...]
+    asked: tuple[tuple[float, str], ...] = ()  # epsilons and metrics, also those at which no method ran
 
 
 def standings(measured: Measured, default: str, level: float = 0.95) -> list[Standing]:
     """Compare the default with the best other method at every epsilon and metric.
 
-    Of methods with trials of different numbers those with most are compared: the others were clearly worse before. A
-    default that did not run loses, as does one clearly worse than the uniform baseline; one without rivals ties.
+    Of methods with trials of different numbers those with most are compared: the others were clearly worse before.
+    Where one was not, it failed, and the default cannot win. A default that did not run loses, as does one clearly
+    worse than the uniform baseline; one without rivals ties.
 
     A loss is a choice after the fact among all others and the baseline, so its interval has the confidence
     1 - (1 - level) / (their number): without any difference a row is decided with probability 1 - level at most.
     """
-    values: dict[tuple[float, str], dict[str, list[Row]]] = {}
+    values: dict[tuple[float, str], dict[str, list[Row]]] = {each: {} for each in measured.asked}
     for row in measured.rows:
         values.setdefault((row.epsilon, row.metric), {}).setdefault(row.method, []).append(row)
     found = []
@@ -114,6 +117,9 @@ def _standing(
     others = {name: _values(rows) for name, rows in methods.items() if name not in (default, UNIFORM)}
     of_loss = 1 - (1 - level) / max(len(others) + (UNIFORM in methods), 1)
     most = max((each.size for each in others.values()), default=0)
+    failed = [
+        each for each in others.values() if each.size < most and not _lead(sign, mine, each, level)[0] > 0
+    ]
     others = {name: each for name, each in others.items() if each.size == most}
     best = max(others, key=lambda name: sign * others[name].mean(), default="")
     theirs = others.get(best, np.full(mine.size, np.nan))
@@ -121,6 +127,7 @@ def _standing(
     low, high = leads.get(best, math.nan), _lead(sign, mine, theirs, of_loss)[1]
     uniform = _values(methods.get(UNIFORM, []))
     over = _verdict(_lead(sign, mine, uniform, level)[0], _lead(sign, mine, uniform, of_loss)[1])
+    verdict: Verdict = "loss" if not mine.size or over == "loss" else _verdict(low, high)
     return Standing(
         measured.data.name,
         measured.data.role,
@@ -134,7 +141,7 @@ def _standing(
         *interval_of_mean(theirs),
         low,
         high,
-        "loss" if not mine.size or over == "loss" else _verdict(low, high),
+        "tie" if verdict == "win" and (failed or mine.size < most) else verdict,
         over,
         _length(methods.get(default, [])),
         _length(methods[best]) if best else 0.0,

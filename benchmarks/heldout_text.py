@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, Final
 
-from benchmarks.heldout_page import trials_of, users_of
+from benchmarks.heldout_page import refusals, trials_of, users_of
 from benchmarks.heldout_tables import NEAR, ROLES, VERDICTS, Standing, title
 from mapveil.evaluation.html_report import text_table
 
@@ -45,8 +45,8 @@ def result_text(record: dict[str, Any], found: Sequence[Standing], *, every_row:
     if record["left_out"]:
         lines += ["", "Left out:", *(f"{each['data']}: {each['reason']}" for each in record["left_out"])]
     if record["refused"]:
-        names = ", ".join(dict.fromkeys(f"{each['method']} on {each['data']}" for each in record["refused"]))
-        lines += ["", f"Not run (reasons with -v and --json): {names}"]
+        names = dict.fromkeys(what for what, _ in refusals(record["refused"]))
+        lines += ["", f"Not run (reasons with -v and --json): {'; '.join(names)}"]
     return "\n".join(_wrapped(line) for line in lines)
 
 

@@ -22,7 +22,8 @@ from mapveil_client.errors import InputError
 
 ROOT: Final = Path(__file__).parents[1]
 CODE: Final = tuple(ROOT / name for name in ("src", "benchmarks", "reproductions"))
-_SYSTEM: Final = tuple(map(Path, ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/dev", "/sys")))
+_FOLDERS: Final = tuple(map(Path, ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/sys")))
+_DEVICES: Final = tuple(map(Path, ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")))  # not /dev/shm
 
 # Numbers of system calls are those of every architecture; see landlock(7).
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
@@ -60,17 +61,22 @@ def confine_to_tuning_data(arguments: Sequence[str]) -> None:
     Raises
     ------
     InputError
-        The system has no Landlock.
+        The system has no Landlock, or a folder named lies where every file can be read.
     """
     if not can_confine():
         raise InputError(
             "choosing defaults needs Landlock (Linux 5.13 or above), which hides data of the role test"
         )
+    libraries = {Path(each) for each in (sys.prefix, sys.base_prefix, *sysconfig.get_paths().values())}
+    open_to_all = (*_FOLDERS, *libraries, *CODE)
+    for folder in filter(Path.is_dir, map(Path.expanduser, map(Path, arguments))):
+        inside = (each for each in open_to_all if folder.resolve().is_relative_to(each.resolve()))
+        if (around := next(inside, None)) is not None:
+            raise InputError(f"{folder}: lies in {around}, all of which this command can read; move the data")
     # A new folder: nothing was copied into it before.
     tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="mapveil-tuning-")
     atexit.register(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
-    libraries = {Path(each) for each in (sys.prefix, sys.base_prefix, *sysconfig.get_paths().values())}
-    allowed = [*_SYSTEM, *libraries, *CODE, Path(tempfile.tempdir), *tuning_files(arguments)]
+    allowed = [*open_to_all, *_DEVICES, Path(tempfile.tempdir), *tuning_files(arguments)]
     libc, rules = _libc(), _Ruleset(_READ_FILE)
     ruleset = _checked(libc.syscall(_CREATE, ctypes.byref(rules), ctypes.c_size_t(ctypes.sizeof(rules)), 0))
     for path in filter(Path.exists, allowed):

@@ -10,7 +10,7 @@ import pytest
 
 import mapveil as mv
 from benchmarks import data_sets
-from benchmarks.data_sets import DataSet, files_in, open_set, sets_of, tuning_city, tuning_set
+from benchmarks.data_sets import DataSet, files_in, open_set, other_files, sets_of, tuning_city, tuning_set
 from benchmarks.synthetic_sets import SHAPES
 from mapveil.evaluation.sampled_people import population
 from mapveil_client.errors import InputError, ParameterError
@@ -79,7 +79,7 @@ def test_shapes_are_what_they_are_called_and_seeds_repeat(kind: str) -> None:
         assert np.array_equal(*people)
         values = np.sort(people[0])[::-1] / people[0].sum()
         fullest[shape] = values[0], values[: values.size // 20].sum()
-    assert fullest["flat"][1] < 0.25 if kind == "table" else 0.45
+    assert fullest["flat"][1] < (0.25 if kind == "table" else 0.45)
     assert fullest["skewed"][1] > 1.5 * fullest["flat"][1]
     assert fullest["hot spot"][0] > 0.1
 
@@ -88,7 +88,9 @@ def test_a_file_nobody_named_is_one_test_set_and_files_of_one_name_are_read_once
     for name in ("b.npz", "b.tif", "a.csv.gz", "notes.md"):
         (tmp_path / name).touch()
     (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "gone.csv").symlink_to(tmp_path / "nothing.csv")
     assert [path.name for path in files_in(tmp_path)] == ["a.csv.gz", "b.npz"]
+    assert other_files(tmp_path) == ["b.tif", "folder.csv", "gone.csv", "notes.md"]
     assert sets_of(tmp_path / "a.csv.gz") == (DataSet("a", "test", "", "a"),)
     assert [each.name for each in sets_of(Path("foursquare_us_user_venue_counts.parquet"))] == [
         "foursquare-san-francisco", "foursquare-los-angeles",
@@ -97,3 +99,13 @@ def test_a_file_nobody_named_is_one_test_set_and_files_of_one_name_are_read_once
         files_in(tmp_path / "folder.csv")
     with pytest.raises(InputError, match="no such folder"):
         files_in(tmp_path / "nothing")
+
+
+def test_the_map_of_a_small_table_holds_all_of_its_rows(tmp_path: Path) -> None:
+    file = tmp_path / "two.csv"
+    file.write_text("user_id,lon,lat\n1,2.0,48.0\n2,2.5,48.5\n")
+    read = open_set(DataSet("two", "test", "", "two"), file)
+    assert isinstance(read, mv.Points)
+    assert read.region is not None
+    rows = read.arrays()
+    assert read.region.contains(rows.lon, rows.lat).tolist() == [True, True]

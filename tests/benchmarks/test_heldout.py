@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,9 @@ from benchmarks.data_sets import DataSet, data_sets, open_set
 from benchmarks.heldout import coarser, command, default_of, jobs_on, methods_of, people_of, run_job, shape_of
 from benchmarks.heldout_tables import NO_LONGER
 from mapveil.cli.app import run
+from mapveil.evaluation.compare import compare
+from mapveil.evaluation.comparison import Comparison
+from mapveil_client.errors import ParameterError
 
 
 def test_every_method_of_every_trust_model_is_there_and_the_default_is_first() -> None:
@@ -110,6 +115,7 @@ def test_one_command_runs_any_folder(folder: Path, capsys: pytest.CaptureFixture
         ("dpbench-san-francisco-cabs", "tune"), ("raster", "test"), ("visits", "test"),
     ]  # fmt: skip
     assert found["private"] is False
+    assert not any(each["synthetic"] for each in found["data_sets"])
     assert {row["trust"] for row in found["rows"]} == {"central", "distributed", "local"}
     of_table = {
         row["metric"] for row in found["rows"] if row["data"] == "visits" and row["trust"] == "central"
@@ -159,7 +165,7 @@ def test_the_result_fits_a_terminal_and_tells_both_roles(
         int(each) for line in re.findall(r": all +(\d+) +(\d+) +(\d+) ", of_test) for each in line
     )
     assert "--lon NAME" in of_test
-    assert "passed over (other suffixes, or one name twice): raster.tif, readme.md\n" in err
+    assert "passed over (folders, links, other suffixes, or one name twice): raster.tif, readme.md\n" in err
 
 
 @pytest.mark.parametrize(
@@ -197,6 +203,67 @@ def test_one_trial_is_told_to_decide_nothing(folder: Path, capsys: pytest.Captur
     assert "every row is a tie" in err
     assert out.startswith("1 paired trial;")
     assert "inf" not in out
+    code, _, err = heldout(capsys, str(folder), *arguments, "--trials", "1", "--max-trials", "2")
+    assert code == 0
+    assert "every row is a tie" not in err
+
+
+def test_quick_gives_defaults_and_overrides_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--workers", "1", "--trust", "central", "--role", "test", "--json")
+    code, out, _ = heldout(capsys, str(folder), "--trials", "1", "--epsilon", "2", "--quick", *arguments)
+    assert code == 0
+    settings = json.loads(out)["settings"]
+    found = [settings[name] for name in ("trials", "epsilons", "max_cells", "max_users")]
+    assert found == [1, [2.0], 256, 2000]
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, fails: Callable[[str, Fraction, int], bool]) -> None:
+    """Let comparisons fail by method, epsilon and number of the first trial."""
+
+    def compared(*given: Any, **more: Any) -> Comparison:
+        if fails(given[2][0], given[3][0], more["first_trial"]):
+            raise ParameterError("no such epsilon")
+        return compare(*given, **more)
+
+    monkeypatch.setattr("benchmarks.heldout.compare", compared)
+
+
+ONE_RASTER = ("--workers", "1", "--trust", "central", "--role", "test", "--max-cells", "16", "--json")
+
+
+def test_a_method_that_refuses_one_epsilon_runs_at_the_others(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "visits.csv").unlink()
+    failing(monkeypatch, lambda method, epsilon, _: epsilon < 1 and method != "central/laplace")
+    arguments = ("--trials", "2", "--epsilon", "0.5,1,1", *ONE_RASTER)
+    found = json.loads(heldout(capsys, str(folder), *arguments)[1])
+    refused = {"data": "raster", "method": "central/privtree", "epsilon": 0.5, "reason": "no such epsilon"}
+    assert refused in found["refused"]
+    assert {each["epsilon"] for each in found["refused"]} == {0.5}
+    assert {row["verdict"] for row in found["rows"] if row["epsilon"] == 0.5} == {"loss"}
+    assert any(each["method"] == "central/privtree" for each in found["means"])
+    failing(monkeypatch, lambda *_: True)
+    found = json.loads(heldout(capsys, str(folder), *arguments)[1])
+    rows = [(row["epsilon"], row["metric"], row["verdict"]) for row in found["rows"]]
+    assert rows == [
+        (epsilon, metric, "loss")
+        for epsilon in (0.5, 1.0)
+        for metric in ("kl", "jensen_shannon", "similarity", "emd", "top_ten")
+    ]
+
+
+def test_rivals_that_fail_at_a_later_look_are_no_wins_and_run_no_more(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "visits.csv").unlink()
+    failing(monkeypatch, lambda method, _, first_trial: first_trial > 0 and "multiscale" not in method)
+    arguments = ("--trials", "2", "--max-trials", "8", "--epsilon", "1", *ONE_RASTER)
+    found = json.loads(heldout(capsys, str(folder), *arguments)[1])
+    methods = [each["method"] for each in found["refused"]]
+    assert methods
+    assert len(methods) == len(set(methods))
+    assert {row["verdict"] for row in found["rows"] if row["trials"] > 2} <= {"tie", "loss"}
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_only_methods_that_are_not_clearly_worse_go_on() -> None:
 
 
 def test_an_undecided_row_is_decided_by_the_methods_that_went_on() -> None:
-    first = {"mine": [1.0, 2.0, 3.0], "near": [1.1, 1.95, 3.1], "far": [0.99, 6.1, 7.0]}
+    first = {"mine": [1.0, 2.0, 3.0], "near": [1.1, 1.95, 3.1], "far": [5.0, 6.1, 7.0]}
     before = judge({}, **first)
     more = first | {
         "mine": [*first["mine"], 1.0, 1.0, 1.0],
@@ -52,6 +52,17 @@ def test_an_undecided_row_is_decided_by_the_methods_that_went_on() -> None:
     }
     row = judge(before, **more)["central", 1.0, "kl"]
     assert (row.best_other, row.verdict, row.trials) == ("near", "win", 6)
+
+
+def test_no_row_is_won_over_a_method_in_question_that_failed() -> None:
+    mine, near = [1.0, 2.0, 3.0, 1.0, 1.0, 1.0], [1.1, 2.1, 3.1, 1.2, 1.21, 1.19]
+    failed = [0.99, 6.1, 7.0]
+    (row,) = judge({}, mine=mine, near=near, failed=failed).values()
+    assert (row.best_other, row.verdict, row.unbeaten) == ("near", "tie", ())
+    (row,) = judge({}, mine=mine[:3], near=near).values()
+    assert row.verdict == "tie"
+    (row,) = judge({}, mine=near, near=mine, failed=failed).values()
+    assert row.verdict == "loss"
 
 
 def test_a_decided_row_stays_as_it_was() -> None:

@@ -73,6 +73,15 @@ def test_a_default_that_did_not_run_loses_and_one_without_rivals_ties() -> None:
         assert [each.verdict for each in alone] == ["tie"] * len(shown)
 
 
+def test_a_default_loses_where_no_method_ran() -> None:
+    asked = measured(rows("a", [1.0, 1.1]), rows("b", [2.0, 2.1]))._replace(asked=((1.0, "kl"), (9.0, "kl")))
+    found = standings(asked, "a")
+    assert [(each.epsilon, each.verdict, each.near_the_best) for each in found] == [
+        (1.0, "win", True), (9.0, "loss", False),
+    ]  # fmt: skip
+    assert "a not run; no other" in result_text_of(found)
+
+
 def test_a_default_clearly_under_the_uniform_baseline_loses_whatever_the_others() -> None:
     groups = rows("a", [2.0, 2.02]), rows("b", [3.0, 3.02])
     for baseline, verdict in ((1.0, "loss"), (2.01, "win"), (9.0, "win")):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import mapveil as mv
-from benchmarks.mechanism_constants import VARIED, default_of
+from benchmarks.mechanism_constants import SEEDS, VARIED, by_seed, default_of
 from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.trust.curator import Curator
 from mapveil.trust.secure_aggregation.model import SecureAggregation
@@ -41,3 +41,11 @@ def test_a_default_is_what_the_mechanism_takes() -> None:
             for more in (dict[str, Any](), given)
         )
         assert np.array_equal(plain.values, stated.values), kind
+
+
+def test_scenes_of_one_seed_count_once_in_an_interval() -> None:
+    seeds = np.arange(len(SEEDS))
+    for kind in ("curator", "secure sums"):
+        scenes = np.array([[seed, seed + 2, -seed, -seed] for seed in seeds]).ravel()
+        assert np.array_equal(by_seed(kind, scenes), [seeds + 1, -seeds])
+    assert np.array_equal(by_seed("local reports", np.concatenate([seeds, seeds + 2])), [seeds + 1])

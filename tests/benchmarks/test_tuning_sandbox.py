@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -151,6 +152,36 @@ def test_nothing_is_tuned_where_test_data_cannot_be_hidden(monkeypatch: pytest.M
     monkeypatch.setattr("benchmarks.tuning_sandbox.can_confine", lambda: False)
     with pytest.raises(InputError, match="needs Landlock"):
         confine_to_tuning_data([])
+
+
+@pytest.mark.skipif(not can_confine(), reason="this system has no Landlock")
+def test_a_folder_where_every_file_can_be_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = tmp_path / "code" / "data"
+    inside.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(inside)
+    monkeypatch.setattr("benchmarks.tuning_sandbox.CODE", (tmp_path / "code",))
+    for folder in (inside, tmp_path / "link", inside / ".." / "data"):
+        with pytest.raises(InputError, match="all of which this command can read"):
+            confine_to_tuning_data(["--trials", "3", str(folder)])
+
+
+@pytest.mark.skipif(not can_confine(), reason="this system has no Landlock")
+def test_shared_memory_is_no_way_to_test_data() -> None:
+    read = (
+        "import pathlib; from benchmarks.tuning_sandbox import confine_to_tuning_data; confine_to_tuning_data([]);"
+        "pathlib.Path('/dev/urandom').open('rb').read(1); pathlib.Path('/dev/shm/{name}').read_bytes()"
+    )
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        ran = subprocess.run(
+            [sys.executable, "-c", read.format(name=Path(file.name).name)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
+            capture_output=True,
+            text=True,
+        )
+    assert "PermissionError" in ran.stderr
+    assert "/dev/shm" in ran.stderr
 
 
 @pytest.mark.parametrize("path", TUNING, ids=lambda path: path.name)

@@ -43,6 +43,20 @@ def test_the_reason_names_the_depth_the_users_and_epsilon() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("users", "start", "which"),
+    [
+        (1, "depth 3, because of about 1 user at epsilon 1: ", "the least there is, above one at which"),
+        (10**9, "depth 10, because of about 1,000,000,000 users ", "the most there is, below one at which"),
+    ],
+)
+def test_a_depth_that_is_bounded_is_not_called_the_nearest(users: int, start: str, which: str) -> None:
+    reason = declared_tiling(users, Fraction(1)).reason
+    assert reason.startswith(start)
+    assert which in reason
+    assert "nearest" not in reason
+
+
 @pytest.mark.parametrize("options", [{"users": 767}, {}])
 def test_a_curator_s_table_is_not_looked_at_for_the_cells(options: dict[str, Any]) -> None:
     mechanism = find_method("laplace", "central").make(1, options)

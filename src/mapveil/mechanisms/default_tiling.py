@@ -111,13 +111,15 @@ def quadtree_for(
 average holds as many of them as the noise deviates by, here 0.75 beside 0.7'
     """
     users = max(users, 1.0)
-    depth = round(math.log(max(crowding * users / deviation, 1.0), 4))
-    depth = min(max(depth, _SHALLOWEST), _DEEPEST)
+    nearest = round(math.log(max(crowding * users / deviation, 1.0), 4))
+    depth = min(max(nearest, _SHALLOWEST), _DEEPEST)
+    clipped = "least there is, above one" if depth > nearest else "most there is, below one"
+    which = "nearest to one" if depth == nearest else clipped
     held = crowding * users / 4**depth
     return DefaultTiling(
         f"quadtree:{depth}",
         f"depth {depth}, because of about {users:,.0f} user{'s' * (round(users) != 1)} at epsilon {epsilon:g}: the "
-        f"nearest to one at which a cell {crowding:g} times as crowded as the average holds as many of them as the "
+        f"{which} at which a cell {crowding:g} times as crowded as the average holds as many of them as the "
         f"noise deviates by, here {_plain(held)} beside {_plain(deviation)}",
     )
 
