@@ -24,12 +24,15 @@ from mapveil.maps.flow_map import FlowMap
 from mapveil.maps.flow_sums import FlowSums
 from mapveil.maps.measurement import Measurement
 from mapveil.mechanisms.flow_blocks import FlowBlocks
+from mapveil.mechanisms.flow_series import FlowSeries
 from mapveil.pictures.colours import layer_scale
 from mapveil.privacy.weighted_noise import WeightedNoise
+from mapveil.trust.curator import Curator
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.morton import PrefixTree
 from tests.mechanisms.test_flow_blocks import ZONES, hub_trips
+from tests.mechanisms.test_flow_series import timed_trips
 
 TRIPS = hub_trips(1000)
 TRUE = user_sums(TRIPS.as_points(), ZONES).sums.reshape(ZONES.size, ZONES.size) / UNIT
@@ -245,6 +248,17 @@ def test_differences_of_totals_have_intervals() -> None:
     # 200 intervals of 95 %: 10 misses expected, 99 % of the time from 3 to 18 if they were independent. Those narrower
     # by a fifth miss 26 times, those wider by a quarter once.
     assert 3 <= missed <= 18
+
+
+def test_totals_of_a_series_of_one_window_add_up() -> None:
+    week = mv.Windows(every="1w", start="2026-01-05", until="2026-01-12", zone="UTC")
+    series = FlowSeries(epsilon=20, windows=week, trust=Curator(users=3000)).release(
+        timed_trips(), ZONES, rng=3
+    )
+    one, two = series.total(0), series.total(1)
+    assert (one - two).estimate == pytest.approx(one.estimate - two.estimate)
+    assert (one + series.window(0).total(1)).estimate == pytest.approx(one.estimate + two.estimate)
+    assert (one / series.total()).bounded
 
 
 def test_unknown_zones_and_flows_without_sums_are_refused() -> None:

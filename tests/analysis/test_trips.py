@@ -127,6 +127,20 @@ def test_a_bad_table_of_positions_is_one_line(change: dict, says: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+def test_a_table_without_degrees_is_told_the_options_of_trips() -> None:
+    named = ENDS.rename(columns={"lon": "east", "lat": "north"})
+    assert read_trips(named, origin=("east", "north")).ends[0].tolist() == [1.0, 1.5, 2.0]
+    with pytest.raises(
+        InputError, match=r"no lon and lat among .*; expected usual names, or columns by origin$"
+    ) as raised:
+        read_trips(named)
+    assert raised.value.in_flags().endswith("or columns by --origin LON,LAT")
+    with pytest.raises(InputError, match=r"expected usual names$"):
+        read_trajectories(POSITIONS.rename(columns={"lon": "east", "lat": "north"}))
+    with pytest.raises(InputError, match="if it is in metres, convert the ends of trips to degrees first"):
+        read_trips(ENDS.assign(lon=583_960.0))
+
+
 @pytest.mark.parametrize("value", [np.nan, 181.0])
 def test_a_bad_destination_names_its_row(value: float) -> None:
     table = ENDS.copy()

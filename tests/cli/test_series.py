@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+import mapveil as mv
+
 WHERE = ("--region", "-74.03,40.69,-73.90,40.83", "--tiling", "quadtree:4")
 WEEKS = ("--every", "1w", "--from", "2026-01-05", "--until", "2026-01-26")
 
@@ -169,7 +171,7 @@ def test_a_column_of_categories_makes_windows(mapveil: Callable, folder: Path, t
             ("--by", "weekday", "--from", "2026-01-05", "--until", "2026-01-26"),
             "--from and --until are of periods: give --every LENGTH too",
         ),
-        ((*WEEKS, "--trust", "local", "--per", "user-week"), "per (--per) must be user under trust local"),
+        ((*WEEKS, "--trust", "local", "--per", "user-week"), "--per must be user under trust local"),
     ],
 )
 def test_bad_input_is_one_line_and_charges_nothing(
@@ -275,8 +277,11 @@ def test_a_live_series_from_its_start_to_a_late_window(
     assert ": --nobody releases a map of noise" in empty.errors[-1]
     unnamed = mapveil(*nobody[:4], *nobody[6:])
     assert ": --window 2026-W03 and --nobody" in unnamed.errors[-1]
-    wrong = mapveil("series", "map", city, "2026-W02", "-o", out[2], "--ledger", tmp_path / "other.sqlite")
-    assert (wrong.code, "--ledger must be the one" in wrong.errors[-1]) == (2, True)
+    mv.Account.open("others", budget=1, ledger=tmp_path / "empty.sqlite")
+    for ledger in ("missing.sqlite", "empty.sqlite"):
+        for asked in (("map", city, "2026-W02", "-o", out[2]), ("status", city)):
+            wrong = mapveil("series", *asked, "--ledger", tmp_path / ledger)
+            assert (wrong.code, "--ledger must be the one" in wrong.errors[-1]) == (2, True)
     assert not out[2].exists()
     skipping = mapveil("series", "add", city, table, "--window", "2026-W04", "-o", out[2])
     assert (skipping.code, "2026-W04 passes over 2026-W03: no map of them" in skipping.err) == (0, True)
@@ -299,7 +304,7 @@ def test_a_live_series_from_its_start_to_a_late_window(
 @pytest.mark.parametrize(
     ("flags", "cells", "said"),
     [
-        ((), 8, "with epsilon 0.25 a window the noise on a sum deviates by 5.7 users"),
+        ((), 8, "epsilon 0.25 a window the noise on the sum of a smallest block deviates by 8.2 users"),
         (("--users", 300), 4, "cells: depth 4, because of about 300 users at epsilon 0.25"),
         (("--users", 300, "--windows-per-user", 1), 5, "about 300 users at epsilon 0.75"),
         (("--users", 300, "--w-event", 3), 3, "about 300 users at epsilon 0.125"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 import mapveil as mv
 from mapveil.engines import UserSums
+from mapveil.formats.check_fits import check_fits
 from mapveil.mechanisms.multiscale_series import MultiscaleSeries
 from mapveil_client.errors import InputError
 
@@ -50,17 +52,18 @@ def test_a_series_comes_back_from_its_file(series: mv.SeriesMap, suffix: str, tm
     assert len(found.measurements) == len(series.measurements)
 
 
-NAMES = ('x"y', "a\\b", "work, {play}: \u00fc", "users x")
+NAMES = ('x"y', "a\\b", "work, {play}: \u00fc", "users x", "\u00c4", "\u00e4", "STRASSE", "stra\u00dfe")
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".tif", ".geojson", ".csv", ".gpkg"])
 def test_categories_of_any_text_come_back(suffix: str, tmp_path: Path) -> None:
     if suffix in (".tif", ".gpkg"):
         pytest.importorskip("rasterio" if suffix == ".tif" else "pyogrio")
-    kinds = np.array(NAMES)[np.arange(40) % 4]
+    kinds = np.array(NAMES)[np.arange(40) % len(NAMES)]
     points = mv.Points.from_arrays(np.arange(40), np.full(40, -74.0), np.full(40, 40.7), time=kinds)
     windows = mv.Windows(by="time", values=NAMES)
     made = mv.release_series(points, windows, mv.Quadtree(REGION, depth=2), epsilon=2, account=None, rng=1)
+    check_fits(tmp_path / f"kinds{suffix}", made.tiling, NAMES)
     made.save(tmp_path / f"kinds{suffix}")
     found = mv.read_map(tmp_path / f"kinds{suffix}")
     assert isinstance(found, mv.SeriesMap)
@@ -179,6 +182,7 @@ def test_a_page_has_its_windows_however_many_cells_there_are(monkeypatch: pytest
     ):
         page = page_html(series)
     assert "The single windows do not fit this page" in page
+    assert re.search(r"they are at least \d+ numbers, above 19\.", page)
     assert f"all windows together: {weeks}" in page
 
 

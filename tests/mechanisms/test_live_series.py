@@ -77,6 +77,18 @@ def test_without_a_name_a_window_is_released_only_where_every_row_lies_in_the_ne
     assert series.status().released == NAMES[:3]
 
 
+def test_rows_of_a_window_that_was_passed_over_are_not_advised_to_name_it(tmp_path: Path) -> None:
+    series = started(tmp_path / "city.series")
+    series.add(visits(np.arange(30), 1), NAMES[1])
+    late, lie = visits(np.arange(30), 0), r"rows lie in 2026-W02 \(passed over\)"
+    with pytest.raises(
+        InputError, match=f"{lie}, but the next window is 2026-W04; no map of a window that was"
+    ):
+        series.add(late)
+    with pytest.raises(InputError, match=f"{lie}; if nobody was there in 2026-W04, say so"):
+        series.add(late, NAMES[2])
+
+
 def test_a_window_without_a_row_is_released_only_as_one_of_nobody(tmp_path: Path) -> None:
     ledger = mv.Ledger(tmp_path / "ledger.sqlite")
     series = started(tmp_path / "city.series", ledger=ledger)

@@ -29,9 +29,11 @@ def test_windows_that_were_numbered_for_another_mechanism_are_refused(
         np.arange(2), np.full(2, 0.1), np.full(2, 0.1), time=np.array(["2026-01-06"] * 2)
     )
     plain = Multiscale(epsilon=1), ProportionHistogram(epsilon=1)
+    table = windowed(places, *numbered)
     for mechanism in (MultiscaleSeries(epsilon=1, windows=WEEKS), *plain):
-        with pytest.raises(InputError, match="numbered for another mechanism"):
-            mechanism.release(windowed(places, *numbered), ZONES, account=None, rng=1)
+        for source in (table, user_sums(table, ZONES)):
+            with pytest.raises(InputError, match="numbered for another mechanism"):
+                mechanism.release(source, ZONES, account=None, rng=1)
     for flows in (FlowSeries(epsilon=1, windows=WEEKS), FlowBlocks(epsilon=1)):
         with pytest.raises(InputError, match="numbered for another mechanism"):
             flows.release(windowed(trips, *numbered), ZONES, account=None, rng=1)

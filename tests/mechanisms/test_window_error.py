@@ -54,7 +54,12 @@ def test_the_error_is_that_of_the_sums_that_are_released() -> None:
         ),
         (
             {"window_error": 1.0},
-            r"allows none, not even one window, got 1, whose .* within \S+ users \(95 %\); raise epsilon",
+            r"allows none, not even one window, got 1, whose .* within \S+ users \(95 %\); "
+            "raise epsilon, or allow a larger error$",
+        ),
+        (
+            {"windows_per_user": 3, "window_error": 1.0},
+            "allows none, not even one window, got 3, .*; raise epsilon, or allow a larger error$",
         ),
         ({"window_error": float("inf")}, "window_error must be a number of users above 0"),
         ({"window_error": -1.0}, "window_error must be a number of users above 0"),

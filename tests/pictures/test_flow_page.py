@@ -17,10 +17,13 @@ from mapveil.geo.grid import Grid
 from mapveil.geo.places import Places
 from mapveil.geo.region import Region
 from mapveil.maps.flow_map import FlowMap
+from mapveil.mechanisms.flow_series import FlowSeries
 from mapveil.pictures.page import page_html, write_page
 from mapveil.pictures.picture_plane import POINTS
 from mapveil.privacy.claim import Adversary, Neighbouring, TrustModel
 from mapveil.privacy.guarantee import Guarantee
+from tests.mechanisms.test_flow_blocks import ZONES
+from tests.mechanisms.test_flow_series import WEEKS, timed_trips
 
 REGION = Region.from_bbox(-8.70, 41.10, -8.52, 41.22)
 GRID = Grid(REGION, rows=3, columns=4)
@@ -79,6 +82,19 @@ def test_only_the_largest_are_drawn_and_the_page_says_so(monkeypatch: pytest.Mon
     page = page_html(flows_of())
     assert "The 10 largest of 144 flows are shown" in page
     assert unpack(record(page)["value"]).size <= 10
+
+
+def test_a_window_says_how_users_count_and_how_many_flows_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    series = FlowSeries(epsilon=20, windows=WEEKS).release(timed_trips(), ZONES, rng=3)
+    monkeypatch.setattr("mapveil.maps.flow_scene._ON_PAGE", 10)
+    lines = series.scene(page=True).lines
+    assert lines is not None
+    assert lines.windows is not None
+    for reading, faded in zip(lines.windows.readings, lines.windows.faded, strict=True):
+        assert f"The 10 largest of {series.size} flows of all windows together are shown." in reading
+        assert "Over all windows together each user counts 1" in reading
+        assert ("the grey ones may be no flow at all" in reading) == faded.any()
+    assert not lines.windows.faded.any(axis=1).all()
 
 
 def test_it_loads_nothing_and_tells_the_promise(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def test_rates_are_coloured_by_the_rate(asked: tuple[ZoneOverlay, ZoneTotals]) -
     columns = {**found.columns(), "denominator": residents, "estimate_per_1000": rate}
     page = answers_html(overlay, found, columns, "3 zones")
     scene = json.loads(page.split('id="scene">')[1].split("</script>")[0])["scene"]
+    assert scene["doubt"] == "Hatched: no measured cell inside (1 of 3 zones); no denominator (1 of 3 zones)"
     coloured, *_, read = scene["layers"]
     assert coloured["unit"] == "users per 1,000 of the denominator"
     # The second has no residents, the third is not told from zero.

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mapveil.engines.contributions import locator
+from mapveil.geo.find_columns import USUAL_NAMES, find_column, listed
 from mapveil.geo.point_query import BadRows
 from mapveil.geo.points import Points
+from mapveil.geo.read_geoparquet import find_geometry
 from mapveil.geo.read_points import open_table, read_points
 from mapveil.geo.tables import Table, column_types, quote_name, reading
 from mapveil.geo.tiling import as_tiling
@@ -173,6 +175,8 @@ def read_trips(
         if name not in types:
             raise InputError(f"{table.name}: no column {name!r}; its columns are {', '.join(types)}")
     start = origin or _pair(types, _ORIGIN) or (None, None)
+    if start[0] is None:
+        _check_places(table, types, ", or columns by origin (--origin LON,LAT)")
     points = read_points(
         table, user=user, lon=start[0], lat=start[1], time=time, where=where, on_bad_rows=on_bad_rows
     )
@@ -222,6 +226,7 @@ def read_trajectories(
     """
     table = _table(source)
     types = column_types(table)
+    _check_places(table, types)
     points = read_points(table, user=user, time=time, where=where, on_bad_rows=on_bad_rows)
     plain = {_plain(name): name for name in reversed(list(types))}
     found = trip or next((plain[usual] for usual in _TRIP if usual in plain), None)
@@ -298,6 +303,13 @@ def cells_of_trips(
 def _table(source: Any) -> Table:
     """Keep a source that is open already: standard input can be read once only."""
     return source if isinstance(source, Table) else open_table(source)
+
+
+def _check_places(table: Table, types: Mapping[str, str], naming: str = "") -> None:
+    """Refuse a table without locations by the options of trips, which are not those of points."""
+    usual = (find_column(kind, table.name, types, None, USUAL_NAMES[kind]) for kind in ("lon", "lat"))
+    if table.place is None and find_geometry(types) is None and None in usual:
+        raise InputError(f"{table.name}: no lon and lat among {listed(types)}; expected usual names{naming}")
 
 
 def _fetch(points: Points, columns: Mapping[str, str], order: str) -> dict[str, FloatArray]:

@@ -63,11 +63,10 @@ def answer_flows(
         if total.modelled:
             text += f"; the model places {100 * total.placed:.0f} % of them, so these bounds hold wherever in their "
             text += "blocks they are"
-        elif total.placed and total.estimate > 0:
-            text += (
-                f"; the model places {100 * total.placed:.0f} % of them, and wherever they are in their blocks: "
-                f"{least:,.1f} to {most:,.1f}"
-            )
+        elif total.placed and (least, most) != (low, high):
+            # Of an estimate that is not above 0 no percentage is placed.
+            part = f"the model places {100 * total.placed:.0f} % of them, and " if total.estimate > 0 else ""
+            text += f"; {part}wherever they are in their blocks: {least:,.1f} to {most:,.1f}"
         record = {**question, "from": origins, "to": destinations, "answer": answer}
         console.result(f"{text}; asking costs no privacy", record, outputs)
         return

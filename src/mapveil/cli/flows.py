@@ -314,12 +314,16 @@ def _true_users(trips: Trips, released: FlowMap) -> FloatArray:
     import numpy as np
 
     from mapveil.engines import UNIT, user_sums
-    from mapveil.geo.windowed_points import Parts, windowed
+    from mapveil.geo.windowed_points import windowed
     from mapveil.maps.flow_series_map import FlowSeriesMap
 
     points, size = trips.as_points(), released.tiling.size
     if isinstance(released, FlowSeriesMap):
-        most = released.parameters.get("windows_per_user")
-        points = windowed(points, released.windows, None if most is None else Parts(1, most))
+        if released.parameters.get("windows_per_user") is not None:
+            raise InputError(
+                "windows_per_user (--windows-per-user) draws which windows of a user count by a key that is not kept, "
+                "so what the release should say is not known"
+            )
+        points = windowed(points, released.windows)
     sums = user_sums(points, released.tiling).sums.reshape(-1, size, size).sum(axis=0)
     return np.asarray(sums / UNIT, dtype=np.float64)

@@ -19,6 +19,7 @@ from mapveil_client.errors import ParameterError, check
 
 if TYPE_CHECKING:
     from mapveil.geo.region import Region
+    from mapveil.mechanisms.live_series import LiveSeries
     from mapveil.mechanisms.series_status import SeriesStatus
     from mapveil.privacy.ledger import Ledger
 
@@ -134,17 +135,18 @@ def _default_tiling(console: Console, users: int | None, each: Fraction) -> str:
     """The cells where none are asked for, by the epsilon that a window has at least; said before the charge."""
     from mapveil.geo.parse_tiling import DEFAULT_TILING
     from mapveil.mechanisms.default_tiling import declared_tiling
+    from mapveil.mechanisms.multiscale import Multiscale
 
     if users is not None:
         check(users >= 1, "--users", "at least 1", users)
         made = declared_tiling(users, each)
         console.note(f"cells: {made.reason}")
         return made.spec
-    noise = math.sqrt(2) / float(each)
+    noise = math.sqrt(2) / float(Multiscale(epsilon=each).curators_last_budget)
     console.note(
         f"cells: {DEFAULT_TILING}, because no number of users was declared; with epsilon {readable(each)} a window the "
-        f"noise on a sum deviates by {noise:.2g} users, which cells of few users do not rise above: --users N chooses "
-        "cells by an estimate of a window's users, or give --tiling"
+        f"noise on the sum of a smallest block deviates by {noise:.2g} users, which cells of few users do not rise "
+        "above: --users N chooses cells by an estimate of a window's users, or give --tiling"
     )
     return DEFAULT_TILING
 
@@ -225,8 +227,7 @@ def write_window(
     series = LiveSeries(file)
     heat = series.window(window)
     charged = heat.guarantee.account is not None
-    if ledger is not None and not (charged and ledger.exists() and series.charged_to(Ledger(ledger))):
-        raise ParameterError(f"--ledger must be the one that {file} was charged to, got {ledger}")
+    _check_ledger(series, ledger)
     path = ledger or default_ledger_path()
     opened = Ledger(path) if charged and path.exists() else None
     with console.progress() as progress:
@@ -250,11 +251,21 @@ def show_status(console: Console, file: Path, ledger: Path | None) -> None:
     from mapveil.privacy.ledger import Ledger
     from mapveil.privacy.ledger_records import default_ledger_path
 
-    charged = LiveSeries(file).status().charged
+    series = LiveSeries(file)
+    charged = series.status().charged
     if ledger is not None and not charged:
         raise ParameterError(f"--ledger must be left out: {file} was started without a ledger")
+    _check_ledger(series, ledger)
     path = ledger or default_ledger_path()
     _tell(console, file, Ledger(path) if charged and path.exists() else None)
+
+
+def _check_ledger(series: LiveSeries, ledger: Path | None) -> None:
+    """Refuse a ledger that was named and has no charge of the series."""
+    from mapveil.privacy.ledger import Ledger
+
+    if ledger is not None and not (ledger.exists() and series.charged_to(Ledger(ledger))):
+        raise ParameterError(f"--ledger must be the one that {series.path} was charged to, got {ledger}")
 
 
 def _tell(console: Console, file: Path, ledger: Ledger | None) -> None:

@@ -12,6 +12,8 @@ from mapveil.engines.table_engine import engine_of
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling
+from mapveil.geo.windowed_points import Parts, WindowedPoints
+from mapveil.geo.windows import Windows
 from mapveil_client.errors import InputError
 
 _LARGEST_SUM = (1 << 62) // UNIT
@@ -23,6 +25,8 @@ class UserSums(NamedTuple):
     # (cells,), or (windows or labels, cells); units of 1 / UNIT user. Of trips a cell is a pair of the tiling's cells.
     sums: npt.NDArray[np.int64]
     tiling: Tiling
+    windows: Windows | None = None  # that rows were numbered by
+    parts: Parts | None = None  # of the windows, in which a user contributes 1 each
 
 
 def user_sums(
@@ -72,6 +76,8 @@ def user_sums(
     sums = engine_of(source).user_sums(source, tiling, key, labels, told)
     if progress:
         progress("sum users per cell", 1.0)
+    if isinstance(source, WindowedPoints):
+        return UserSums(sums, tiling, source.windows, source.parts)
     return UserSums(sums, tiling)
 
 

@@ -49,8 +49,9 @@ def check_fits(path: str | PathLike[str], tiling: Tiling | str, windows: Sequenc
             raise InputError(
                 f"{path}: a GeoPackage holds {_MOST_COLUMNS} windows at most, got {len(windows)}{instead}"
             )
-        alike = Counter(name.casefold() for name in windows)
-        if twice := [name for name in windows if alike[name.casefold()] > 1]:
+        # Of SQLite, letters of ASCII alone have two cases, as those of bytes do.
+        alike = Counter(name.encode().lower() for name in windows)
+        if twice := [name for name in windows if alike[name.encode().lower()] > 1]:
             raise InputError(
                 f"{path}: a GeoPackage takes {one_line(', '.join(twice), 100)} for one name of a window{instead}"
             )

@@ -216,6 +216,8 @@ def _wanted(points: PointQuery, failure: _Failure, opened: duckdb.DuckDBPyConnec
     if failure.kind == "lat" and look_swapped(points, opened):
         return f"{wanted}; are lat and lon swapped?"
     if failure.kind in ("lon", "lat") and not points.written and _METRES.fullmatch(failure.text):
+        if points.columns.to_lon is not None:
+            return f"{wanted}; if it is in metres, convert the ends of trips to degrees first"
         return f"{wanted}; if it is in metres, give its reference system: crs='EPSG:...' (--crs EPSG:...)"
     if failure.kind != "user" and re.fullmatch(r"'\s*[+-]?\d+,\d+\s*'", failure.text):
         return f"{wanted}, written with a point instead of a comma"

@@ -116,16 +116,20 @@ def windowed(points: Points, windows: Windows, parts: Parts | None = None) -> Wi
 
 
 def check_numbering(points: object, windows: Windows | None = None, parts: Parts | None = None) -> None:
-    """Refuse a table whose windows were not numbered for these windows and parts, in which a user would count more.
+    """Refuse a table, or its exact sums, not numbered for these windows and parts: a user would count more.
+
+    Exact sums that :func:`mapveil.engines.user_sums` did not make of such a table are taken as they are.
 
     Raises
     ------
     InputError
         It was numbered otherwise, or at all where there are no windows.
     """
-    if isinstance(points, WindowedPoints) and (points.windows, points.parts) != (windows, parts):
+    numbered = (getattr(points, "windows", None), getattr(points, "parts", None))
+    if numbered not in ((None, None), (windows, parts)):
+        source = getattr(points, "source", "exact sums")
         raise InputError(
-            f"{points.source}: the windows of its rows were numbered for another mechanism, whose users count "
+            f"{source}: the windows of its rows were numbered for another mechanism, whose users count "
             "otherwise; expected the table itself, or what numbered() of this mechanism makes of it"
         )
 

@@ -24,9 +24,9 @@ _STAYING: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _GAIN: Final = 1.0  # of the score that a weight of staying must win; a decay with distance needs none
 _NEAR: Final = 1e-3  # of all trips: the L1 distance of the sums of rows at which sweeps end
 _SWEEPS: Final = 500  # at most; 218 were the most measured, at the shortest decay lengths
-_WORK: Final = (
-    1 << 30
-)  # entries swept at most, some ten seconds: some margins no matrix of the allowed pairs has
+_WORK: Final = 1 << 30
+"""Entries of the matrix over all sweeps at most, each of which multiplies by it twice, some ten seconds: some margins
+no matrix of the allowed pairs has."""
 _TINY: Final = 1e-300
 
 
@@ -110,8 +110,8 @@ def spacing_m(plane: FloatArray) -> float:
 def proportional_fit(joint: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray | None:
     """The matrix with its rows and columns scaled to given sums, in turn; None where it has nothing left.
 
-    The columns' sums are exact, the rows' within an L1 distance of .001 unless that takes more than 500 sweeps, or more
-    than 2**30 entries swept.
+    The columns' sums are exact, the rows' within an L1 distance of .001 unless that takes more than 500 sweeps, or
+    more than 15 sweeps of more than 2**30 entries together.
 
     Source: Deming, Stephan (1940).
 

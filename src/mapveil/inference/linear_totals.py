@@ -109,8 +109,11 @@ class LinearTotal:
     def __add__(self, other: LinearTotal) -> LinearTotal:
         parts = list(self.parts)
         for sums, weights in other.parts:
-            at = next((at for at, (held, _) in enumerate(parts) if held.is_same(sums)), None)
-            if any(one.has_window(two) for held, _ in parts for one, two in ((held, sums), (sums, held))):
+            same = [held.is_same(sums) for held, _ in parts]
+            at = same.index(True) if any(same) else None
+            # The sums of a series of one window are those of the window.
+            others = [held for (held, _), is_same in zip(parts, same, strict=True) if not is_same]
+            if any(held.has_window(sums) or sums.has_window(held) for held in others):
                 raise InputError(
                     "totals of a series and of its windows are of the same reports or noisy sums, so the error of "
                     "their sum is not known; add up totals of windows instead"

@@ -34,15 +34,17 @@ def flow_scene(flows: FlowMap, *, page: bool, arcs: int) -> Scene:
             "The slider hides small flows. An arc bends to the left of its direction; a disc is the flow within "
             f"one {thing}."
         )
-    windows = shown.line_windows(between) if page else None
-    if windows is not None:
-        windows = windows._replace(readings=_window_readings(windows, reading))
-    if shown.size < flows.size:
-        reading = f"The {shown.size} largest of {flows.size} flows are shown, {part:.0f} % of all. {reading}"
-    together = " windows together" if flows.period else ""
-    reading = f"{in_all[:1].upper()}{in_all[1:]} in all{together}. {reading}"
     if unit == "users":
         reading += f" {flows.counting[:1].upper()}{flows.counting[1:]}."
+    largest = f"The {shown.size} largest of {flows.size} flows" if shown.size < flows.size else ""
+    windows = shown.line_windows(between) if page else None
+    if windows is not None:
+        arcs_of_window = f"{largest} of all windows together are shown. {reading}" if largest else reading
+        windows = windows._replace(readings=_window_readings(windows, arcs_of_window))
+    if largest:
+        reading = f"{largest} are shown, {part:.0f} % of all. {reading}"
+    together = " windows together" if flows.period else ""
+    reading = f"{in_all[:1].upper()}{in_all[1:]} in all{together}. {reading}"
     if page:
         if drawn.deviation is not None:
             facts["Standard deviation"] = drawn.deviation
@@ -88,4 +90,5 @@ def _window_readings(windows: LineWindows, arcs: str) -> tuple[str, ...]:
 def _doubt(told: BoolArray, zero: str) -> str:
     """Number of arcs that are told from zero, in words."""
     count = f"{int(told.sum())} of {told.size} arcs" if told.any() else "No arc"
-    return f"{count} can be told from {zero}; the grey ones may be no flow at all."
+    grey = "" if told.all() else "; the grey ones may be no flow at all"
+    return f"{count} can be told from {zero}{grey}."

@@ -25,7 +25,8 @@ PLACED_BY_ALL: Final = "multiscale-series"
 
 Of randomized reports, those of a window are among those of all windows."""
 
-_MOST_SHOWN: Final = 1 << 20  # numbers of all windows that a page holds
+MOST_SHOWN: Final = 1 << 20
+"""Numbers of all windows that a page holds, about 4 MB of it."""
 
 
 def check_drawn(path: str | PathLike[str], windows: int) -> None:
@@ -144,7 +145,7 @@ class SeriesMap(DensityMap):
 
     def layers(self) -> tuple[Layer, ...]:
         """The users in each window, where a page can hold them."""
-        return self.window_layers() if self.by_window.size <= _MOST_SHOWN else ()
+        return self.window_layers() if self.by_window.size <= MOST_SHOWN else ()
 
     def pooled_columns(self) -> tuple[Layer, ...]:
         """Every number of a cell of the map of all windows together."""

@@ -29,6 +29,7 @@ from mapveil_client.epsilon import split_epsilon
 from mapveil_client.morton import PrefixTree, deinterleave
 
 _BLOCKS: Final = 0.8  # this and the defaults below, varied: benchmarks/flow_constants.py
+_WHY_DECLARED: Final = "the blocks follow the declared number"
 
 
 class Counted(NamedTuple):
@@ -125,7 +126,10 @@ class FlowBlocks(FlowMechanism):
         parent = gravity_parent(ends[0], ends[1], order, users, _measured(made))
         blocks = (*counted.root, made)
         return Flows(
-            settle_pairs(parent, _measured(made), users), blocks, None, note_on_declared(setting, blocks)
+            settle_pairs(parent, _measured(made), users),
+            blocks,
+            None,
+            note_on_declared(setting, blocks, _WHY_DECLARED),
         )
 
     def tells_pairs(
@@ -171,7 +175,7 @@ class FlowBlocks(FlowMechanism):
         users = users_in_all(setting, *totals, blocks.sums, leaves.sums)
         made = settle_pairs(parent, _measured(leaves), users)
         replies = (*root, blocks, leaves)
-        return Flows(made, replies, margins, note_on_declared(setting, replies))
+        return Flows(made, replies, margins, note_on_declared(setting, replies, _WHY_DECLARED))
 
     def _leaves(
         self, setting: Setting, expected: FloatArray, level: int, epsilon: Fraction, room: int

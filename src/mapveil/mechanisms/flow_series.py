@@ -23,7 +23,13 @@ from mapveil.mechanisms.flow_blocks import Counted, FlowBlocks
 from mapveil.mechanisms.flow_mechanism import FlowPlan, Flows
 from mapveil.mechanisms.measured_nodes import MeasuredNodes, off_raster
 from mapveil.mechanisms.uniform_grid import tree_at
-from mapveil.mechanisms.window_blocks import OverWindows, blocks_of_windows, blocks_over_time, widened
+from mapveil.mechanisms.window_blocks import (
+    LEAST_SHARE,
+    OverWindows,
+    blocks_of_windows,
+    blocks_over_time,
+    widened,
+)
 from mapveil.privacy.claim import Share
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.trust.curator import Curator
@@ -86,7 +92,8 @@ class FlowSeries(OverWindows, FlowBlocks):
     def __post_init__(self) -> None:
         super().__post_init__()
         share = self.window_margin_share
-        self._check(1e-4 <= share <= 1 - 1e-4, "window_margin_share", "a number from 0.0001 to 0.9999")
+        held = LEAST_SHARE <= share <= 1 - LEAST_SHARE
+        self._check(held, "window_margin_share", f"a number from {LEAST_SHARE} to {1 - LEAST_SHARE}")
         if self.windows_per_user is not None and not isinstance(self.trust, Curator):
             raise ParameterError(
                 "windows_per_user (--windows-per-user) needs trust central: each client of a secure sum divides 1 over "

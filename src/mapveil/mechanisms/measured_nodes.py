@@ -67,8 +67,12 @@ def consistent(above: MeasuredNodes, below: MeasuredNodes) -> list[MeasuredNodes
     return [below._replace(sums=below.sums._replace(values=values))]
 
 
-def note_on_declared(setting: Setting, replies: Sequence[MeasuredNodes]) -> tuple[str, ...]:
-    """A note where all of a curator's replies together contradict the declared number of users."""
+def note_on_declared(
+    setting: Setting,
+    replies: Sequence[MeasuredNodes],
+    why: str = "default cells follow the declared number",
+) -> tuple[str, ...]:
+    """A note where all of a curator's replies together contradict the declared number of users, and why it matters."""
     if not setting.curator or setting.clients is None:
         return ()
     sums = [each.sums for each in replies]
@@ -80,7 +84,7 @@ def note_on_declared(setting: Setting, replies: Sequence[MeasuredNodes]) -> tupl
     low, high = (max(total + sign * _WITHIN * deviation, 0.0) for sign in (-1, 1))
     return (
         f"the declared number of users, {setting.clients:,}, is not that in the cells: the noisy sums found {low:,.0f} "
-        f"to {high:,.0f}; default cells follow the declared number, so declare one near that next time, or none",
+        f"to {high:,.0f}; {why}, so declare one near that next time, or none",
     )
 
 

@@ -260,25 +260,27 @@ class SeriesFile:
         if found == (number,):
             return
         names = table.windows.names
-        drawn, said = self._drawn(), self._said(found)
+        said, left = self._said(found), self._left(found)
         hint = "name the one to release: window=NAME (--window NAME)"
         if not found:
             hint = (
                 f"if nobody was there in {names[number]}, say so: window={names[number]} and nobody=True (--window "
                 f"{names[number]} and --nobody)"
             )
-        elif drawn.issuperset(found):
+        elif self._drawn().issuperset(found):
             again = f"mapveil series map {shlex.quote(str(self.path))} {names[found[-1]]} -o FILE"
             hint = f"to write its map again: {again}"
+        elif not left:
+            hint = "no map of a window that was passed over can be made any more"
         elif found[0] > number:
             lost = short_list(names[number : found[0]])
             hint += f", which passes over {lost} for good: no map of a window before one that was released can be made"
         lie = f"{table.source}: its rows lie in {', '.join(said) or 'no window of the series'}"
         if cut_short:
+            other = ", or name the window of this table: window=NAME (--window NAME)" if left else ""
             raise InputError(
-                f"{lie}, but the map of {names[number]} was drawn by a run that was cut short; repeat that command, or "
-                "name the window of this table: window=NAME (--window NAME). Keep this message private, it tells of "
-                "the data"
+                f"{lie}, but the map of {names[number]} was drawn by a run that was cut short; repeat that command"
+                f"{other}. Keep this message private, it tells of the data"
             )
         raise InputError(
             f"{lie}, but the next window is {names[number]}; {hint}. Nothing was released and "
@@ -287,9 +289,9 @@ class SeriesFile:
 
     def nobody_there(self, table: Points, found: tuple[int, ...], number: int) -> InputError:
         """The error of a table without a row in the window that was named, whose rows lie in those ``found``."""
-        name, drawn = self.facts.windows.names[number], self._drawn()
+        name = self.facts.windows.names[number]
         lie = f"its rows lie in {', '.join(self._said(found)) or 'no window of the series'}"
-        other = "" if drawn.issuperset(found) else "name the window of the rows, or, "
+        other = "name the window of the rows, or, " if self._left(found) else ""
         return InputError(
             f"{table.source}: no row lies in {name}; {lie}; {other}if nobody was there in {name}, say so: nobody=True "
             "(--nobody) releases a map of noise. Nothing was released and no window used up; keep this message "
@@ -299,8 +301,16 @@ class SeriesFile:
     def _drawn(self) -> set[int]:
         return {row[0] for row in self._opened.execute("SELECT number FROM windows")}
 
+    def _left(self, found: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of some windows that can still be released: the ones after all that were drawn."""
+        last = max(self._drawn(), default=-1)
+        return tuple(at for at in found if at > last)
+
     def _said(self, found: tuple[int, ...]) -> list[str]:
         """The first of some windows in a message."""
-        names, drawn = self.facts.windows.names, self._drawn()
-        said = [names[at] + " (released already)" * (at in drawn) for at in found[:_SHOWN]]
+        names, drawn, left = self.facts.windows.names, self._drawn(), self._left(found)
+        said = [
+            names[at] + (" (released already)" if at in drawn else " (passed over)" * (at not in left))
+            for at in found[:_SHOWN]
+        ]
         return said + [f"{len(found) - _SHOWN} more"] * (len(found) > _SHOWN)

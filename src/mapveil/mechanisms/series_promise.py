@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from mapveil.mechanisms.series_file import SeriesFacts
-from mapveil.privacy.claim import Assumes, ContributionBound, Norm, Unit
+from mapveil.privacy.claim import Assumes, Unit
 from mapveil.privacy.guarantee import Guarantee
 from mapveil.privacy.sampling import sampling_delta
 
@@ -31,7 +31,7 @@ def promise_of_series(alone: Guarantee, facts: SeriesFacts) -> Guarantee:
     if alone.unit is Unit.WINDOW_RUN:  # the map of another window has it already
         return alone
     counted = facts.most if facts.run is None else facts.run
-    bound = alone.bound and ContributionBound(Norm.L1, counted * alone.bound.value, alone.bound.step)
+    bound = alone.bound and alone.bound.times(counted)
     if facts.run is None:
         delta = min(facts.most * alone.delta, Fraction(1))  # a user moves so many maps
         return replace(alone, epsilon=facts.epsilon, delta=delta, bound=bound)

@@ -21,7 +21,8 @@ from mapveil_client.morton import PrefixTree
 
 _MOST_SITES: Final = 1 << 22  # sites times windows that time is shrunk over at once: 32 MB each array
 
-_LEAST_SHARE: Final = 1e-4  # of a budget, for all windows together or for each of them
+LEAST_SHARE: Final = 1e-4
+"""Least share of a budget, for all windows together, for each of them or for margins."""
 
 Q = TypeVar("Q")
 T = TypeVar("T")
@@ -65,8 +66,8 @@ class OverWindows(Checked):
         super().__post_init__()
         self._check(isinstance(self.windows, Windows), "windows", "Windows")
         self.windows.check_per_user(self.windows_per_user)
-        held = _LEAST_SHARE <= self.pooled_share <= 1 - _LEAST_SHARE
-        self._check(held, "pooled_share", f"a number from {_LEAST_SHARE} to {1 - _LEAST_SHARE}")
+        held = LEAST_SHARE <= self.pooled_share <= 1 - LEAST_SHARE
+        self._check(held, "pooled_share", f"a number from {LEAST_SHARE} to {1 - LEAST_SHARE}")
         self._check_positive("window_signal")
 
     @property

@@ -55,8 +55,9 @@ def check_error(epsilon: Fraction, windows: int, error: float, *, fix: str) -> N
     if reached > error:
         most = allowed_windows(epsilon, error)
         few = f"allows {most} window{'s' * (most != 1)}" if most else "allows none, not even one window"
-        # A user's 1 that is divided over all windows is one part of epsilon, however many windows there are.
-        remedy = f"ask for fewer windows, or {fix}" if windows > 1 else "raise epsilon (--epsilon)"
+        remedy = "raise epsilon (--epsilon), or allow a larger error (--window-error)"
+        if most:
+            remedy = f"ask for fewer windows, or {fix}"
         raise ParameterError(
             f"window_error (--window-error) {error:g} at epsilon {readable(epsilon)} for the sums of windows {few}, "
             f"got {windows}, whose sums would be within {reached:.3g} users (95 %); {remedy}"

@@ -7,16 +7,14 @@ from typing import Any, Final
 import numpy as np
 
 from mapveil.maps.scene import DrawnBlocks
-from mapveil.maps.series_map import SeriesMap
+from mapveil.maps.series_map import MOST_SHOWN, SeriesMap
 from mapveil.pictures.colours import shared_scale
 from mapveil.pictures.layer_record import blocks_record, layer_record
 from mapveil.pictures.packed import packed
 
-MOST_SHOWN: Final = 1 << 20  # numbers of all windows, about 4 MB of a page
-
 NOT_SHOWN: Final = (
-    "The single windows do not fit this page, which shows all of them together: they are {numbers:,} numbers, above "
-    "{most:,}. Coarser cells (--tiling) or fewer windows do; 'mapveil ask --window' makes a page of one."
+    "The single windows do not fit this page, which shows all of them together: they are at least {numbers:,} numbers, "
+    "above {most:,}. Coarser cells (--tiling) or fewer windows do; 'mapveil ask --window' makes a page of one."
 )
 """Words of a page without windows, with fields."""
 
@@ -51,7 +49,7 @@ def windows_record(series: SeriesMap, layers: list[dict[str, Any]]) -> dict[str,
 def _shown(series: SeriesMap) -> tuple[dict[str, Any] | None, int]:
     """The blocks that each window is drawn as, one window after another, and how many numbers of patches these are.
 
-    None where windows are not drawn as blocks, or where these are too many.
+    None where windows are not drawn as blocks, or where these are too many: the number is then of the first windows.
     """
     blocks, drawn, readings = [], [], []
     patch, numbers = np.zeros(series.tiling.size, dtype=np.int64), series.by_window.size

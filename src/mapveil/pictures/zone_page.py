@@ -150,7 +150,7 @@ def _record(asked: ZoneOverlay, found: ZoneTotals, columns: Mapping[str, Any]) -
                 "area": packed(area),
                 "layers": [_layer(layer) for layer in layers],
                 "blocks": None,
-                "doubt": _doubt(asked, told) + (", or no denominator" if rated else ""),
+                "doubt": _doubt(asked, told, ~(divisor > 0) & rated),
                 "names": list(found.zones.labels),
                 "rings": outlines_record(plane, rings, *middles.T),
                 "ground": ground_record(plane, region, Context.of_zones(drawn), margin=AROUND),
@@ -172,12 +172,13 @@ def _told(asked: ZoneOverlay, found: ZoneTotals) -> BoolArray:
     return np.asarray(found.inside > half_widths([each.noise for each in errors], found.alpha))
 
 
-def _doubt(asked: ZoneOverlay, told: BoolArray) -> str:
-    """Meaning of hatched zones, by whether some measured cell lies wholly inside."""
+def _doubt(asked: ZoneOverlay, told: BoolArray, unrated: BoolArray) -> str:
+    """Meaning of hatched zones: whether some measured cell lies wholly inside, and which have no denominator."""
     empty = asked.inside.sum(axis=1) == 0
     parts = {
         "nobody, or too few to tell, in measured cells inside": ~told & ~empty,
         "no measured cell inside": empty,
+        "no denominator": unrated,
     }
     said = [f"{text} ({zones.sum()} of {zones.size} zones)" for text, zones in parts.items() if zones.any()]
     return f"Hatched: {'; '.join(said)}" if said else ""
