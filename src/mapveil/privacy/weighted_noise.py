@@ -45,6 +45,7 @@ _NEWTON: Final = 12
 _SERVED: Final = 1.25
 _FARTHEST: Final = 200.0
 _REFINEMENTS: Final = 6
+_AT_ONCE: Final = 1 << 12  # tails: two megabytes of a path's points
 
 
 class WeightedNoise(NamedTuple):
@@ -97,13 +98,16 @@ def tail(noise: WeightedNoise, x: FloatArray) -> FloatArray:
     far = np.abs(shifted)
     made = np.empty(far.size)
     nearest = _LEAST_SADDLE * math.sqrt(law.variance)
-    path, until = None, -1.0
-    for at in np.argsort(far):
-        value = float(far[at])
-        if path is None or value > until:  # a path serves what lies near its saddle point
-            middle = max(value * math.sqrt(_SERVED), nearest)
-            path, until = _path(law, middle), max(value * _SERVED, nearest)
-        made[at] = path.tail(value)[0] if value else 0.5
+    order, at = np.argsort(far), 0
+    while at < far.size:  # a path serves what lies near its saddle point
+        value = float(far[order[at]])
+        path, until = _path(law, max(value * math.sqrt(_SERVED), nearest)), max(value * _SERVED, nearest)
+        end = int(np.searchsorted(far, until, side="right", sorter=order))
+        while at < end:
+            some = order[at : min(end, at + _AT_ONCE)]
+            made[some] = path.tail(far[some])[0]
+            at += some.size
+    made[far == 0] = 0.5
     beyond = np.where(shifted >= 0, made * (1 + ERROR), 1 - made * (1 - ERROR))
     return np.clip(beyond, 0.0, 1.0).reshape(given.shape)
 
@@ -133,7 +137,7 @@ def half_width(noise: WeightedNoise, alpha: float) -> float:
     for _ in range(_REFINEMENTS):
         path, before = _path(law, max(x, _LEAST_SADDLE * deviation)), x
         for _ in range(_REFINEMENTS):
-            beyond, density = path.tail(x)
+            beyond, density = map(float, path.tail(np.asarray(x)))
             if beyond <= 0 or density <= 0:  # too far from the path: begin nearer
                 x = (x + path.middle) / 2
                 continue
@@ -187,10 +191,10 @@ class _Path(NamedTuple):
     exponent: npt.NDArray[np.complex128]  # K(s)
     ds: npt.NDArray[np.complex128]  # with the weights of the trapezoidal rule
 
-    def tail(self, x: float) -> tuple[float, float]:
-        """Pr[X > x], and the density at x."""
-        value = np.exp(self.exponent - self.s * x) * self.ds
-        return float((value / self.s).imag.sum() / math.pi), float(value.imag.sum() / math.pi)
+    def tail(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Pr[X > x], and the density at x; of the shape of x."""
+        value = np.exp(self.exponent - self.s * x[..., None]) * self.ds
+        return (value / self.s).imag.sum(axis=-1) / math.pi, value.imag.sum(axis=-1) / math.pi
 
 
 def _path(law: _Law, x: float) -> _Path:
