@@ -133,7 +133,10 @@ def test_nobody_at_all_is_a_series_of_nobody() -> None:
         ({"per": "user-week"}, r"per \(--per\) must be user under trust local"),
         ({"options": {"estimator": "simplex"}}, "estimator must be smoothed-em for a series"),
         ({"secure_sum": "protocol"}, "secure_sum"),
-        ({"trust": "random-features"}, r"trust \(--trust\) must be one of central, distributed, operators, local"),
+        (
+            {"trust": "random-features"},
+            r"trust \(--trust\) must be one of central, distributed, operators, local",
+        ),
     ],
 )
 def test_what_cannot_be_released_is_said(given: dict, message: str) -> None:

@@ -95,7 +95,12 @@ def release_series(
     """
     check(isinstance(points, Points), "points", "Points, with a column of times or categories", points)
     check(trust in SERIES, "trust (--trust)", f"one of {', '.join(SERIES)} for a series", trust)
-    check(trust != "local" or per == "user", "per (--per)", "user under trust local, whose clients report once", per)
+    check(
+        trust != "local" or per == "user",
+        "per (--per)",
+        "user under trust local, whose clients report once",
+        per,
+    )
     if region is None and not isinstance(tiling, Tiling):
         raise ParameterError(
             "region (--region) is required: every window of a series is of one public region"
