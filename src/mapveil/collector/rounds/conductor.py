@@ -212,6 +212,7 @@ class Conductor:
             with self._store.write() as connection:
                 return move(connection, collection.id, Happening.JOINED, "service") is not None
         with self._store.write() as connection:
+            lock_collection(connection, collection.id)  # first: on PostgreSQL a report may come in until then
             count = counted(connection, collection.id, reports)
             if move(connection, collection.id, Happening.REPORTED, "service", reports=count) is None:
                 return False
