@@ -120,6 +120,14 @@ def test_a_deletion_goes_on_after_a_stop(store, engine, ended):
     assert sum(kept(store)) == 0
 
 
+def test_maps_wait_for_the_deletion_of_one_collection_at_most(store, engine):
+    with store.write() as connection:
+        order(connection, [Work(Task.FORGET, str(number) * 32) for number in range(2)])
+    for left in (1, 0):
+        assert engine.loops._worker.make_maps()
+        assert waiting(store).get("forget", 0) == left
+
+
 def forged_charge(connection, id):
     trigger = "charges_stays_update" if connection.dialect.name == "sqlite" else "charges_stays ON charges"
     connection.execute(text(f"DROP TRIGGER {trigger}"))
