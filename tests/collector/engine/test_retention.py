@@ -12,9 +12,21 @@ from mapveil.collector.rounds.conductor import _RETENTION_SECONDS
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.rounds.retention import delete_participants
-from mapveil.collector.store.schema import assignments, charges, collections, members, reports, retired
+from mapveil.collector.store.schema import (
+    assignments,
+    audit,
+    charges,
+    collections,
+    members,
+    reports,
+    retired,
+    rounds,
+)
+from mapveil.collector.store.work_queue import Task, Work, order, waiting
 from mapveil_client.randomness.random import Randomness
 from tests.authority import AUTHORITY
+
+from .test_reconciliation import free
 
 DAY = 86_400
 
@@ -69,9 +81,26 @@ def test_a_collection_keeps_all_but_who_took_part(engine, store, clock, ended, t
     with store.read() as connection:
         found = reconcile(connection)
     assert (found.problems, found.retired) == ([], 1)
-    lines = [line.detail for line in engine.audit(0, 1000, id) if line.action == "collection.forget"]
     wait(engine, clock, 1)
+    lines = [line.detail for line in engine.audit(0, 1000, id) if line.action == "collection.forget"]
     assert lines == [{"devices": 24}]
+
+
+def test_a_collection_whose_charges_do_not_follow_is_kept_with_its_evidence(
+    engine, store, clock, ended, opened, make_spec, caplog
+):
+    id, (other, _) = ended("local"), opened(engine, make_spec("local"))
+    engine.abort(other, "operator 1", "enough")
+    with store.write() as connection:
+        connection.execute(delete(reports).where(reports.c.device == 6))
+    for _ in range(3):  # one collection a look
+        wait(engine, clock, 31)
+    assert kept(store) == [0, 23, 0]
+    with store.read() as connection:
+        found = reconcile(connection)
+        assert connection.execute(select(retired.c.collection)).scalars().all() == [other]
+    assert any("devices is 24 in the audit log, 23 by its documents" in each for each in found.problems)
+    assert caplog.text.count(f"collection {id} keeps its devices") == 1
 
 
 def test_a_collection_that_goes_on_is_not_touched(engine, store, clock, crowd_of, opened, make_spec):
@@ -91,6 +120,14 @@ def test_a_deletion_goes_on_after_a_stop(store, engine, ended):
     assert sum(kept(store)) == 0
 
 
+def test_maps_wait_for_the_deletion_of_one_collection_at_most(store, engine):
+    with store.write() as connection:
+        order(connection, [Work(Task.FORGET, str(number) * 32) for number in range(2)])
+    for left in (1, 0):
+        assert engine.loops._worker.make_maps()
+        assert waiting(store).get("forget", 0) == left
+
+
 def forged_charge(connection, id):
     trigger = "charges_stays_update" if connection.dialect.name == "sqlite" else "charges_stays ON charges"
     connection.execute(text(f"DROP TRIGGER {trigger}"))
@@ -105,14 +142,37 @@ def lost_row(connection, id):
     connection.execute(delete(retired))
 
 
-@pytest.mark.parametrize("forge", [forged_charge, forged_row, lost_row])
-def test_a_forged_store_is_found_after_the_deletion(engine, store, clock, ended, forge):
-    id = ended("local")
+def forged_count(connection, id):
+    forged_row(connection, id)
+    free(connection)
+    forget = audit.c.action == "collection.forget"
+    connection.execute(update(audit).where(forget).values(detail='{"devices":23}'))
+
+
+def lost_charge(connection, id):
+    free(connection)
+    connection.execute(delete(charges))
+    connection.execute(delete(audit).where(audit.c.action == "collection.charge"))
+
+
+def forged_sum(connection, id):
+    connection.execute(update(rounds).where(rounds.c.number == 1).values(included=25))
+
+
+@pytest.mark.parametrize(
+    ("trust", "forge", "problems"),
+    [("local", each, 1) for each in (forged_charge, forged_row, lost_row, forged_count, lost_charge)]
+    + [
+        ("distributed", forged_sum, 3)
+    ],  # of a round that says so nothing follows, and its two charges stand alone
+)
+def test_a_forged_store_is_found_after_the_deletion(engine, store, clock, ended, trust, forge, problems):
+    id = ended(trust)
     wait(engine, clock, 30)
     with store.write() as connection:
         forge(connection, id)
     with store.read() as connection:
-        assert len(reconcile(connection).problems) == 1
+        assert len(reconcile(connection).problems) == problems
 
 
 def test_a_deletion_that_nobody_recorded_is_found(engine, store, ended):

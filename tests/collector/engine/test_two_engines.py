@@ -8,10 +8,12 @@ import threading
 import time
 
 import numpy as np
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
+from mapveil.collector.refusals import Refusal
 from mapveil.collector.roles import LOOPS, Loop, Role
-from mapveil.collector.rounds import worker
+from mapveil.collector.rounds import conductor, worker
+from mapveil.collector.rounds.collection import counted
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.schema import charges, messages
 from mapveil.collector.store.work_queue import LEASE_SECONDS
@@ -76,6 +78,38 @@ def test_two_engines_share_a_distributed_collection(
         == 1
     )
     assert np.array_equal(engines[0].map(id).values, engines[1].map(id).values)
+
+
+def test_a_report_that_comes_with_the_end_is_in_both_lines_or_in_none(
+    postgresql_store, clock, crowd_of, opened, make_spec, monkeypatch
+):
+    engine = Engine(postgresql_store, clock, Randomness(7), authority=AUTHORITY)
+    crowd = crowd_of(postgresql_store, 24)
+    id, terms = opened(engine, make_spec("local", minimum=20))
+    bodies = crowd.local_reports(terms)
+    for device, body in enumerate(bodies[:23], 1):
+        asyncio.run(engine.devices.report(id, device, body))
+
+    def send():
+        with contextlib.suppress(Refusal):
+            asyncio.run(engine.devices.report(id, 24, bodies[23]))
+
+    late = threading.Thread(target=send)
+
+    def meanwhile(*given):
+        count = counted(*given)
+        late.start()
+        while late.is_alive():
+            with postgresql_store.read() as connection:
+                if connection.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar():
+                    break
+        return count
+
+    monkeypatch.setattr(conductor, "counted", meanwhile)
+    engine.begin(id, "operator 1")
+    late.join()
+    lines = {line.action: line.detail for line in engine.audit(0, 1000, id)}
+    assert lines["collection.finishing"]["reports"] == lines["collection.charge"]["devices"]
 
 
 def test_only_one_process_conducts(new_store, store_url, clock, opened, make_spec):

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from sqlalchemy import insert
 
-from mapveil.collector.refusals import Invalid, NotFound
+from mapveil.collector.refusals import Invalid, NotFound, StoreUnavailable
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.audit_log import lines
 from mapveil.collector.store.device_certificates import Certification
-from mapveil.collector.store.principals import Accounts
+from mapveil.collector.store.principals import Accounts, token_hash
 from mapveil.collector.store.schema import operators
 from mapveil.collector.store.watched_devices import barred_devices
 from mapveil.privacy.claim import Adversary, Assumes
@@ -279,6 +279,36 @@ def test_a_collector_serves_the_newest_list_of_an_authority_apart_and_asks_nobod
     assert found.count(("authority", "device.revoke")) == 1
     clock.advance(8 * 86_400)
     assert served() is None
+
+
+def test_a_list_that_the_store_could_not_take_is_applied_at_the_next_look(
+    sqlite_store: Any, clock: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, accounts = tmp_path / "list.hex", Accounts(sqlite_store)
+    phones = [Identity(bytes([number] * 32)) for number in range(1, 9)]
+    hashes = []
+    for phone in phones:
+        token = accounts.create_enrolment("tests", 1, timedelta(days=1), None, "command line").token
+        signature = phone.sign(enrolment_statement(token, phone.public))
+        asyncio.run(accounts.enrol(token, phone.public, signature))
+        hashes.append(token_hash(token))
+    made = AUTHORITY.revoke([each.public for each in phones], clock.now().timestamp())
+    file.write_text(made.encode().hex())
+    service = Certification(sqlite_store, NAMED, list_file=file)
+
+    def full() -> Any:
+        raise StoreUnavailable("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_store, "write", full)
+        with pytest.raises(StoreUnavailable):
+            service.revocation_list()
+    assert RevocationList.decode(service.revocation_list()) == made
+    assert accounts.device_count() == 0
+    with sqlite_store.read() as connection:
+        closed = [line.detail for line in lines(connection, limit=100) if line.action == "enrolment.revoke"]
+    # In the order in which enrolment locks tokens; of PostgreSQL two transactions wait for each other otherwise.
+    assert [hashes[each["number"] - 1] for each in closed] == sorted(hashes)
 
 
 def test_a_certificate_alone_opens_nothing(api: Any) -> None:

@@ -86,7 +86,7 @@ def test_a_second_service_on_one_file_is_refused_until_the_first_is_killed(tmp_p
     store = tmp_path / "store.sqlite"
     with served(store, tmp_path) as first:
         command = [str(MAPVEIL), "serve", "--store", str(store), "--port", "0"]
-        second = subprocess.run(command, capture_output=True, text=True, check=False)
+        second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         assert second.returncode == 2
         assert "another 'mapveil serve' serves from this store" in second.stderr
         assert httpx.get(f"{first.url}/healthz").status_code == 200

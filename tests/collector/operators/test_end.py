@@ -15,7 +15,7 @@ from mapveil.collector.operators.task_records import ended_at_leader, find_task
 from mapveil.collector.refusals import Conflict
 from mapveil.collector.rounds import retention
 from mapveil.collector.rounds.reconciliation import reconcile
-from mapveil.collector.store.schema import jobs, report_ids
+from mapveil.collector.store.schema import jobs, report_ids, retired
 from mapveil.two_operators.aggregation import LEADER
 from tests.collector.engine.conftest import ACTOR
 
@@ -171,11 +171,11 @@ def test_both_ledgers_reconcile_once_who_took_part_is_deleted(store_urls: list[s
     pair.send(id, pair.reports(SITES))
     assert pair.play(id) == "done"
     for store in pair.stores:
-        with store.write() as connection:
-            retention.begin(connection, id)
+        assert retention.begin(store, id) == []
         assert retention.delete_participants(store, id, 7, lambda: False)
         with store.read() as connection:
             assert connection.execute(select(report_ids)).all() == []
+            assert connection.execute(select(retired.c.devices)).scalar_one() == 24
             assert reconcile(connection).problems == []
     with pytest.raises(Conflict, match="is over"):
         pair.helper.job(id, 2, b"")

@@ -13,12 +13,14 @@ import pytest
 
 from mapveil.collector.http.asgi import create_app
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.operators import helper as helper_module
 from mapveil.collector.operators.helper import Helper
 from mapveil.collector.operators.leader import _ASK_SECONDS
-from mapveil.collector.operators.peer import HttpPeer
+from mapveil.collector.operators.peer import HttpPeer, PeerUnavailable
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.principals import Accounts
 from mapveil.two_operators.aggregation import HELPER
+from mapveil_client.errors import InputError, PromiseError
 from tests.collector.engine.conftest import ACTOR
 from tests.collector.http.conftest import serving
 
@@ -102,9 +104,35 @@ def test_a_helper_that_lost_its_store_ends_its_collections(
     assert "the helper refuses" in served.ended(id)
 
 
-def test_an_open_collection_that_the_helper_is_in_goes_on(served: Served) -> None:
+def test_an_absent_helper_is_asked_no_more_often_than_one_that_answers(pair_of: Any) -> None:
+    pair = pair_of()
+    pair.open()
+    asked = []
+
+    def absent(*_: Any) -> None:
+        asked.append(pair.clock.monotonic())
+        raise PeerUnavailable("the helper does not answer (ConnectError)")
+
+    pair.helper.__dict__["begin"] = absent
+    for _ in range(12):
+        pair.clock.advance(_ASK_SECONDS / 6)
+        pair.engine.tick()
+    assert len(asked) == 2
+
+
+def test_an_open_collection_that_the_helper_is_in_goes_on(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after an upgrade to a Mapveil that would not begin it."""
     pair = served.pair
     id = pair.open()
+
+    def stricter(*_: Any, **__: Any) -> None:
+        raise InputError("not with this Mapveil")
+
+    monkeypatch.setattr(helper_module, "check_answerable", stricter)
+    with pytest.raises(PromiseError, match="not with this Mapveil"):
+        pair.open()
     for _ in range(3):
         pair.clock.advance(_ASK_SECONDS)
         pair.engine.tick()

@@ -87,6 +87,8 @@ class Helper:
             raise InputError("the terms are those of another collection")
         if read.trust != "operators" or read.configs[HELPER] != self._keys.own.config:
             raise InputError("the terms are not of sums by two operators, one of which is this one")
+        if self._is_in(read):  # an upgrade to stricter checks aborts nothing
+            return
         if read.epsilon is None:
             raise InputError("the terms name no epsilon")
         check_large_epsilon(read.epsilon, sampling_delta(read.epsilon), accepted=False)
@@ -109,6 +111,14 @@ class Helper:
                 )
             rows_of.create_helped(connection, read)
             records.begin_task(connection, collection, HELPER)
+
+    def _is_in(self, terms: CollectionTerms) -> bool:
+        """Whether it takes part in a collection of exactly these terms, which has not ended."""
+        with self._store.read() as connection:
+            helped = records.is_helped(connection, terms.identifier)
+            if not helped or records.has_ended(connection, terms.identifier):
+                return False
+            return rows_of.find(connection, terms.identifier).terms.digest == terms.digest
 
     def job(self, collection: str, number: int, request: bytes) -> bytes:
         """Verify reports beside the leader's shares; durable before the reply is known.

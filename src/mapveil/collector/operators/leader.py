@@ -74,7 +74,7 @@ class Leader:
         self._report_bytes = report_bytes
         self._store, self._keys, self._peer = store, Secrets(own, shared), peer
         self._held: dict[tuple[str, int], tuple[Prepared, JobRequest]] = {}
-        self._asked: dict[str, float] = {}  # when the helper last took the terms, by collection
+        self._asked: dict[str, float] = {}  # when the helper was last asked to take the terms, by collection
 
     def operators(self) -> Operators:
         """Both operators, as new terms name them; asks the helper for its part.
@@ -106,8 +106,8 @@ class Leader:
         self._tell(terms.identifier, at_helper=True)
 
     def _begin(self, terms: CollectionTerms) -> None:
+        self._asked[terms.identifier] = self._store.clock.monotonic()  # before, for it may not answer
         self._peer.begin(terms.identifier, terms.encode())
-        self._asked[terms.identifier] = self._store.clock.monotonic()
 
     def end_all(self) -> None:
         """Tell the helper of the collections that have ended here, until it confirms: it forgets its sums then.

@@ -365,7 +365,11 @@ def present(connection: Connection, collection: Collection) -> int:
         devices = connection.execute(kept).scalar()
         if devices is not None:
             return int(devices)
-    return counted(connection, collection.id, members if collection.terms.trust == "distributed" else reports)
+    table = members if collection.terms.trust == "distributed" else reports
+    helped = select(tasks.c.operator).where(tasks.c.collection == collection.id)
+    if collection.terms.trust == "operators" and connection.execute(helped).scalar():
+        table = report_ids  # the helper knows reports, and no devices
+    return counted(connection, collection.id, table)
 
 
 def rounds_of(connection: Connection, identifier: str) -> list[Any]:

@@ -80,6 +80,7 @@ class Conductor:
         self._store, self._deadlines, self._machines = store, deadlines, machines
         self._board, self._rng, self._leader = board, rng, leader
         self._keep_days = keep_days
+        self._unretired: set[str] = set()
         self._taking = {lane: threading.Lock() for lane in Lane}
         self._resting: dict[str, float] = {}
         self._active: frozenset[str] = frozenset()
@@ -110,11 +111,13 @@ class Conductor:
         return mine
 
     def _retire(self) -> None:
-        """Order that who took part in collections of long ago is deleted."""
+        """Order that who took part in one collection of long ago is deleted."""
         self._resting["retention"] = self._store.clock.monotonic() + _RETENTION_SECONDS
-        for identifier in retention.due(self._store, self._keep_days):
-            with self._store.write() as connection:
-                retention.begin(connection, identifier)
+        due = (each for each in retention.due(self._store, self._keep_days) if each not in self._unretired)
+        identifier = next(due, None)
+        if identifier is not None and (problems := retention.begin(self._store, identifier)):
+            self._unretired.add(identifier)
+            _LOG.error("collection %s keeps its devices: %s", identifier, "; ".join(problems))
 
     def _lane(self, collection: Collection) -> Lane:
         """The lane of a collection's next step."""
@@ -212,6 +215,7 @@ class Conductor:
             with self._store.write() as connection:
                 return move(connection, collection.id, Happening.JOINED, "service") is not None
         with self._store.write() as connection:
+            lock_collection(connection, collection.id)  # first: on PostgreSQL a report may come in until then
             count = counted(connection, collection.id, reports)
             if move(connection, collection.id, Happening.REPORTED, "service", reports=count) is None:
                 return False

@@ -77,7 +77,7 @@ class Engine:
     exports : ExportFiles, optional
         Files of maps; by default in a temporary folder of this process.
     keep_days : int
-        Days after a collection's end for which it is known who took part; 0 sets no limit.
+        Days after a collection's end for which the rows of who took part are kept; 0 sets no limit.
 
     Attributes
     ----------

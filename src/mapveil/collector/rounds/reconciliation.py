@@ -9,20 +9,31 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import func, select
+from sqlalchemy import Column, Select, func, inspect, select
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.operators.peer_messages import AskedQuery
 from mapveil.collector.rounds.collection import CHARGE, REPORTS_PURPOSE, charged_devices, in_counted_shards
 from mapveil.collector.rounds.life_cycle import State
-from mapveil.collector.rounds.retention import FORGET, retired_collections
-from mapveil.collector.store.schema import answers, assignments, audit, charges, collections, results, rounds
+from mapveil.collector.store.schema import (
+    answers,
+    assignments,
+    audit,
+    charges,
+    collections,
+    results,
+    retired,
+    rounds,
+)
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import InputError
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms, is_hexadecimal
+
+FORGET: Final = "collection.forget"
+"""Action of the audit line of a deletion; its detail is the number of devices that took part."""
 
 _MOST_SHOWN: Final = 5
 _STATES: Final = {f"collection.{state.value}": state.value for state in State}
@@ -30,6 +41,7 @@ _AT_ONCE: Final = {"yield_per": 5000}
 _ONE: Final = {"yield_per": 1}  # terms may have 16 MiB
 
 Rows = dict[tuple[str, int], dict[str, Any]]  # by collection and number
+_Query = TypeVar("_Query", bound=Select[Any])
 
 
 class Reconciled(NamedTuple):
@@ -41,15 +53,17 @@ class Reconciled(NamedTuple):
     retired: int = 0  # collections of which only the audit log knows who was charged
 
 
-def reconcile(connection: Connection) -> Reconciled:
+def reconcile(connection: Connection, only: str | None = None) -> Reconciled:
     """Recompute every charge and compare it with the audit log and the store, exactly.
 
     Parameters
     ----------
     connection : Connection
         Of a store whose audit log is intact.
+    only : str, optional
+        Identifier of the one collection that is looked at.
     """
-    told, problems = _Log.read(connection)
+    told, problems = _Log.read(connection, only)
     problems += _documents(connection, told)
     if not problems:
         problems += _charges(connection, told)
@@ -65,14 +79,15 @@ class _Log(NamedTuple):
     rounds: Rows
     charges: Rows
     retired: Rows  # of number 0
+    only: str | None  # the one collection that is looked at
 
     @classmethod
-    def read(cls, connection: Connection) -> tuple["_Log", list[str]]:
+    def read(cls, connection: Connection, only: str | None) -> tuple["_Log", list[str]]:
         """Read the lines in order, and find those that repeat what happens once."""
-        log, twice = cls({}, {}, {}, {}), []
+        log, twice = cls({}, {}, {}, {}, only), []
         actions = ("collection.create", "round.start", CHARGE, FORGET, *_STATES)
         query = select(audit).where(audit.c.action.in_(actions)).order_by(audit.c.number)
-        for line in connection.execute(query, execution_options=_AT_ONCE):
+        for line in connection.execute(log.of(query, audit.c.collection), execution_options=_AT_ONCE):
             detail = json.loads(line.detail)
             key = (line.collection or "", detail.pop("number", detail.get("round", 0)))
             rows = log.collections
@@ -92,18 +107,26 @@ class _Log(NamedTuple):
             rows[key] = values
         return log, twice
 
+    def of(self, query: _Query, collection: Column[Any]) -> _Query:
+        """Keep the rows of the collections that are looked at."""
+        return query if self.only is None else query.where(collection == self.only)
+
 
 def _documents(connection: Connection, told: _Log) -> list[str]:
     """Differences of the stored collections and rounds from the audit log."""
     held = {
         (row.id, 0): {"terms": _digest(row.terms), "state": row.state}
-        for row in connection.execute(select(collections), execution_options=_ONE)
+        for row in connection.execute(told.of(select(collections), collections.c.id), execution_options=_ONE)
     }
+    of_rounds = select(rounds.c.collection, rounds.c.number, rounds.c.announcement)
     announced = {
         (row.collection, row.number): {"announcement": _digest(row.announcement)}
-        for row in connection.execute(select(rounds.c.collection, rounds.c.number, rounds.c.announcement))
+        for row in connection.execute(told.of(of_rounds, rounds.c.collection))
     }
-    deleted = {(each, 0): {"devices": devices} for each, devices in retired_collections(connection).items()}
+    deleted: Rows = {}
+    if inspect(connection).has_table(retired.name):  # else of a Mapveil that deleted none
+        for row in connection.execute(told.of(select(retired), retired.c.collection)):
+            deleted[row.collection, 0] = {"devices": row.devices}
     log = "the audit log"
     return [
         *_differences("the deletion of who took part", told.retired, log, deleted, "the store"),
@@ -116,7 +139,8 @@ def _charges(connection: Connection, told: _Log) -> list[str]:
     """Differences of the charges: of the audit log from the documents, and of the stored rows from the audit log."""
     followed: Rows = {}
     problems: list[str] = []
-    for (identifier,) in connection.execute(select(collections.c.id).order_by(collections.c.id)).all():
+    ids = told.of(select(collections.c.id).order_by(collections.c.id), collections.c.id)
+    for identifier in connection.execute(ids).scalars().all():
         row = connection.execute(select(collections).where(collections.c.id == identifier)).one()
         try:
             terms = CollectionTerms.decode(row.terms)
@@ -133,7 +157,7 @@ def _charges(connection: Connection, told: _Log) -> list[str]:
         if row.state == State.DONE.value and row.created_by is not None:
             problems += _guarantee(connection, row.id, terms, own)
     held = {}
-    for row in connection.execute(select(charges)):
+    for row in connection.execute(told.of(select(charges), charges.c.collection)):
         values = row._asdict()
         held[values.pop("collection"), values.pop("number")] = values
     stored = {
@@ -157,6 +181,8 @@ def _follow(connection: Connection, terms: CollectionTerms, state: State, told: 
         if deleted:
             line = told.charges.get((identifier, number), {})
             devices, digest = line.get("devices", 0), line.get("devices_sha256", "")
+            if not number:  # every report is charged
+                devices = told.retired[identifier, 0].get("devices", 0)
         else:
             devices, digest = charged_devices(connection, identifier, number, forgotten=forgotten)
         if devices or number:
@@ -191,6 +217,11 @@ def _follow(connection: Connection, terms: CollectionTerms, state: State, told: 
             if not deleted and row.included != in_them:
                 raise InputError(
                     f"round {row.number} says {row.included} devices are in its sums, its rows do not"
+                )
+            charged = made[identifier, row.number]["devices"]
+            if deleted and (row.included or 0) > charged:
+                raise InputError(
+                    f"round {row.number} says {row.included} devices are in its sums, and {charged} are charged"
                 )
     return made
 

@@ -1,20 +1,25 @@
-"""Retention: who took part in a collection is deleted some days after its end.
+"""Retention: the rows of who took part in a collection are deleted some days after its end.
 
 Documents, charges, results and the audit log stay. The log keeps the number of devices of each charge and the digest of
 their numbers, so from then on it is the only witness of who was charged.
+
+The log still reveals some of it. Lines ``device.fault`` and ``shard.fail`` name a device and the collection. The
+digest covers small consecutive integers: whoever knows of all other devices whether they were charged can test one, and
+the devices of a small collection can be found by trying every set.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import Column, ColumnElement, delete, exists, insert, inspect, select
+from sqlalchemy import Column, ColumnElement, delete, exists, insert, select
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.clock import time_text
 from mapveil.collector.rounds.collection import find, now_text, present
+from mapveil.collector.rounds.reconciliation import FORGET, reconcile
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import Store, lock_collection
 from mapveil.collector.store.schema import (
@@ -28,36 +33,38 @@ from mapveil.collector.store.schema import (
 )
 from mapveil.collector.store.work_queue import Task, Work, order
 
-FORGET: Final = "collection.forget"
-"""Action of the audit line of a deletion; its detail is the number of devices that took part."""
-
 
 def due(store: Store, days: int) -> list[str]:
-    """Collections that ended so many days ago, and of which it is still known who took part."""
+    """Collections that ended so many days ago and are not retired; the oldest first."""
     until = time_text(store.clock.now() - timedelta(days=days))
     over = collections.c.ended_at < until, ~exists().where(retired.c.collection == collections.c.id)
     with store.read() as connection:
-        return list(connection.execute(select(collections.c.id).where(*over)).scalars())
+        found = select(collections.c.id).where(*over).order_by(collections.c.ended_at, collections.c.id)
+        return list(connection.execute(found).scalars())
 
 
-def begin(connection: Connection, identifier: str) -> None:
-    """Keep the number of devices that took part, and order that the rest is deleted."""
-    lock_collection(connection, identifier)
-    known = select(retired.c.collection).where(retired.c.collection == identifier)
-    if connection.execute(known).first() is not None:  # another process was faster
-        return
-    devices = present(connection, find(connection, identifier))
-    row = {"collection": identifier, "devices": devices, "at": now_text(connection)}
-    connection.execute(insert(retired).values(**row))
-    order(connection, [Work(Task.FORGET, identifier)])
-    audit.record(connection, "service", FORGET, identifier, devices=devices)
+def begin(store: Store, identifier: str) -> list[str]:
+    """Keep the number of devices that took part in a collection that has ended, and order that the rest is deleted.
 
-
-def retired_collections(connection: Connection) -> dict[str, int]:
-    """Collections whose participants are deleted, and how many devices took part in each."""
-    if not inspect(connection).has_table(retired.name):  # of a Mapveil that deleted none
-        return {}
-    return {row.collection: row.devices for row in connection.execute(select(retired))}
+    Returns
+    -------
+    list of str
+        Problems of the collection's charges. Where there are any, nothing is ordered: the rows are their evidence.
+    """
+    with store.read() as connection:  # apart from the write, which others wait for: these rows change no more
+        problems = reconcile(connection, identifier).problems
+        devices = present(connection, find(connection, identifier))
+    if problems:
+        return problems
+    with store.write() as connection:
+        lock_collection(connection, identifier)
+        known = select(retired.c.collection).where(retired.c.collection == identifier)
+        if connection.execute(known).first() is None:  # else another process was faster
+            row = {"collection": identifier, "devices": devices, "at": now_text(connection)}
+            connection.execute(insert(retired).values(**row))
+            order(connection, [Work(Task.FORGET, identifier)])
+            audit.record(connection, "service", FORGET, identifier, devices=devices)
+    return []
 
 
 def delete_participants(store: Store, identifier: str, rows: int, stopping: Callable[[], bool]) -> bool:

@@ -89,10 +89,13 @@ class Worker:
         return self._work(Task.SHARD, 1 if self._store.shareable else _SHARDS, self._close_some)
 
     def make_maps(self) -> bool:
-        """Make every map that is ordered, and erase what is no longer needed; as :meth:`close_shards`."""
+        """Make every map that is ordered, and erase what is no longer needed; as :meth:`close_shards`.
+
+        Of the collections whose participants are to be deleted it takes one, so that maps wait for no more of them.
+        """
         made = self._work(Task.MAP, 1, self._make_map)
         erased = self._work(Task.ERASE, 1, self._erase)
-        return self._work(Task.FORGET, 1, self._forget) or erased or made
+        return self._work(Task.FORGET, 1, self._forget, once=True) or erased or made
 
     def make_exports(self) -> bool:
         """Make every file that is ordered, in a process of their own; as :meth:`close_shards`."""
@@ -106,13 +109,15 @@ class Worker:
         self.stopping = True
         self._process.stop()
 
-    def _work(self, task: Task, most: int, do: Callable[[Sequence[Work]], Sequence[Work]]) -> bool:
+    def _work(
+        self, task: Task, most: int, do: Callable[[Sequence[Work]], Sequence[Work]], *, once: bool = False
+    ) -> bool:
         if task not in self._leases:
             place = self._exports.place if task is Task.EXPORT else ""
             self._leases[task] = Leases(self._store, secrets.token_hex(8), task, self._seconds, place)
         leases, did = self._leases[task], False
         with self._store.only_worker(task.value) as mine:
-            while mine and not self.stopping and (taken := leases.take(most)):
+            while mine and not self.stopping and not (once and did) and (taken := leases.take(most)):
                 try:
                     with leases.renewed():
                         left = do(taken)

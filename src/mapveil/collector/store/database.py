@@ -65,8 +65,9 @@ class Store:
         self._database = open_database(backends.read_store_url(url), {CLOCK: clock})
         self.shown, self.path = self._database.shown, self._database.path
         self._writers = FairLock()
-        # On PostgreSQL what devices send waits for no other writer of this process: neither for a long transaction nor
-        # for one that waits until another process has numbered its audit lines.
+        # On PostgreSQL what devices send waits neither for a long transaction of this process nor for one that waits
+        # until another process has numbered its audit lines, but for the lock of its collection's row, for which the
+        # others of its batch wait too.
         transaction = self._apart if self.shareable else self.write
         self._commits = GroupCommit(transaction, self._observe)
         self._recorded = GroupCommit(transaction, self._observe) if self.shareable else self._commits

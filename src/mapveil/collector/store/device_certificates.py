@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import func, select, update
 from sqlalchemy.engine import Connection
@@ -23,7 +23,7 @@ from mapveil.collector.refusals import Forbidden, NotFound, Refusal
 from mapveil.collector.store.audit_log import record
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_enrolment import close_enrolment
-from mapveil.collector.store.schema import ADMITTED, devices
+from mapveil.collector.store.schema import ADMITTED, devices, enrolments
 from mapveil.secure_sum.enrolment_authority import DAYS, LIST_DAYS, EnrolmentAuthority
 from mapveil_client.errors import InputError
 from mapveil_client.secure_sum.certificate import Authority, Certificate, RevocationList
@@ -168,29 +168,28 @@ class Certification:
         except (OSError, InputError) as error:
             _LOG.warning("the revocation list cannot be read: %s", error)
             return
-        served.file = file
         now = self._store.clock.now().timestamp()
         if fault := made.fault(authority, now, served.made):
+            served.file = file
             _LOG.warning("%s: %s", path, fault)
             return
-        self._revoke(made)
-        served.made, served.body = made, made.encode()
+        self._revoke(made)  # where the store cannot be written now, the next look tries again
+        served.file, served.made, served.body = file, made, made.encode()
 
     def _revoke(self, made: RevocationList) -> None:
         """Revoke the devices of a list here too, so that no round asks them."""
         keys, now = sorted(made.keys), time_text(self._store.clock.now())
+        by_token = select(enrolments.c.token_hash, devices.c.id).join_from(devices, enrolments)
         with self._store.write() as connection:
-            number = 0
+            found: list[Any] = []
             for first in range(0, len(keys), _AT_ONCE):
-                here = devices.c.public_key.in_(keys[first : first + _AT_ONCE]) & devices.c.revoked_at.is_(
-                    None
-                )
-                for device in connection.execute(select(devices.c.id).where(here)).scalars().all():
-                    connection.execute(update(devices).where(devices.c.id == device).values(revoked_at=now))
-                    record(connection, "authority", "device.revoke", number=device)
-                    close_enrolment(connection, device, "authority", now)
-                    number += 1
-            detail = {"list": made.number, "keys": len(keys), "expires": made.expires, "revoked": number}
+                here = devices.c.public_key.in_(keys[first : first + _AT_ONCE])
+                found += connection.execute(by_token.where(here, devices.c.revoked_at.is_(None)))
+            for _, device in sorted(map(tuple, found)):  # as enrolment locks tokens
+                connection.execute(update(devices).where(devices.c.id == device).values(revoked_at=now))
+                record(connection, "authority", "device.revoke", number=device)
+                close_enrolment(connection, device, "authority", now)
+            detail = {"list": made.number, "keys": len(keys), "expires": made.expires, "revoked": len(found)}
             record(connection, "authority", "authority.list", None, **detail)
 
 
