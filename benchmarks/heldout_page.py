@@ -87,12 +87,10 @@ def section(record: dict[str, Any], trust: str) -> str:
         f"--trials {settings['trials']} {more}--max-cells {settings['max_cells']} "
         f"--max-users {settings['max_users']} --seed {settings['seed']} --json"
     )
-    size = f"maps of at most {settings['max_cells']:,} cells"
-    about = f"{len(sets)} data sets, {size}, {trials_of(settings)}"
     lines = [
-        f"## {_NAMES[trust]}",
+        f"## {_NAMES[trust]}, maps of at most {settings['max_cells']:,} cells",
         "",
-        f"""{about}. By `make heldout {"DATA=folder " if real else ""}ARGS="{arguments}"`;""",
+        f"""{len(sets)} data sets, {trials_of(settings)}. By `make heldout {"DATA=folder " if real else ""}ARGS="{arguments}"`;""",
         f"the folder held {real or 'nothing'}; synthetic: {made or 'none'}.",
         "",
         *_not_run(record, trust),
