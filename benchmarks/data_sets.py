@@ -76,7 +76,8 @@ def data_sets() -> tuple[DataSet, ...]:
 def sets_of(path: Path) -> tuple[DataSet, ...]:
     """The data sets in a file: those that the table cuts from it, or the whole file in the test role."""
     stem = stem_of(path)
-    return tuple(each for each in data_sets() if each.file == stem) or (DataSet(stem, "test", "", stem),)
+    cut = tuple(each for each in data_sets() if each.file == stem and not each.synthetic)
+    return cut or (DataSet(stem, "test", "", stem),)
 
 
 def stem_of(path: Path) -> str:

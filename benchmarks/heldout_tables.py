@@ -24,9 +24,13 @@ NO_LONGER: Final = "density_mse, no longer a vector"
 """Mean squared error beside the methods only whose vectors are at most as long as the default's."""
 
 
-RULE: Final = 3
+RULE: Final = 4
 """The rule of verdicts: 2 counts every comparison of a row, and losses to the uniform baseline and by refusal; 3 also
-losses where no method ran, and no win where another method failed before a row was decided."""
+losses where no method ran, and no win where another method failed before a row was decided; 4 no win where any other
+method is not clearly beaten, and no row decided by fewer than five equal differences."""
+
+FEWEST: Final = 5
+"""Trials from which on differences without any spread decide: of two, a metric of few values is alike by chance."""
 
 SAME: Final = 1e-9
 """Relative difference of two values up to which they are one: a map even over the cells beside the baseline's."""
@@ -81,11 +85,12 @@ class Measured(NamedTuple):
 
 
 def standings(measured: Measured, default: str, level: float = 0.95) -> list[Standing]:
-    """Compare the default with the best other method at every epsilon and metric.
+    """Compare the default with all other methods, and show the best of them, at every epsilon and metric.
 
-    Of methods with trials of different numbers those with most are compared: the others were clearly worse before.
-    Where one was not, it failed, and the default cannot win. A default that did not run loses, as does one clearly
-    worse than the uniform baseline; one without rivals ties.
+    It wins where it is clearly better than each, and loses where the best is clearly better. Of methods with trials of
+    different numbers those with most are compared: the others were clearly worse before. Where one was not, it failed,
+    and the default cannot win. A default that did not run loses, as does one clearly worse than the uniform baseline;
+    one without rivals ties.
 
     A loss is a choice after the fact among all others and the baseline, so its interval has the confidence
     1 - (1 - level) / (their number): without any difference a row is decided with probability 1 - level at most.
@@ -124,6 +129,7 @@ def _standing(
     best = max(others, key=lambda name: sign * others[name].mean(), default="")
     theirs = others.get(best, np.full(mine.size, np.nan))
     leads = {name: _lead(sign, mine, each, level)[0] for name, each in others.items()}
+    unbeaten = tuple(name for name, least in leads.items() if not least > 0)
     low, high = leads.get(best, math.nan), _lead(sign, mine, theirs, of_loss)[1]
     uniform = _values(methods.get(UNIFORM, []))
     over = _verdict(_lead(sign, mine, uniform, level)[0], _lead(sign, mine, uniform, of_loss)[1])
@@ -141,12 +147,12 @@ def _standing(
         *interval_of_mean(theirs),
         low,
         high,
-        "tie" if verdict == "win" and (failed or mine.size < most) else verdict,
+        "tie" if verdict == "win" and (unbeaten or failed or mine.size < most) else verdict,
         over,
         _length(methods.get(default, [])),
         _length(methods[best]) if best else 0.0,
         mine.size,
-        tuple(name for name, least in leads.items() if not least > 0),
+        unbeaten,
     )
 
 
@@ -155,11 +161,15 @@ def _lead(sign: float, mine: FloatArray, theirs: FloatArray, level: float) -> tu
     both = min(mine.size, theirs.size)
     mine, theirs = mine[:both], theirs[:both]
     apart = np.where(np.isclose(mine, theirs, rtol=SAME, atol=0), 0.0, mine - theirs)
+    if 0 < both < FEWEST and not np.ptp(apart):
+        return -math.inf, math.inf
     return interval_of_mean(sign * apart, level)[1:]
 
 
 def _values(rows: Sequence[Row]) -> FloatArray:
-    return np.array([row.value for row in sorted(rows, key=lambda row: row.trial)])
+    """The values in the order of the trials, up to the first that is not finite: that trial failed."""
+    values = np.array([row.value for row in sorted(rows, key=lambda row: row.trial)])
+    return values[: int(np.isfinite(values).cumprod().sum())]
 
 
 def _length(rows: Sequence[Row]) -> float:

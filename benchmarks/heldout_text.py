@@ -70,8 +70,9 @@ def _verdicts(verdicts: Sequence[dict[str, Any]], role: str) -> list[str]:
     ]
     return [
         text_table(header, rows),
-        "wins, ties, losses: by the interval of the paired difference, 95 % for all comparisons of a row together; a "
-        "default clearly worse than the uniform baseline, or not run, loses; near: within "
+        "wins, ties, losses: by the intervals of the paired differences, a win over every other method, a loss to the "
+        "best, 95 % for all comparisons of a row together; a default clearly worse than the uniform baseline, or not "
+        "run, loses; near: within "
         f"{100 * NEAR:g} % of the best; over, under: clearly better or worse than the uniform baseline",
     ]
 
@@ -122,7 +123,8 @@ def _row(each: Standing) -> str:
     theirs += f" at {each.other_length:,.0f}" if each.other_length else ""
     other = f"best other {each.best_other} {theirs}" if each.best_other else "no other"
     lead = f"; lead {each.lead_low:.3g} .. {each.lead_high:.3g}" if math.isfinite(each.lead_low) else ""
-    row = f"{each.data}, epsilon {each.epsilon:g}, {title(each.metric)}: {each.verdict}"
+    under = ", under the uniform baseline" if each.over_uniform == "loss" else ""
+    row = f"{each.data}, epsilon {each.epsilon:g}, {title(each.metric)}: {each.verdict}{under}"
     return f"{row}\n  {each.default} {mine}; {other}{lead}"
 
 

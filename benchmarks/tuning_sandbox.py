@@ -1,7 +1,8 @@
 """The sandbox of commands that choose defaults: they can read no data file but those of the role tune.
 
 Landlock (Linux 5.13 and above) keeps a process, its threads and all that it starts from reading other files than those
-named once, whatever library reads them and by whatever path.
+named once, whatever library reads them and by whatever path. Code that runs before the call, such as imports, and files
+that are open already are not confined.
 """
 
 from __future__ import annotations
@@ -90,11 +91,13 @@ def confine_to_tuning_data(arguments: Sequence[str]) -> None:
 
 
 def tuning_files(arguments: Sequence[str]) -> Iterator[Path]:
-    """The files in the folders named all of whose data sets have the role tune."""
+    """The files in the folders named all of whose data sets have the role tune; links, which may lead anywhere, not."""
     for folder in (Path(each).expanduser() for each in arguments):
         if folder.is_dir():
             yield from (
-                path for path in files_in(folder) if all(each.role == "tune" for each in sets_of(path))
+                path
+                for path in files_in(folder)
+                if not path.is_symlink() and all(each.role == "tune" for each in sets_of(path))
             )
 
 

@@ -94,7 +94,7 @@ def test_a_record_of_an_earlier_rule_or_with_a_set_left_out_since_says_so() -> N
     assert "left out since" not in page_of([record])
     del record["settings"]["rule"]
     record["data_sets"] += [{"name": "signal_chania_gsm", "role": "test", "users": 8, "synthetic": False}]
-    assert "**Verdicts by the rule of before**" in page_of([a_record(), record])
+    assert "**Verdicts by a rule of before**" in page_of([a_record(), record])
     assert "left out since: signal_chania_gsm." in page_of([record])
 
 

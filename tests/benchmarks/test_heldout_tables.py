@@ -60,6 +60,30 @@ def test_a_row_without_any_difference_is_decided_with_a_probability_of_five_perc
     assert 0 < decided <= stats.binom.ppf(1 - 1e-4, count, 0.05)
 
 
+def test_a_win_is_over_every_other_method_and_not_over_the_best_mean_alone() -> None:
+    mine, steady, noisy = [1.0, 1.1, 1.2], [1.5, 1.62, 1.71], [0.6, 1.2, 3.4]
+    (found,) = standings(measured(rows("a", mine), rows("steady", steady)), "a")
+    assert found.verdict == "win"
+    (found,) = standings(measured(rows("a", mine), rows("steady", steady), rows("noisy", noisy)), "a")
+    assert (found.best_other, found.verdict, found.unbeaten) == ("steady", "tie", ("noisy",))
+
+
+@pytest.mark.parametrize(("trials", "verdict"), [(2, "tie"), (4, "tie"), (5, "win")])
+def test_few_differences_that_are_all_alike_decide_nothing(trials: int, verdict: str) -> None:
+    (found,) = standings(measured(rows("a", [0.0] * trials), rows("b", [0.5] * trials)), "a")
+    assert found.verdict == verdict
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_a_trial_without_a_finite_value_failed(bad: float, order: str) -> None:
+    of = {"a": [1.0, 1.1, 1.2], "b": [2.0, bad, 2.3]}
+    (found,) = standings(measured(*(rows(name, of[name]) for name in order), rows("c", [3.0, 3.2, 3.1])), "a")
+    assert (found.best_other, found.verdict) == ("c", "tie")
+    (found,) = standings(measured(*(rows(name, of[name]) for name in order), rows("c", [3.0, 3.2, 3.1])), "b")
+    assert found.verdict != "win"
+
+
 def test_a_default_that_did_not_run_loses_and_one_without_rivals_ties() -> None:
     for metric, shown in (("kl", ["kl"]), ("density_mse", ["density_mse", NO_LONGER])):
         others = rows("b", [1.0, 1.1], metric), rows("c", [2.0, 2.1], metric)
@@ -74,7 +98,7 @@ def test_a_default_that_did_not_run_loses_and_one_without_rivals_ties() -> None:
 
 
 def test_a_default_loses_where_no_method_ran() -> None:
-    asked = measured(rows("a", [1.0, 1.1]), rows("b", [2.0, 2.1]))._replace(asked=((1.0, "kl"), (9.0, "kl")))
+    asked = measured(rows("a", [1.0, 1.1]), rows("b", [2.0, 2.12]))._replace(asked=((1.0, "kl"), (9.0, "kl")))
     found = standings(asked, "a")
     assert [(each.epsilon, each.verdict, each.near_the_best) for each in found] == [
         (1.0, "win", True), (9.0, "loss", False),
@@ -83,7 +107,7 @@ def test_a_default_loses_where_no_method_ran() -> None:
 
 
 def test_a_default_clearly_under_the_uniform_baseline_loses_whatever_the_others() -> None:
-    groups = rows("a", [2.0, 2.02]), rows("b", [3.0, 3.02])
+    groups = rows("a", [2.0, 2.02]), rows("b", [3.0, 3.03])
     for baseline, verdict in ((1.0, "loss"), (2.01, "win"), (9.0, "win")):
         (found,) = standings(measured(*groups, rows(UNIFORM, [baseline] * 2)), "a")
         assert found.verdict == verdict
@@ -93,7 +117,8 @@ def test_a_default_clearly_under_the_uniform_baseline_loses_whatever_the_others(
 
 
 def test_the_best_other_is_by_direction_and_the_baseline_is_none_of_them() -> None:
-    groups = [rows(name, [value] * 2, "similarity") for name, value in (("a", 0.5), ("b", 0.4), ("c", 0.6))]
+    of = {"a": [0.5, 0.501], "b": [0.4, 0.4], "c": [0.6, 0.6]}
+    groups = [rows(name, values, "similarity") for name, values in of.items()]
     (found,) = standings(measured(*groups, rows(UNIFORM, [0.9] * 2, "similarity")), "a")
     assert (found.best_other, found.verdict, found.over_uniform) == ("c", "loss", "loss")
 
@@ -112,8 +137,8 @@ def test_mean_squared_error_is_also_judged_beside_vectors_that_are_no_longer() -
         rows(name, values, "density_mse", length)
         for name, values, length in (
             ("a", [2.0, 2.1], 100),
-            ("long", [1.0, 1.1], 101),
-            ("b", [3.0, 3.1], 100),
+            ("long", [1.0, 1.12], 101),
+            ("b", [3.0, 3.12], 100),
         )
     ]
     whole, short = standings(measured(*groups), "a")  # fmt: skip
@@ -122,9 +147,9 @@ def test_mean_squared_error_is_also_judged_beside_vectors_that_are_no_longer() -
 
 
 def test_roles_are_counted_apart() -> None:
-    of_test = measured(rows("a", [1.0, 1.1]), rows("b", [2.0, 2.1]))
+    of_test = measured(rows("a", [1.0, 1.1]), rows("b", [2.0, 2.12]))
     of_tune = of_test._replace(
-        data=DATA._replace(role="tune"), rows=tuple(rows("a", [3.0, 3.1]) + rows("b", [2.0, 2.1]))
+        data=DATA._replace(role="tune"), rows=tuple(rows("a", [3.0, 3.1]) + rows("b", [2.0, 2.12]))
     )
     counted = count_verdicts([*standings(of_test, "a"), *standings(of_tune, "a")])
     assert [record["metric"] for record in counted] == ["kl", "all"]
