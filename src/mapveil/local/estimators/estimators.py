@@ -125,8 +125,12 @@ def _smoothed(randomizer: Randomizer, tally: Tally, prior: FloatArray | None) ->
     if not made.converged:
         notes += (f"the smoothed likelihood had not settled after {made.steps} steps",)
     if not made.told:
-        shown = "the prior's, as far as it has weight" if made.prior_weight else "even"
-        notes += (f"the reports tell nothing beyond chance of where people are: the map is {shown}",)
+        beyond, shown = (
+            ("beyond the prior", "the prior's, as far as it has weight")
+            if made.prior_weight
+            else ("beyond chance of where people are", "even")
+        )
+        notes += (f"the reports tell nothing {beyond}: the map is {shown}",)
     return Estimated(made.distribution, notes, made.prior_weight)
 
 

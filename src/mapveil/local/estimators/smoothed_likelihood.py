@@ -27,7 +27,8 @@ where: k is the number of peaks. The result is then the mixture of p and u with 
 
 where: :math:`\phi` is 0.8 (the mean over trees has fewer parameters than the divisions of one tree). With a prior
 distribution, u is the best mixture of the uniform baseline and the prior, chosen likewise with f = 1, where its
-log-likelihood exceeds that of the baseline by 6 or more.
+log-likelihood exceeds that of the baseline by 6 or more, and where the result is likelier than the one without a
+prior, each less what its freedom gains by chance: a prior can be right of a hot spot and wrong of all around it.
 
 A map known to be near, such as that of all windows of a series for one of them, takes the place of the uniform
 baseline: divisions shrink to its own, :math:`\kappa_l` is drawn to 0.03 instead of 1, and u is that map, always mixed.
@@ -164,21 +165,48 @@ def smooth_likelihood(
     found = _evidence(information_about, n, smoother, (p - peak) / max(float((p - peak).sum()), TINY))
     fitted = float(found.effective.sum())
     if around is not None:
-        base, weight = around, 0.0
-    else:
-        even, weight = _base(users, size, prior)
-        # What a fit to chance gains: its mean, one deviation, and the choice of the peaks among all sites.
-        held = np.count_nonzero(peak)
-        deviation = math.sqrt(2 * (float(found.squared.sum()) + held))
-        if Leaning(users, even, p).slope(0.0) <= fitted + held * math.log(size) + _DEVIATIONS * deviation:
-            none = np.zeros(0, dtype=np.int64)
-            return Smoothed(even, smoother.unevenness, none, steps, converged, weight, told=False)
-        base = peak + (1 - float(peak.sum())) * even
-    leaning = Leaning(users, base, p)
-    p = leaning.at(leaning.best(_FREEDOM * fitted))
-    return Smoothed(
-        p / p.sum(), smoother.unevenness, np.flatnonzero(peak), steps, converged, weight, told=True
-    )
+        leaning = Leaning(users, around, p)
+        p = leaning.at(leaning.best(_FREEDOM * fitted))
+        return Smoothed(
+            p / p.sum(), smoother.unevenness, np.flatnonzero(peak), steps, converged, 0.0, told=True
+        )
+    # What a fit to chance gains: its mean, one deviation, and the choice of the peaks among all sites.
+    held = np.count_nonzero(peak)
+    chance = fitted + held * math.log(size) + _DEVIATIONS * math.sqrt(2 * (float(found.squared.sum()) + held))
+    shown, weight = _shown(users, p, peak, np.full(size, 1 / size), fitted, chance), 0.0
+    if prior is not None:
+        base, leans = _base(users, size, prior)
+        leaned = _shown(users, p, peak, base, fitted, chance)
+        gained = Leaning(users, shown.distribution, leaned.distribution).gain(1.0)
+        if leans and gained > leaned.freedom + leans - shown.freedom:
+            shown, weight = leaned, leans
+    p = shown.distribution
+    peaks = np.flatnonzero(peak) if shown.told else np.zeros(0, dtype=np.int64)
+    return Smoothed(p / p.sum(), smoother.unevenness, peaks, steps, converged, weight, shown.told)
+
+
+class _Shown(NamedTuple):
+    """An estimate as it is shown beside a baseline."""
+
+    distribution: FloatArray
+    freedom: float  # of log-likelihood: what a fit to chance gains
+    told: bool  # whether the reports tell anything but the baseline
+
+
+def _shown(
+    users: Callable[[FloatArray], FloatArray],
+    p: FloatArray,
+    peak: FloatArray,
+    base: FloatArray,
+    fitted: float,
+    chance: float,
+) -> _Shown:
+    """The mixture of an estimate with a baseline, or the baseline alone; see the module's header."""
+    if Leaning(users, base, p).slope(0.0) <= chance:
+        return _Shown(base, 0.0, False)
+    leaning = Leaning(users, peak + (1 - float(peak.sum())) * base, p)
+    weight = leaning.best(_FREEDOM * fitted)
+    return _Shown(leaning.at(weight), weight * _FREEDOM * fitted, True)
 
 
 def _base(
