@@ -85,7 +85,8 @@ def command(
 def run_service(settings: Settings, console: Console, *, authority_only: bool = False) -> int:
     """Serve until a signal ends it: a collector, or an enrolment authority alone."""
     from mapveil.collector.http.logs import configure_logs
-    from mapveil.collector.http.serving import bind, serve
+    from mapveil.collector.http.serving import bind, exports_of, serve
+    from mapveil.collector.roles import Role
 
     listener = bind(settings)
     configure_logs(settings.log_format, settings.log_level)
@@ -96,6 +97,8 @@ def run_service(settings: Settings, console: Console, *, authority_only: bool = 
                 f"{store.shown}: another 'mapveil serve' serves from this store; stop that one, or give another store "
                 "(--store); several processes share one on PostgreSQL"
             )
+        if not authority_only and settings.role != Role.CONDUCTOR:
+            exports_of(settings, store.path).check()
         _announce(settings, store, console, authority_only=authority_only)
         where = store.shown
         store.close()

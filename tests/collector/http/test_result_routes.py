@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import io
 import json
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -118,6 +120,24 @@ def test_a_file_that_cannot_be_made_is_refused_and_may_be_asked_for_again(
         patch.setattr(ExportProcess, "make", lambda *_: told)
         answer = api.ask("GET", at)
     assert (answer.status_code, answer.json()["error"]["message"]) == (503, told.message)
+    with exporting(api):
+        assert api.ask("GET", at).status_code == 200
+
+
+def test_whoever_asks_is_told_that_the_folder_of_files_is_full(
+    api: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = f"/v1/collections/{finished(api)}/map/exports/png"
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, exporting(api):
+        patch.setattr("mapveil.collector.store.export_files.shutil.copyfile", full)
+        answer = api.ask("GET", at)
+    assert answer.status_code == 503
+    assert "place of exported files cannot be" in answer.json()["error"]["message"]
+    assert "No space left" in caplog.text
     with exporting(api):
         assert api.ask("GET", at).status_code == 200
 

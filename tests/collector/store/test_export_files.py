@@ -51,10 +51,25 @@ def test_the_files_used_longest_ago_are_deleted(tmp_path: Path) -> None:
     assert [files.size(name) for name in ("a", "d", "large")] == [None, None, 100]
 
 
-def test_places_tell_machines_and_folders_apart(tmp_path: Path) -> None:
+def test_a_folder_is_one_place_under_every_name_and_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, other = (ExportFiles(str(tmp_path / name)).place for name in ("one", "other"))
     assert one != other
-    assert one == ExportFiles(str(tmp_path / "one")).place
+    (tmp_path / "mounted").symlink_to(tmp_path / "one")
+    monkeypatch.setattr("socket.gethostname", lambda: "another")  # every container has a name of its own
+    assert ExportFiles(str(tmp_path / "mounted")).place == one
+    files = ExportFiles(str(tmp_path / "one"), most=1)
+    files.keep("a", made(tmp_path, 10))  # the folder is tidied
+    assert ExportFiles(str(tmp_path / "one")).place == one
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    ExportFiles(str(tmp_path / "new" / "folder")).check()
+    (tmp_path / "file").touch()
+    for where in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nosuch")):
+        with pytest.raises(InputError, match=f"{where}: files of maps cannot be kept there"):
+            ExportFiles(str(where)).check()
 
 
 def test_an_url_that_nothing_reads_is_refused() -> None:

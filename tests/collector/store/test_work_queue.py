@@ -13,6 +13,7 @@ from mapveil.collector.store.work_queue import (
     Task,
     Work,
     finish,
+    forget_exports,
     forget_work,
     is_ordered,
     keep_result,
@@ -140,6 +141,23 @@ def test_work_is_taken_off(store: Any) -> None:
         assert [finish(connection, a_map), finish(connection, a_map)] == [True, False]
         forget_work(connection, ONE, Task.SHARD)
         assert not is_ordered(connection, shards(ONE, 1)[0])
+
+
+def test_files_that_nobody_makes_are_taken_off(store: Any, clock: Any) -> None:
+    gone = Work(Task.EXPORT, ONE, name="png", place="a folder of before")
+    (shard,) = shards(ONE, 1)
+    put(store, [gone, shard])
+    clock.advance(100)
+    forget_exports(store, 200)
+    assert there(store, gone)
+    forget_exports(store, 50)
+    assert not there(store, gone)
+    assert there(store, shard)
+
+
+def there(store: Any, wanted: Work) -> bool:
+    with store.read() as connection:
+        return is_ordered(connection, wanted)
 
 
 @pytest.mark.parametrize("leased", [False, True])

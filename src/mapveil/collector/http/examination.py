@@ -1,6 +1,7 @@
 """``mapveil serve --check`` and ``--head``: what serving needs, and the signed head of the audit log."""
 
 import functools
+import os
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -47,6 +48,7 @@ def examine(settings: Settings, published: ChainHead | None = None) -> list[Find
         *_store(settings, published),
         _authority(settings),
         *_operator(settings),
+        *_exports(settings),
         _tls(settings),
         _port(settings),
     ]
@@ -98,6 +100,16 @@ def _operator(settings: Settings) -> list[Finding]:
         return [_finding("operator", False, fault)]
     answers = "" if settings.peer is None else f"; the helper at {settings.peer} answers"
     return [_finding("operator", True, f"{settings.operator}, key {keys.config.public_key.hex()}{answers}")]
+
+
+def _exports(settings: Settings) -> list[Finding]:
+    """Whether the folder of files of maps, which serving makes, can be written; nothing where none is named."""
+    if settings.exports is None or "://" in settings.exports:
+        return []
+    path = Path(settings.exports).absolute()
+    nearest = next(each for each in (path, *path.parents) if each.exists())
+    good = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    return [_finding("exports", good, f"{path} {'can' if good else 'cannot'} be written")]
 
 
 def _authority_apart(authority: Authority, listed: str | None) -> Finding:

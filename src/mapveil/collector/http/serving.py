@@ -57,7 +57,7 @@ def application(settings: Settings, *, authority_only: bool = False) -> ASGIApp:
         leader=part.leader,
         helper=part.helper,
         lease_seconds=settings.lease_seconds,
-        exports=exports_of(settings, store),
+        exports=exports_of(settings, store.path),
         keep_days=settings.keep_days,
     )
     made = create_app(
@@ -129,9 +129,9 @@ def authority_of(settings: Settings, store: Store) -> Authority | EnrolmentAutho
     return EnrolmentAuthority.open(path, settings.population, make=True)
 
 
-def exports_of(settings: Settings, store: Store) -> ExportFiles:
-    """The files of maps: where the settings say, else beside an SQLite store, else in a temporary folder."""
-    beside = None if store.path is None else f"{store.path}.exports"
+def exports_of(settings: Settings, store: Path | None) -> ExportFiles:
+    """The files of maps: where the settings say, else beside the file of the store, else in a temporary folder."""
+    beside = None if store is None else f"{store}.exports"
     return ExportFiles(settings.exports or beside, settings.export_bytes)
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import and_, select, update
 
 from mapveil.collector.refusals import Refusal, StoreUnavailable, where_raised
 from mapveil.collector.rounds.collection import Collection, find
-from mapveil.collector.rounds.export_process import SUFFIXES, ExportProcess
+from mapveil.collector.rounds.export_process import SUFFIXES, ExportProcess, Made
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.rounds.results import StoredMap, make_map, store_map, stored_map
 from mapveil.collector.rounds.retention import delete_participants
@@ -24,7 +24,7 @@ from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.export_files import ExportFiles
 from mapveil.collector.store.schema import reports
-from mapveil.collector.store.work_queue import Leases, Task, Work, finish, keep_result
+from mapveil.collector.store.work_queue import Leases, Task, Work, finish, forget_exports, keep_result
 from mapveil_client.errors import MapveilError
 from mapveil_client.secure_sum.states import ServerState
 
@@ -32,6 +32,9 @@ _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after work that failed for no reason of the collection's own
 _SHARDS: Final = 64  # leased at once where a store has one worker, to save commits
 _ERASED: Final = 2_000  # rows in one transaction, so that others' writes need not wait for a million
+_OLD_SECONDS: Final = (
+    3600.0  # after which nobody waits for a file, perhaps of a place that no worker has any more
+)
 _TURN_SECONDS: Final = 1.0  # of one collection's shards, before another's turn
 
 
@@ -99,6 +102,7 @@ class Worker:
 
     def make_exports(self) -> bool:
         """Make every file that is ordered, in a process of their own; as :meth:`close_shards`."""
+        forget_exports(self._store, _OLD_SECONDS)
         try:
             return self._work(Task.EXPORT, 1, self._make_export)
         finally:
@@ -199,7 +203,11 @@ class Worker:
             if self.stopping:
                 return taken
             if not made.status:
-                self._exports.keep(export_file(wanted), path)
+                try:
+                    self._exports.keep(export_file(wanted), path)
+                except StoreUnavailable as error:
+                    _LOG.warning("%s as %s: %s (%s)", wanted.collection, wanted.name, error, error.__cause__)
+                    made = Made(503, error.message)  # whoever asked is told, and the next one orders it again
         if made.where:
             _LOG.error("collection %s as %s: %s", wanted.collection, wanted.name, made.where)
         with self._store.write() as connection:

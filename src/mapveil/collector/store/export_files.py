@@ -3,8 +3,8 @@
 import contextlib
 import importlib
 import os
+import secrets
 import shutil
-import socket
 import tempfile
 import weakref
 from collections.abc import Iterator
@@ -19,6 +19,7 @@ MOST_BYTES: Final = 4 << 30
 """Files kept in a folder, together; one can be made again."""
 
 _CHUNK: Final = 1 << 20
+_PLACE: Final = ".place"  # the file that holds the folder's name in the queue of work
 
 
 class ExportFiles:
@@ -62,10 +63,41 @@ class ExportFiles:
 
     @cached_property
     def place(self) -> str:
-        """The place as the queue of work names it: equal for all processes that see the same files."""
+        """The place as the queue of work names it: equal for all processes that see the same files.
+
+        A folder is named by a file in it, for containers and machines mount one folder under their own names.
+        """
         if self._remote is not None:
             return str(self._where)
-        return f"{socket.gethostname()}:{self._folder}"
+        with _reaching():
+            named = self._folder / _PLACE
+            if not named.exists():
+                drawn = self._folder / f"{_PLACE}.{secrets.token_hex(8)}"
+                drawn.write_text(secrets.token_hex(16), encoding="ascii")
+                with contextlib.suppress(FileExistsError):  # another process was first
+                    os.link(drawn, named)
+                drawn.unlink()
+            return named.read_text(encoding="ascii")
+
+    def check(self) -> None:
+        """Refuse a folder that cannot be made or written.
+
+        Raises
+        ------
+        InputError
+            It cannot.
+        """
+        if self._where is None or self._remote is not None:
+            return
+        try:
+            with _reaching(), tempfile.TemporaryFile(dir=self._folder):
+                assert self.place
+        except (StoreUnavailable, FileNotFoundError) as error:
+            reason = getattr(error.__cause__ or error, "strerror", "")
+            raise InputError(
+                f"{self._where}: files of maps cannot be kept there ({reason}); expected a folder that the service may "
+                "write (--exports)"
+            ) from None
 
     def size(self, name: str) -> int | None:
         """Bytes of a file; None where it is not there."""
@@ -91,8 +123,11 @@ class ExportFiles:
                 self._remote.mv(self._path(f"{name}.part"), self._path(name))
                 return
             part = self._folder / f"{name}.part"
-            shutil.copyfile(made, part)
-            part.replace(self._folder / name)
+            try:
+                shutil.copyfile(made, part)
+                part.replace(self._folder / name)
+            finally:
+                part.unlink(missing_ok=True)
             self._tidy(name)
 
     def _open(self, name: str) -> IO[bytes]:
@@ -106,7 +141,8 @@ class ExportFiles:
 
     def _tidy(self, newest: str) -> None:
         """Delete the files used longest ago, but for the newest, until the others are few enough bytes."""
-        found = [(path, path.stat()) for path in self._folder.iterdir() if path.name != newest]
+        others = (path for path in self._folder.iterdir() if path.name not in (newest, _PLACE))
+        found = [(path, path.stat()) for path in others]
         left = self._most - (self._folder / newest).stat().st_size
         for path, about in sorted(found, key=lambda each: each[1].st_mtime_ns, reverse=True):
             left -= about.st_size

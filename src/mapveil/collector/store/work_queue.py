@@ -78,6 +78,17 @@ def forget_work(connection: Connection, collection: str, *tasks: Task) -> None:
     connection.execute(delete(work).where(work.c.collection == collection, work.c.task.in_(tasks)))
 
 
+def forget_exports(store: Store, seconds: float) -> None:
+    """Take off files that were ordered so long ago and that nobody makes; one asked for is ordered again."""
+    with store.read() as connection:
+        now, before = _time(connection), _time(connection, -seconds)
+        old = work.c.task == Task.EXPORT.value, work.c.served_at < before, _free(now)
+        there = bool(connection.execute(select(exists().where(*old))).scalar_one())
+    if there:
+        with store.write() as connection:
+            connection.execute(delete(work).where(*old))
+
+
 def finish(connection: Connection, done: Work) -> bool:
     """Take a piece of work off; False where another worker was faster."""
     return connection.execute(delete(work).where(done._row)).rowcount == 1
