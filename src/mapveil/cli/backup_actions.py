@@ -95,7 +95,7 @@ def _accept_restored(store: Store, go_on: bool, console: Console) -> None:
     found = accept_restored(store, go_on=go_on)
     console.note(
         f"This store knows nothing after {found.until or 'its making'}: charges, enrolments and revocations since are "
-        "not in it. Devices keep their own accounts."
+        "not in it. Devices keep their own accounts; those that enrolled since must enrol again."
     )
     if found.operators:
         console.note(

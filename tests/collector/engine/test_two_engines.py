@@ -12,7 +12,7 @@ from sqlalchemy import func, select, text
 
 from mapveil.collector.refusals import Refusal
 from mapveil.collector.roles import LOOPS, Loop, Role
-from mapveil.collector.rounds import conductor, worker
+from mapveil.collector.rounds import conductor, loops, worker
 from mapveil.collector.rounds.collection import counted
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.schema import charges, messages
@@ -120,6 +120,30 @@ def test_only_one_process_conducts(new_store, store_url, clock, opened, make_spe
         assert mine
         assert conductors[0].tick() is False
     assert conductors[0].tick() is True
+
+
+def test_who_waits_for_a_conductor_that_takes_no_step_says_so(
+    new_store, store_url, clock, crowd_of, opened, make_spec, monkeypatch
+):
+    monkeypatch.setattr(loops, "_LOOK_SECONDS", 0.0)
+    stores = [new_store(store_url) for _ in range(2)]
+    stores[0].create_tables()
+    waiting = Engine(stores[0], clock, authority=AUTHORITY)
+    crowd_of(stores[0], 8)
+    opened(waiting, make_spec("local"))
+
+    def looked() -> bool:
+        before = waiting.loops._beats.get(Loop.CONDUCT)
+        waiting.loops._act(Loop.CONDUCT)
+        return waiting.loops._beats.get(Loop.CONDUCT) != before
+
+    with stores[1].sole("conductor") as frozen:
+        assert frozen
+        assert looked()
+        clock.advance(7 * 86_400)  # nobody ends the time for reports
+        time.sleep(0.2)
+        assert not looked()
+    assert looked()
 
 
 def test_a_worker_that_dies_costs_its_lease_and_no_sum(

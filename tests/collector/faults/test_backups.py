@@ -64,7 +64,7 @@ def of_postgresql(
 
     def restore() -> None:
         run("dropdb", "--force", name)
-        run("createdb", name)
+        run("createdb", "--owner=mapveil", name)
         run("pg_restore", "--exit-on-error", "--dbname", name, str(dump))
 
     return lambda: run("pg_dump", "--format=custom", "--file", str(dump), name), restore

@@ -54,6 +54,14 @@ def variables(file: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
 
 
+@pytest.mark.parametrize("action", ["--upgrade", "--restored"])
+def test_what_is_done_to_a_store_that_intake_refuses_starts_no_intake(action: str) -> None:
+    page = (DEPLOY.parent / "docs" / "how-to" / "million-phones.md").read_text(encoding="utf-8")
+    lines = [line for line in re.findall(r"docker compose run [^`\n]+", page) if action in line]
+    assert lines
+    assert all(" --no-deps " in line for line in lines)
+
+
 def test_the_composition_is_the_one_that_is_promised() -> None:
     services = COMPOSE["services"]
     assert set(services) == {"postgres", "intake", "worker", "conductor", "proxy"}

@@ -189,6 +189,11 @@ def test_a_token_has_so_many_files_made_in_an_hour_and_reads_made_ones_for_nothi
         assert "ordered 2 files and maps within the hour" in refused.json()["error"]["message"]
         assert 1700 <= int(refused.headers["retry-after"]) <= 1800
         assert api.ask("GET", f"{at}/exports/html", "operator").status_code == 200
+        offer = f"{at.removesuffix('/map')}/retrieval/offer"
+        assert api.ask("GET", offer, "viewer").status_code == 429
+        (phone,) = api.phones(1, seed=9)
+        assert phone.ask("GET", offer).status_code == 200  # a device has no such limit
+        assert api.ask("GET", offer, "viewer").status_code == 200
 
 
 def ordered(api: Any, collection: str, form: str) -> bool:

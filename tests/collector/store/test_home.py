@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import stat
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -16,7 +19,9 @@ from mapveil.collector.store import home
 from mapveil.collector.store.audit_log import lines
 from mapveil.collector.store.backup import back_up
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.device_enrolment import Candidate, EnrolDevices
 from mapveil.collector.store.home import RESTORED
+from mapveil.collector.store.principals import Accounts, token_hash
 from mapveil_client.errors import InputError
 
 from ..conftest import PostgresqlServer
@@ -76,6 +81,70 @@ def test_a_backup_is_known_even_over_the_very_file(
         path.with_name(path.name + beside).unlink(missing_ok=True)
     assert path.stat().st_ino == number
     assert refused(new_store(str(path)))
+
+
+def test_a_copy_that_gets_the_number_of_the_removed_file_is_refused(
+    sqlite_store: Store, new_store: Opens, tmp_path: Path
+) -> None:
+    path = Path(str(sqlite_store.path))
+    sqlite_store.close()
+    copy = path.read_bytes()
+    for each in path.parent.glob(path.name + "-*"):
+        each.unlink()
+    number = path.stat().st_ino
+    path.write_bytes(copy)
+    assert path.stat().st_ino == number
+    assert refused(new_store(str(path)))
+
+
+def test_a_home_that_an_earlier_version_wrote_is_written_anew(store: Store) -> None:
+    def place() -> str:
+        with store.read() as connection:
+            return str(connection.execute(text("SELECT place FROM home")).scalar_one())
+
+    known = place()
+    with store.write() as connection:
+        connection.execute(text("UPDATE home SET place = :old"), {"old": known.rpartition(":")[0]})
+    assert store.check().ok
+    store.create_tables()
+    assert place().rpartition(":")[0] == known.rpartition(":")[0]
+    assert ":" in place()
+    assert store.check().ok
+
+
+def test_a_database_made_of_another_is_refused(
+    postgresql_store: Store, new_store: Opens, postgresql: PostgresqlServer
+) -> None:
+    name = postgresql_store.shown.split("@/")[1].split("?")[0]
+    postgresql_store.close()
+    with postgresql.connect() as connection:
+        connection.execute(f"CREATE DATABASE copied TEMPLATE {name}")
+    copied = new_store(postgresql_store.shown.replace(f"/{name}", "/copied"))
+    assert refused(copied)
+    copied.close()
+    with postgresql.connect() as connection:
+        connection.execute("DROP DATABASE copied")
+
+
+def test_devices_of_after_the_backup_keep_their_numbers(store: Store) -> None:
+    accounts = Accounts(store)
+    token = accounts.create_enrolment("devices", 9, timedelta(days=1), None, "test").token
+
+    def enrol(key: int) -> Any:
+        given = Candidate(token_hash(token), bytes([key]) * 32, simulated=False)
+        return asyncio.run(store.put(EnrolDevices([]), given))
+
+    assert [enrol(1), enrol(2)] == [1, 2]
+    with store.write() as connection:
+        connection.execute(text("UPDATE home SET place = 'a backup'"))
+    accept_restored(store, go_on=True)
+    store.create_tables()
+    with store.read() as connection:
+        (line,) = (line for line in lines(connection) if line.action == "store.restored")
+    above = line.detail["devices_above"]
+    assert above == 1_000_002
+    assert enrol(3) == above + 1
+    assert accounts.device_count() == 3
 
 
 def test_a_restored_dump_is_refused_until_it_is_accepted(

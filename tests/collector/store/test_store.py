@@ -12,6 +12,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from mapveil.collector.refusals import StoreUnavailable
+from mapveil.collector.store import backends
 from mapveil.collector.store.database import Store, lock_collection
 from mapveil.collector.store.schema import VERSION, messages, operators
 from mapveil_client.errors import InputError
@@ -138,6 +139,49 @@ def test_a_role_is_given_back_by_a_lost_connection(postgresql, postgresql_store,
             assert theirs
     with postgresql_store.sole("conductor") as mine:
         assert mine
+
+
+def test_a_frozen_process_loses_its_role(postgresql_store, postgresql_url, new_store, monkeypatch):
+    """What PostgreSQL sees of one is silence; a process that says that it goes on keeps the role."""
+    monkeypatch.setattr(backends, "HOLDER_SECONDS", 1)
+    other = new_store(postgresql_url)
+
+    def taken() -> bool:
+        with other.sole("conductor") as theirs:
+            return theirs
+
+    with postgresql_store.sole("conductor") as mine:
+        assert mine
+        for _ in range(20):
+            time.sleep(0.1)
+            assert postgresql_store.remain("conductor")
+        assert not taken()
+        last = time.monotonic() + 60
+        while not taken():
+            assert time.monotonic() < last
+            time.sleep(0.1)
+        assert not postgresql_store.remain("conductor")
+        assert not postgresql_store.remain("conductor")
+    with postgresql_store.sole("conductor") as mine:
+        assert mine
+    # A connection that holds no role may be silent.
+    for each in (postgresql_store, other):
+        with each.read() as connection:
+            assert connection.execute(text("SHOW idle_session_timeout")).scalar_one() == "0"
+
+
+def test_a_right_that_the_user_lacks_is_named(postgresql, postgresql_url, new_store):
+    store = new_store(postgresql_url.replace("mapveil@", "stranger@"))
+    with postgresql.connect(postgresql_url.split("@/")[1].split("?")[0]) as admin:
+        admin.execute("CREATE ROLE stranger LOGIN")
+        admin.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+        with pytest.raises(
+            StoreUnavailable, match="no schema has been selected to create in; make that user"
+        ):
+            store.create_tables()
+        admin.execute("GRANT USAGE ON SCHEMA public TO PUBLIC")  # as PostgreSQL 15 begins
+        with pytest.raises(StoreUnavailable, match="permission denied for schema public; make that user"):
+            store.create_tables()
 
 
 def add_collection(store) -> None:

@@ -88,12 +88,12 @@ class Access:
         self._devices.take(signer.device)
         return signer.device
 
-    async def anybody_known(self, scope: Scope, body: bytes = b"") -> None:
-        """Let in an operator by token, or a device by the signature of the request; raises as those do."""
+    async def anybody_known(self, scope: Scope, body: bytes = b"") -> Operator | None:
+        """Let in an operator by token, or a device (None) by the signature of the request; raises as those do."""
         if _authorization(scope).startswith(SCHEME):
             await self.device(scope, await self.signer(scope), body)
-        else:
-            await asyncio.get_running_loop().run_in_executor(self._pool, self.operator, scope)
+            return None
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self.operator, scope)
 
     def count_failure(self, scope: Scope) -> None:
         """Count a token or signature that was refused to an address, which slows guessing down.

@@ -176,16 +176,16 @@ def _add_retrieval(app: FastAPI, service: Service, map_of: _Maps) -> None:
     @get(f"{_RETRIEVAL}/offer", summary="The offer that a client of private retrieval begins with",
          **_body("An offer of mapveil.retrieval", _CBOR))  # fmt: skip
     async def offer(id: CollectionId, request: Request) -> Response:
-        await service.access.anybody_known(request.scope)
-        found = await map_of(id, "retrieval")
+        who = await service.access.anybody_known(request.scope)
+        found = await map_of(id, "retrieval", who)
         parts = {"Mapveil-Parts": str(found.hint_parts)}
         return Response(found.retrieval.offer(), media_type=_CBOR, headers=parts)
 
     @get(_RETRIEVAL + "/hint/{part}", summary="A part of the hint, to be fetched once",
          **_body("A hint of mapveil.retrieval", _CBOR))  # fmt: skip
     async def hint(id: CollectionId, part: Part, request: Request) -> Response:
-        await service.access.anybody_known(request.scope)
-        found = await map_of(id, "retrieval")
+        who = await service.access.anybody_known(request.scope)
+        found = await map_of(id, "retrieval", who)
         return Response(await run(found.hint_part, part), media_type=_CBOR)
 
     body = {"requestBody": {"required": True, "content": {_CBOR: {"schema": _BINARY}}}}
@@ -198,9 +198,9 @@ def _add_retrieval(app: FastAPI, service: Service, map_of: _Maps) -> None:
         from mapveil.retrieval.pir_messages import OutdatedHint
 
         message = await request.body()
-        await service.access.anybody_known(request.scope, message)
+        who = await service.access.anybody_known(request.scope, message)
         require_media(request.scope, CBOR)
-        found = await map_of(id, "retrieval")
+        found = await map_of(id, "retrieval", who)
         try:
             answer = await run(found.retrieval.answer, message)
         except OutdatedHint as outdated:

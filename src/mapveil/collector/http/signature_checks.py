@@ -52,9 +52,7 @@ class SignatureChecks:
 
     def __init__(self) -> None:
         self._waiting: list[_Check] = []
-        self._sent: deque[tuple[float, list[_Check]]] = (
-            deque()
-        )  # when, and what; the verdicts come in this order
+        self._sent: deque[list[_Check]] = deque()  # the verdicts come in this order
         self._at_process = 0  # signatures
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
@@ -80,8 +78,6 @@ class SignatureChecks:
     def _check(self, loop: asyncio.AbstractEventLoop) -> None:
         batch, self._waiting = self._waiting, []
         now = loop.time()
-        if self._sent and now - self._sent[0][0] > _HUNG_SECONDS and self._task is not None:
-            self._task.cancel()
         if len(batch) > _FEW and self._task is None and now >= self._not_before:
             self._not_before = now + _AGAIN_SECONDS
             self._task = loop.create_task(self._keep_process())
@@ -91,12 +87,18 @@ class SignatureChecks:
         self._at_process += len(batch)
         for first in range(0, len(batch), _MESSAGE):
             some = batch[first : first + _MESSAGE]
-            self._sent.append((now, some))
+            self._sent.append(some)
             parts: list[bytes] = []
             for each in some:
                 parts += (_LENGTH.pack(len(each.statement)), each.public, each.signature, each.statement)
             message = b"".join(parts)
             self._writer.write(_LENGTH.pack(len(message)) + message)
+        loop.call_later(_HUNG_SECONDS, self._end_hung, some)
+
+    def _end_hung(self, some: list[_Check]) -> None:
+        """End the process if it gave no verdict on what it was sent; what it leaves is checked here."""
+        if self._task is not None and any(each is some for each in self._sent):
+            self._task.cancel()
 
     async def _keep_process(self) -> None:
         """Start the process and pass its verdicts on, until it ends; what it leaves is checked here."""
@@ -112,7 +114,7 @@ class SignatureChecks:
             self._writer, self.process = writer, process.pid
             while True:
                 first = await reader.readexactly(1)
-                batch = self._sent[0][1]
+                batch = self._sent[0]
                 verdicts = first + await reader.readexactly(len(batch) - 1)
                 self._sent.popleft()
                 self._at_process -= len(batch)
@@ -130,7 +132,7 @@ class SignatureChecks:
             left, self._sent = self._sent, deque()
             self._task = self._writer = self.process = None
             self._at_process = 0
-            for _, batch in left:
+            for batch in left:
                 _check_here(batch)
 
 

@@ -102,13 +102,21 @@ class Conductor:
                     active = listed(connection, ACTIVE)
                 self._forget_ended(frozenset(each.id for each in active))
                 for collection in active:
-                    if self._lane(collection) is lane:
+                    if self._lane(collection) is lane and self._store.remain(lane.value):
                         self._guarded(collection.id, partial(self._steps, collection.id, lane))
                 if lane is Lane.HELPER and self._leader is not None:
                     self._guarded("ends", self._leader.end_all)
                 if lane is Lane.ROUNDS and self._keep_days:
                     self._guarded("retention", self._retire)
         return mine
+
+    def overdue(self) -> bool:
+        """Whether a collection waits for a step of a round that was due when its progress was last read."""
+        with self._store.read() as connection:
+            active = listed(connection, ACTIVE)
+        waiting = (each for each in active if each.state is not State.FINISHING)
+        there = (self._board.of(each.id) for each in waiting if self._lane(each) is Lane.ROUNDS)
+        return any(each.open and each.due for each in there)
 
     def _retire(self) -> None:
         """Order that who took part in one collection of long ago is deleted."""
@@ -131,7 +139,7 @@ class Conductor:
         self._active = active
 
     def _steps(self, identifier: str, lane: Lane) -> None:
-        while self.step(identifier):
+        while self.step(identifier) and self._store.remain(lane.value):
             with self._store.read() as connection:
                 collection = find(connection, identifier)
             # A step of a collection that has ended forgets what this process holds of it.

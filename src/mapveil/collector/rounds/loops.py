@@ -17,6 +17,7 @@ _UNHURRIED: Final = {Loop.MAPS: 0.5, Loop.EXPORTS: 0.5}
 """Seconds between looks for work that takes longer than that, and whose order wakes this process."""
 
 _STUCK_SECONDS: Final = 600.0  # one step of a large collection takes minutes
+_LOOK_SECONDS: Final = 15.0  # between looks of a process that does not conduct for steps that nobody takes
 
 
 class Loops:
@@ -42,6 +43,7 @@ class Loops:
         self._stopping = False
         self._begun: dict[Loop, float] = {}
         self._beats: dict[Loop, float] = {}
+        self._look_at = 0.0
 
     async def run(self, role: Role = Role.ALL) -> None:
         """Do whatever is due of a role, until :meth:`stop`. A store that fails is asked again."""
@@ -80,17 +82,29 @@ class Loops:
         steps, done = self._conductor.steps, None
         with contextlib.suppress(StoreUnavailable):
             done = self._acts[loop]()
-            self._beats[loop] = time.monotonic()
+            if loop is not Loop.CONDUCT or done or self._others_conduct():
+                self._beats[loop] = time.monotonic()
         conducts = loop in (Loop.CONDUCT, Loop.LEAD)
         return self._conductor.steps > steps if conducts else done is True
 
+    def _others_conduct(self) -> bool:
+        """Whether a process that does not conduct sees that another does: no step of a round is overdue."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return False
+        self._look_at = now + _LOOK_SECONDS
+        return not self._conductor.overdue()
+
     @property
     def idle_seconds(self) -> float:
-        """Seconds since the conductor last looked for steps with success; infinite before."""
+        """Seconds since the conductor last looked for steps, or saw that none is overdue; infinite before."""
         return time.monotonic() - self._beats.get(Loop.CONDUCT, float("-inf"))
 
     def stuck(self) -> list[str]:
-        """Names of the loops that do not come to an end of what they do, or cannot reach the store."""
+        """Names of the loops that do not come to an end of what they do, or cannot reach the store.
+
+        Also the conductor's, where another process is to conduct and takes no step that is due.
+        """
         now = time.monotonic()
         patience = dict.fromkeys((Loop.MAPS, Loop.EXPORTS), MOST_SECONDS)
         return [

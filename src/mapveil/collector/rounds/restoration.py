@@ -10,6 +10,7 @@ from mapveil.collector.rounds import collection as records
 from mapveil.collector.rounds.life_cycle import ACTIVE, State
 from mapveil.collector.store import audit_log
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.device_enrolment import skip_numbers
 from mapveil.collector.store.home import elsewhere, renew_generation, settle
 from mapveil.collector.store.schema import audit, check_version, create_missing, tasks
 from mapveil_client.errors import InputError
@@ -34,7 +35,7 @@ def accept_restored(store: Store, *, go_on: bool) -> Restored:
     answered a query since the backup, and would draw new noise for the same answer. Of terms that came after the
     backup a helper knows nothing, so it begins a generation that they do not name; a leader draws the identifiers of
     its terms itself, each once. Every other collection may go on: devices keep their own accounts and answer nothing
-    twice.
+    twice. Devices that enrol from now on have numbers far above those of the backup.
 
     Parameters
     ----------
@@ -65,8 +66,13 @@ def accept_restored(store: Store, *, go_on: bool) -> Restored:
             elif not pending:
                 continued.append(each.id)
         settle(connection)
+        above = skip_numbers(connection)
         renew_generation(connection)
         audit_log.record(
-            connection, _ACTOR, "store.restored", until=until, aborted=aborted, continued=continued
+            *(connection, _ACTOR, "store.restored"),
+            until=until,
+            aborted=aborted,
+            continued=continued,
+            devices_above=above,
         )
     return Restored(until or "", tuple(aborted), tuple(continued), bool(shared))

@@ -46,10 +46,24 @@ _SQLITE_SETTINGS: Final = (
     "PRAGMA secure_delete = FAST",  # what is deleted is overwritten, where that takes no writing of its own
     "PRAGMA journal_size_limit = 67108864",
 )
+HOLDER_SECONDS: Final = 60
+"""Seconds of silence after which PostgreSQL ends a session that holds a lock for its process alone. Chosen, not
+measured: the conductor says between two steps that it goes on, and a longer step loses the lock, which does no harm."""
+
+_NO_RIGHT: Final = ("42501", "3F000")  # insufficient privilege, and no schema that the user may use
+LIMITS_SILENCE: Final = (14,)
+"""First version of PostgreSQL that ends silent sessions."""
+
 _CONFLICTS: Final = ("40001", "40P01")  # serialization failure, deadlock
 _POSTGRESQL_SETTINGS: Final = (
     "SET lock_timeout = '30s'",
     "SET idle_in_transaction_session_timeout = '60s'",  # a process that was stopped must not hold its locks
+    # A machine that is gone must not hold them for the two hours of the system's default; without effect on a socket
+    # of the same machine.
+    "SET tcp_keepalives_idle = 15",
+    "SET tcp_keepalives_interval = 5",
+    "SET tcp_keepalives_count = 3",
+    "SET tcp_user_timeout = 20000",
 )
 # A network that swallows packets must not hold a request for ever.
 _POSTGRESQL_ARGUMENTS: Final = {
@@ -225,8 +239,14 @@ def failure_of(error: BaseException) -> StoreUnavailable | None:
         return StoreUnavailable("the store was lost in the middle of a transaction")
     if not isinstance(error, DBAPIError):
         return None
-    if getattr(error.orig, "sqlstate", None) in _CONFLICTS:
+    state = getattr(error.orig, "sqlstate", None)
+    if state in _CONFLICTS:
         return Repeatable("two changes of the store were in each other's way")
+    if state in _NO_RIGHT:
+        return StoreUnavailable(
+            f"PostgreSQL refuses the store's user a right: {error.orig}; make that user the owner of the database "
+            "and of all that is in it, as createdb --owner=USER does"
+        )
     damaged = type(error) is DatabaseError and isinstance(error.orig, sqlite3.DatabaseError)
     own = isinstance(error, OperationalError | InterfaceError | InternalError)
     if own or damaged or error.connection_invalidated:

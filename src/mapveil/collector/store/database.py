@@ -65,6 +65,7 @@ class Store:
         self._database = open_database(backends.read_store_url(url), {CLOCK: clock})
         self.shown, self.path = self._database.shown, self._database.path
         self._writers = FairLock()
+        self._alone: dict[str, Connection] = {}  # on PostgreSQL: of each role that this process is alone in
         # On PostgreSQL what devices send waits neither for a long transaction of this process nor for one that waits
         # until another process has numbered its audit lines, but for the lock of its collection's row, for which the
         # others of its batch wait too.
@@ -173,7 +174,8 @@ class Store:
         ------
         bool
             Whether no other process was in it; if so none will be until the block is left, unless the
-            connection to the database is lost. So what is written meanwhile is guarded by the rows' own state too.
+            connection to the database is lost, or silent for :data:`~.backends.HOLDER_SECONDS` as that of a frozen
+            process is: see :meth:`remain`. So what is written meanwhile is guarded by the rows' own state too.
         """
         if self._database.path is not None:
             with backends.file_lock(self._database.path, role) as mine:
@@ -182,14 +184,33 @@ class Store:
         key = {"key": _key(role)}
         with _failures(), self._database.alone.connect() as connection:
             mine = bool(connection.execute(text("SELECT pg_try_advisory_lock(:key)"), key).scalar_one())
+            limited = mine and (connection.dialect.server_version_info or ()) >= backends.LIMITS_SILENCE
             try:
+                if limited:
+                    connection.execute(text(f"SET idle_session_timeout = '{backends.HOLDER_SECONDS}s'"))
+                if mine:
+                    self._alone[role] = connection
                 yield mine
             finally:
+                if mine:
+                    self._alone.pop(role, None)
                 if mine and not connection.invalidated:
                     try:
                         connection.execute(text("SELECT pg_advisory_unlock(:key)"), key)
+                        if limited:
+                            connection.execute(text("RESET idle_session_timeout"))
                     except SQLAlchemyError:
                         connection.invalidate()  # the lock is released with its connection
+
+    def remain(self, role: str) -> bool:
+        """Tell the database, within :meth:`sole`, that this process goes on; whether it is still the only one."""
+        connection = self._alone.get(role)
+        try:
+            if connection is not None:
+                connection.execute(text("SELECT 1"))
+        except SQLAlchemyError:
+            return False
+        return True
 
     def only_worker(self, role: str) -> AbstractContextManager[bool]:
         """Whether a process may work in a role: on SQLite one at a time, on PostgreSQL any number."""

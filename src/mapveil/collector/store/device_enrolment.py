@@ -1,10 +1,11 @@
 """Enrolment of devices by token: a batch of them in one transaction, no more than their token may let in."""
 
+import secrets
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import bindparam, func, insert, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
@@ -13,7 +14,10 @@ from mapveil.collector.recent import Recent
 from mapveil.collector.refusals import Forbidden, Refusal, TooMany, Unauthorized
 from mapveil.collector.store.audit_log import record
 from mapveil.collector.store.backends import CLOCK
-from mapveil.collector.store.schema import devices, enrolments
+from mapveil.collector.store.schema import MOST_NUMBER, devices, enrolments
+
+_SKIPPED: Final = 1_000_000
+"""Numbers left out when a store is restored. Chosen: more devices than enrol between two backups."""
 
 _MOST_COUNTS: Final = 1 << 12  # of tokens and periods whose devices were counted
 
@@ -125,6 +129,30 @@ def close_enrolment(connection: Connection, device: int, actor: str, now: str) -
     here = (enrolments.c.id == used) & enrolments.c.revoked_at.is_(None)
     if connection.execute(update(enrolments).where(here).values(revoked_at=now)).rowcount:
         record(connection, actor, "enrolment.revoke", number=used, because=device)
+
+
+def skip_numbers(connection: Connection) -> int:
+    """Leave a gap above the newest device's number, for those of a restored store that it has forgotten.
+
+    Returns
+    -------
+    int
+        The number above which devices are numbered from now on.
+    """
+    newest: int = connection.execute(select(func.coalesce(func.max(devices.c.id), 0))).scalar_one()
+    number = newest + min(_SKIPPED, (MOST_NUMBER - newest) // 2)
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT setval(pg_get_serial_sequence('devices', 'id'), :n)"), {"n": number})
+        return number
+    # SQLite gives the number above that of the newest row: a revoked one with a key that nobody holds.
+    clock: Clock = connection.get_execution_options()[CLOCK]
+    now, nobody = time_text(clock.now()), secrets.token_bytes(32)
+    times = {"created_at": now, "expires_at": now, "revoked_at": now}
+    token = insert(enrolments).values(name="a restored store", uses_left=0, token_hash=nobody, **times)
+    used = connection.execute(token.returning(enrolments.c.id)).scalar_one()
+    row = {"id": number, "public_key": nobody, "enrolment": used, "enrolled_at": now, "revoked_at": now}
+    connection.execute(insert(devices).values(row))
+    return number
 
 
 def _known(connection: Connection, keys: Collection[bytes]) -> dict[bytes, int | Refusal]:
