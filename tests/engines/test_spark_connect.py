@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.cli import app
 from mapveil.engines import user_sums
+from mapveil.engines.duckdb_engine import placed
 from mapveil.engines.spark_connect import SparkEngine
 from mapveil.geo.windowed_points import Parts, windowed
 from mapveil.geo.zone_cells import ZoneCells
@@ -226,6 +227,34 @@ def test_rows_that_cannot_be_used(engine: SparkEngine) -> None:
         warnings.simplefilter("ignore", CuratorWarning)
         here = user_sums(mv.read_points(frame, on_bad_rows="drop"), QUADTREE).sums
     np.testing.assert_array_equal(sums, here)
+
+
+@pytest.mark.parametrize("column", ["label", "category"])
+@pytest.mark.parametrize("labels", [[0, 1, 2], ["cafe", "bar", None]], ids=["numbers", "texts"])
+def test_a_column_of_labels_is_no_part_of_the_sums_of_cells(
+    engine: SparkEngine, column: str, labels: list[object]
+) -> None:
+    frame = random_frame(300)
+    frame = frame.append_column(column, pyarrow.array([labels[row % 3] for row in range(300)]))
+    here, there = both(engine, frame, weight="weight")
+    assert there.columns.label == column
+    found = user_sums(there, QUADTREE).sums
+    assert found.any()
+    np.testing.assert_array_equal(found, user_sums(here, QUADTREE).sums)
+
+
+def test_labels_that_are_numbers_keep_their_own_sums(engine: SparkEngine) -> None:
+    frame = random_frame(300)
+    frame = frame.append_column("label", pyarrow.array(np.arange(300) % 3))
+    here, there = (user_sums(each, QUADTREE, labels=3).sums for each in both(engine, frame))
+    assert here.any(axis=1).all()
+    np.testing.assert_array_equal(there, here)
+
+
+def test_sums_of_a_repeated_cell_are_added() -> None:
+    cells, shares = np.array([1, 1, 0]), np.array([2, 3, 5])
+    np.testing.assert_array_equal(placed(cells, None, shares, 3, None), [5, 5, 0])
+    np.testing.assert_array_equal(placed(cells, np.array([1, 1, 0]), shares, 2, 2), [[5, 0], [0, 5]])
 
 
 @pytest.mark.filterwarnings("ignore:.*lie in no window")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow
 
+_NAMED: Final = ("columns", "expressions")  # of points, by kind of column
 _ROWS: Final = 1 << 18  # rows that an executor's DuckDB takes at a time
 _BAD: Final = -2  # the cell of a row that says how many others cannot be used
 _PORT: Final = 15002  # of Spark Connect where a URL names none
@@ -150,6 +151,8 @@ class SparkEngine:
         windows = points.windows.count if isinstance(points, WindowedPoints) else labels
         empty = table.schema.empty_table()
         here = replace(points, table=FrameTable(empty, points.source), on_bad_rows="drop")
+        if windows is None:  # the sums are of cells alone, whatever column of labels the table has
+            here = replace(here, **{name: getattr(here, name)._replace(label=None) for name in _NAMED})
         made = _contributions(here, tiling, key, empty)
         with unchecked_rows(here, tiling) as rows:
             cells_of = rows.cells
