@@ -160,7 +160,7 @@ class SparkEngine:
         tiling.locate(np.zeros(1), np.zeros(1))
         with self._speaking(points.source), self._telling(told):
             found = self._summed(
-                table, functools.partial(_executed, __version__, here, tiling, key), made.schema
+                table, functools.partial(_executed, __version__, here, tiling, key, made.schema), made.schema
             )
         assert isinstance(found, pyarrow.Table)
         bad = found.filter(pyarrow.compute.equal(found["cell"], _BAD))
@@ -269,7 +269,12 @@ def _contributions(points: Points, tiling: Tiling, key: str, batch: pyarrow.Tabl
 
 
 def _executed(
-    version: str, points: Points, tiling: Tiling, key: str, batches: Iterator[pyarrow.RecordBatch]
+    version: str,
+    points: Points,
+    tiling: Tiling,
+    key: str,
+    schema: pyarrow.Schema,
+    batches: Iterator[pyarrow.RecordBatch],
 ) -> Iterator[pyarrow.RecordBatch]:
     """Contributions of a partition, and a row that counts those that cannot be used. Run by: an executor."""
     import pyarrow
@@ -277,13 +282,31 @@ def _executed(
     _check_version(version)
     for batch in _gathered(batches):
         here = replace(points, table=FrameTable(batch, points.source))
-        made = _contributions(points, tiling, key, batch)
+        made = _declared(_contributions(points, tiling, key, batch), schema)
         yield from made.to_batches()
         bad, _ = here.bad_rows()
         if bad:
             row = {"cell": _BAD, "weight": bad, "place_limit": 1}
             columns = [pyarrow.array([row.get(field.name)], field.type) for field in made.schema]
             yield pyarrow.record_batch(columns, schema=made.schema)
+
+
+def _declared(made: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:
+    """Contributions with ids of the type that the driver knows; an error where that would merge users.
+
+    Sail calls a column of uint64 one of int64 and sends uint64: the cluster would make one user of all ids from 2^63.
+    """
+    import pyarrow
+
+    found, known = made.schema.field("user_id").type, schema.field("user_id").type
+    if found == known:
+        return made
+    try:
+        if not pyarrow.types.is_floating(known):  # it would round
+            return made.cast(schema)
+    except pyarrow.ArrowException:  # which quotes an id
+        pass
+    raise RuntimeError("mapveil-ids: " + ", ".join(re.split(r"\W", str(each))[0] for each in (found, known)))
 
 
 def _valued(
@@ -344,7 +367,13 @@ def _reason(error: Exception) -> str:
     """The cause of a cluster's error, without what a message may quote of a row."""
     text = str(error)
     missing = re.search(r"No module named '([\w.]+)'", text)
+    ids = re.search(r"mapveil-ids: (\w+), (\w+)", text)
     version = re.search(r"mapveil-version: (executors have [\w.+]+, the driver [\w.+]+)", text)
+    if ids:
+        return (
+            f"the executors read ids of type {ids[1]}, some of which do not fit {ids[2]}, the type in the table's "
+            "schema; expected ids that fit, such as texts"
+        )
     if missing:
         return f"an executor has no Python package {missing[1].split('.')[0]!r}; install mapveil {__version__} there"
     if version:
