@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.cli import app
-from mapveil.engines import user_sums
+from mapveil.engines import UNIT, user_sums
+from mapveil.engines.duckdb_engine import placed
 from mapveil.engines.spark_connect import SparkEngine
 from mapveil.geo.windowed_points import Parts, windowed
 from mapveil.geo.zone_cells import ZoneCells
@@ -226,6 +227,85 @@ def test_rows_that_cannot_be_used(engine: SparkEngine) -> None:
         warnings.simplefilter("ignore", CuratorWarning)
         here = user_sums(mv.read_points(frame, on_bad_rows="drop"), QUADTREE).sums
     np.testing.assert_array_equal(sums, here)
+
+
+@pytest.mark.parametrize("column", ["label", "category"])
+@pytest.mark.parametrize("labels", [[0, 1, 2], ["cafe", "bar", None]], ids=["numbers", "texts"])
+def test_a_column_of_labels_is_no_part_of_the_sums_of_cells(
+    engine: SparkEngine, column: str, labels: list[object]
+) -> None:
+    frame = random_frame(300)
+    frame = frame.append_column(column, pyarrow.array([labels[row % 3] for row in range(300)]))
+    here, there = both(engine, frame, weight="weight")
+    assert there.columns.label == column
+    found = user_sums(there, QUADTREE).sums
+    assert found.any()
+    np.testing.assert_array_equal(found, user_sums(here, QUADTREE).sums)
+
+
+def test_labels_that_are_numbers_keep_their_own_sums(engine: SparkEngine) -> None:
+    frame = random_frame(300)
+    frame = frame.append_column("label", pyarrow.array(np.arange(300) % 3))
+    here, there = (user_sums(each, QUADTREE, labels=3).sums for each in both(engine, frame))
+    assert here.any(axis=1).all()
+    np.testing.assert_array_equal(there, here)
+
+
+def unsigned(engine: SparkEngine, folder: Path, ids: list[int]) -> tuple[mv.Points, mv.Points]:
+    """A Parquet file of ids of type uint64, here and there; Spark itself has no such type."""
+    path = str(folder / "unsigned.parquet")
+    frame = {
+        "user_id": pyarrow.array(ids, pyarrow.uint64()),
+        "lon": [-74.0] * len(ids),
+        "lat": [40.7] * len(ids),
+    }
+    pyarrow.parquet.write_table(pyarrow.table(frame), path)
+    name = f"t{uuid.uuid4().hex}"
+    engine.session.read.parquet(path).createTempView(name)
+    return mv.read_points(path), mv.read_points(engine.table(name))
+
+
+@pytest.mark.skipif(SERVER is not None, reason="Spark reads uint64 as decimals")
+def test_ids_beyond_the_type_of_the_schema_are_refused(engine: SparkEngine, tmp_path: Path) -> None:
+    here, there = unsigned(engine, tmp_path, [1, 2, 2**63 - 1])
+    np.testing.assert_array_equal(user_sums(there, QUADTREE).sums, user_sums(here, QUADTREE).sums)
+    _, there = unsigned(engine, tmp_path, [1, 2**63, 2**63 + 1])
+    with pytest.raises(InputError, match=r"ids of type uint64.* do not fit int64.*charged") as raised:
+        user_sums(there, QUADTREE)
+    assert str(2**63)[:9] not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", [pyarrow.float32(), pyarrow.float64()], ids=str)
+def test_an_id_that_is_nan_is_missing(engine: SparkEngine, kind: pyarrow.DataType, tmp_path: Path) -> None:
+    """In a Parquet file too, whose statistics do not tell of it."""
+    ids = pyarrow.array([1.5, np.nan, 2.5, np.nan, np.inf], kind)
+    frame = pyarrow.table({"user_id": ids, "lon": [-74.0] * 5, "lat": [40.7] * 5})
+    path = tmp_path / "points.parquet"
+    pyarrow.parquet.write_table(frame, path)
+    there = engine.table(on_cluster(engine, frame))
+    with pytest.raises(InputError, match="2 rows cannot be used"):
+        user_sums(mv.read_points(there), QUADTREE)
+    with (
+        pytest.raises(InputError, match=r"row 2, column 'user_id' is 'nan'.*2 of 5"),
+        mv.read_points(path).held_once(),
+    ):
+        pass
+    sums = []
+    for source in (there, frame, path):
+        with (
+            pytest.warns(CuratorWarning, match="dropped 2"),
+            mv.read_points(source, on_bad_rows="drop").held_once() as held,
+        ):
+            sums.append(user_sums(held, QUADTREE).sums)
+    assert sums[0].sum() == 3 * UNIT
+    np.testing.assert_array_equal(sums[1], sums[0])
+    np.testing.assert_array_equal(sums[2], sums[0])
+
+
+def test_sums_of_a_repeated_cell_are_added() -> None:
+    cells, shares = np.array([1, 1, 0]), np.array([2, 3, 5])
+    np.testing.assert_array_equal(placed(cells, None, shares, 3, None), [5, 5, 0])
+    np.testing.assert_array_equal(placed(cells, np.array([1, 1, 0]), shares, 2, 2), [[5, 0], [0, 5]])
 
 
 @pytest.mark.filterwarnings("ignore:.*lie in no window")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import socket
+import time
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 import mapveil as mv
+from mapveil.engines import spark_connect, user_sums
 from mapveil.engines.spark_connect import SparkEngine, _versions
 from mapveil_client.errors import InputError
 
+from .conftest import SERVER
 from .test_spark_connect import QUADTREE, both, pytestmark, random_frame, run
 
 __all__ = ["pytestmark"]  # of this module too
@@ -49,6 +52,36 @@ def test_a_server_that_does_not_answer() -> None:
     for url in ("http://host", "sc://", "sc://host:port"):
         with pytest.raises(InputError, match="must be a Spark Connect server"):
             SparkEngine(url)
+
+
+def test_a_port_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_connect, "_ANSWER", 2.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"sc://127.0.0.1:{silent.getsockname()[1]}"
+        start = time.monotonic()
+        with pytest.raises(InputError, match=r"no Spark Connect server answers.*nothing was charged"):
+            SparkEngine(url)
+    assert time.monotonic() - start < 60  # pyspark alone takes minutes
+
+
+def test_tls_to_a_server_without(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_connect, "_RETRIES", 1)
+    with pytest.raises(InputError, match=r"or TLS is not spoken.*nothing was charged"):
+        SparkEngine(f"{engine.url}/;use_ssl=true")
+
+
+@pytest.mark.skipif(SERVER is not None, reason="stops a server of its own, which is Sail's")
+def test_a_server_that_stops_between_two_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pysail.spark import SparkConnectServer
+
+    monkeypatch.setattr(spark_connect, "_RETRIES", 2)
+    server = SparkConnectServer(ip="127.0.0.1", port=0)
+    server.start(background=True)
+    engine = SparkEngine("sc://{}:{}".format(*server.listening_address))
+    points = both(engine, random_frame(20))[1]
+    server.stop()
+    with pytest.raises(InputError, match=r"no Spark Connect server answers.*nothing was charged"):
+        user_sums(points, QUADTREE)
 
 
 def test_what_needs_rows_here_is_refused(engine: SparkEngine) -> None:

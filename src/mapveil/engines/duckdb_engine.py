@@ -109,11 +109,11 @@ def chance_sql(key: str) -> str:
 def placed(
     cells: IntArray, labels: IntArray | None, shares: IntArray, size: int, windows: int | None
 ) -> IntArray:
-    """Sums per cell, or per window and cell, from those above 0."""
+    """Sums per cell, or per window and cell, from those above 0; those of a repeated cell are added."""
     if windows is None or labels is None:
         sums = np.zeros(size, dtype=np.int64)
-        sums[cells] = shares
+        np.add.at(sums, cells, shares)
     else:
         sums = np.zeros((windows, size), dtype=np.int64)
-        sums[labels, cells] = shares
+        np.add.at(sums, (labels, cells), shares)
     return sums

@@ -12,8 +12,10 @@ from __future__ import annotations
 import functools
 import re
 import socket
+import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -36,11 +38,21 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow
 
+_NAMED: Final = ("columns", "expressions")  # of points, by kind of column
 _ROWS: Final = 1 << 18  # rows that an executor's DuckDB takes at a time
 _BAD: Final = -2  # the cell of a row that says how many others cannot be used
 _PORT: Final = 15002  # of Spark Connect where a URL names none
 _WAIT: Final = 10.0  # seconds until a server counts as unreachable
+_ANSWER: Final = (
+    30.0  # seconds for the answer to the first call. Chosen: gRPC takes 20 to find a port silent.
+)
+_RETRIES: Final = 7  # of a call; with pauses of 0.05, 0.2, 0.8, 3.2 and then 8 seconds, 28 in all
+_LONGEST_PAUSE: Final = 8000  # milliseconds between retries
+_SILENT: Final = "no Spark Connect server answers there, or TLS is not spoken (use_ssl)"
 _EARLIEST: Final = 4  # of Spark
+
+
+_sessions: dict[str, Any] = {}  # by URL
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,8 +89,13 @@ class SparkEngine:
             raise InputError(
                 f"engine {self.server}: no server answers ({error.strerror or error}); nothing was charged"
             ) from None
+        session = self.session
         with self._speaking():
-            version = str(self.session.version)
+            try:
+                version = _within(_ANSWER, lambda: str(session.version))
+            except TimeoutError:
+                session.client.close()  # else pyspark asks it again when this process ends
+                raise InputError(f"engine {self.server}: {_SILENT}; nothing was charged") from None
         if not version.split(".")[0].isdigit() or int(version.split(".")[0]) < _EARLIEST:
             raise InputError(f"engine {self.server}: Spark {version}; expected Spark {_EARLIEST} or later")
 
@@ -89,10 +106,18 @@ class SparkEngine:
 
     @functools.cached_property
     def session(self) -> Any:
-        """The session on the server."""
+        """The session on the server; one for each URL, whatever other sessions this process has."""
         from pyspark.sql import SparkSession
+        from pyspark.sql.connect.client.retries import DefaultPolicy
 
-        return SparkSession.builder.remote(self.url).getOrCreate()
+        found = _sessions.get(self.url)
+        if found is None or found.is_stopped:
+            found = _sessions[self.url] = SparkSession.builder.remote(self.url).create()
+            policy = DefaultPolicy(
+                _RETRIES, max_backoff=_LONGEST_PAUSE, jitter=0, max_server_retry_delay=_LONGEST_PAUSE
+            )
+            found.client.set_retry_policies([policy])
+        return found
 
     def table(self, name: str) -> ClusterTable:
         """A table of the server's catalogs, by its name ``catalog.schema.table``; reads no rows.
@@ -150,6 +175,8 @@ class SparkEngine:
         windows = points.windows.count if isinstance(points, WindowedPoints) else labels
         empty = table.schema.empty_table()
         here = replace(points, table=FrameTable(empty, points.source), on_bad_rows="drop")
+        if windows is None:  # the sums are of cells alone, whatever column of labels the table has
+            here = replace(here, **{name: getattr(here, name)._replace(label=None) for name in _NAMED})
         made = _contributions(here, tiling, key, empty)
         with unchecked_rows(here, tiling) as rows:
             cells_of = rows.cells
@@ -157,7 +184,7 @@ class SparkEngine:
         tiling.locate(np.zeros(1), np.zeros(1))
         with self._speaking(points.source), self._telling(told):
             found = self._summed(
-                table, functools.partial(_executed, __version__, here, tiling, key), made.schema
+                table, functools.partial(_executed, __version__, here, tiling, key, made.schema), made.schema
             )
         assert isinstance(found, pyarrow.Table)
         bad = found.filter(pyarrow.compute.equal(found["cell"], _BAD))
@@ -220,10 +247,18 @@ class SparkEngine:
         from pyspark.errors import PySparkException
 
         try:
-            yield
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
+                yield
         except PySparkException as error:
+            reason = _reason(error)
+            if reason == _SILENT:
+                self.session.client.set_retry_policies(
+                    []
+                )  # else pyspark retries again when this process ends
+                _sessions.pop(self.url, None)
             where = f"engine {self.server}" + f", table {name}" * bool(name)
-            raise InputError(f"{where}: {_reason(error)}; nothing was charged") from None
+            raise InputError(f"{where}: {reason}; nothing was charged") from None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -266,7 +301,12 @@ def _contributions(points: Points, tiling: Tiling, key: str, batch: pyarrow.Tabl
 
 
 def _executed(
-    version: str, points: Points, tiling: Tiling, key: str, batches: Iterator[pyarrow.RecordBatch]
+    version: str,
+    points: Points,
+    tiling: Tiling,
+    key: str,
+    schema: pyarrow.Schema,
+    batches: Iterator[pyarrow.RecordBatch],
 ) -> Iterator[pyarrow.RecordBatch]:
     """Contributions of a partition, and a row that counts those that cannot be used. Run by: an executor."""
     import pyarrow
@@ -274,13 +314,31 @@ def _executed(
     _check_version(version)
     for batch in _gathered(batches):
         here = replace(points, table=FrameTable(batch, points.source))
-        made = _contributions(points, tiling, key, batch)
+        made = _declared(_contributions(points, tiling, key, batch), schema)
         yield from made.to_batches()
         bad, _ = here.bad_rows()
         if bad:
             row = {"cell": _BAD, "weight": bad, "place_limit": 1}
             columns = [pyarrow.array([row.get(field.name)], field.type) for field in made.schema]
             yield pyarrow.record_batch(columns, schema=made.schema)
+
+
+def _declared(made: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:
+    """Contributions with ids of the type that the driver knows; an error where that would merge users.
+
+    Sail calls a column of uint64 one of int64 and sends uint64: the cluster would make one user of all ids from 2^63.
+    """
+    import pyarrow
+
+    found, known = made.schema.field("user_id").type, schema.field("user_id").type
+    if found == known:
+        return made
+    try:
+        if not pyarrow.types.is_floating(known):  # it would round
+            return made.cast(schema)
+    except pyarrow.ArrowException:  # which quotes an id
+        pass
+    raise RuntimeError("mapveil-ids: " + ", ".join(re.split(r"\W", str(each))[0] for each in (found, known)))
 
 
 def _valued(
@@ -325,6 +383,20 @@ def _check_version(version: str) -> None:
         raise RuntimeError(f"mapveil-version: executors have {__version__}, the driver {version}")
 
 
+def _within(seconds: float, call: Callable[[], str]) -> str:
+    """Result of a call, made in a thread of its own; :class:`TimeoutError` where it takes longer."""
+    answer: Future[str] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(call())
+        except Exception as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return answer.result(seconds)
+
+
 def _treat(points: Points, bad: int) -> None:
     """Refuse so many bad rows, or warn that they were left out."""
     if points.on_bad_rows == "fail":
@@ -340,8 +412,17 @@ def _treat(points: Points, bad: int) -> None:
 def _reason(error: Exception) -> str:
     """The cause of a cluster's error, without what a message may quote of a row."""
     text = str(error)
+    status = getattr(error, "getGrpcStatusCode", lambda: None)()
+    if getattr(status, "name", "") == "UNAVAILABLE":
+        return _SILENT
     missing = re.search(r"No module named '([\w.]+)'", text)
+    ids = re.search(r"mapveil-ids: (\w+), (\w+)", text)
     version = re.search(r"mapveil-version: (executors have [\w.+]+, the driver [\w.+]+)", text)
+    if ids:
+        return (
+            f"the executors read ids of type {ids[1]}, some of which do not fit {ids[2]}, the type in the table's "
+            "schema; expected ids that fit, such as texts"
+        )
     if missing:
         return f"an executor has no Python package {missing[1].split('.')[0]!r}; install mapveil {__version__} there"
     if version:

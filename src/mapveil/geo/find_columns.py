@@ -157,8 +157,9 @@ def _expression(kind: str, source: str, name: str, types: Mapping[str, str], *, 
     """SQL of a canonical column; ``commas``: whether a comma in a number's text can only be a decimal mark."""
     quoted, held = quote_name(name), types[name]
     if kind == "user" and held in ("FLOAT", "DOUBLE"):
-        # A missing id in a column of floats is NaN, which must not become one large user.
-        return f"CASE WHEN NOT ISNAN({quoted}) THEN {quoted} END"
+        # A missing id in a column of floats is NaN, which must not become one large user. DuckDB takes ISNAN for false
+        # where a Parquet file's statistics, which never tell of NaN, bound the column.
+        return f"CASE WHEN isfinite({quoted}) OR isinf({quoted}) THEN {quoted} END"
     if kind not in ("lon", "lat", "weight"):
         return quoted
     if held == "VARCHAR":
