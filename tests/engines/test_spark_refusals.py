@@ -11,7 +11,8 @@ import pytest
 
 import mapveil as mv
 from mapveil.engines import spark_connect, user_sums
-from mapveil.engines.spark_connect import SparkEngine, _versions
+from mapveil.engines.spark_connect import SparkEngine
+from mapveil.engines.spark_executor import versions
 from mapveil_client.errors import InputError
 
 from .conftest import SERVER
@@ -61,7 +62,7 @@ def test_a_port_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         start = time.monotonic()
         with pytest.raises(InputError, match=r"no Spark Connect server answers.*nothing was charged"):
             SparkEngine(url)
-    assert time.monotonic() - start < 60  # pyspark alone takes minutes
+    assert time.monotonic() - start < 300  # pyspark alone takes ten minutes
 
 
 def test_tls_to_a_server_without(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +97,7 @@ def test_doctor_asks_the_executors(engine: SparkEngine) -> None:
 
 
 def test_executors_of_another_version_are_refused(engine: SparkEngine) -> None:
-    asked = engine.session.range(1).mapInArrow(partial(_versions, "9.9"), "found string")
+    asked = engine.session.range(1).mapInArrow(partial(versions, "9.9"), "found string")
     with pytest.raises(InputError, match=r"the driver 9.9; expected the same version"), engine._speaking():
         asked.toArrow()
 

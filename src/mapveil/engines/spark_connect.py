@@ -24,7 +24,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from mapveil.engines.contributions import UNIT, unchecked_rows
-from mapveil.engines.duckdb_engine import chance_sql, placed
+from mapveil.engines.duckdb_engine import placed
+from mapveil.engines.spark_executor import BAD, contributions, executed, valued, versions
 from mapveil.engines.table_engine import EngineTable
 from mapveil.geo.points import Points
 from mapveil.geo.tables import FrameTable, Table
@@ -39,13 +40,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 _NAMED: Final = ("columns", "expressions")  # of points, by kind of column
-_ROWS: Final = 1 << 18  # rows that an executor's DuckDB takes at a time
-_BAD: Final = -2  # the cell of a row that says how many others cannot be used
 _PORT: Final = 15002  # of Spark Connect where a URL names none
 _WAIT: Final = 10.0  # seconds until a server counts as unreachable
-_ANSWER: Final = (
-    30.0  # seconds for the answer to the first call. Chosen: gRPC takes 20 to find a port silent.
-)
+_ANSWER: Final = 30.0  # seconds for the answer to the first call: gRPC takes 20 to find a port silent
 _RETRIES: Final = 7  # of a call; with pauses of 0.05, 0.2, 0.8, 3.2 and then 8 seconds, 28 in all
 _LONGEST_PAUSE: Final = 8000  # milliseconds between retries
 _SILENT: Final = "no Spark Connect server answers there, or TLS is not spoken (use_ssl)"
@@ -142,7 +139,7 @@ class SparkEngine:
             It has no mapveil, or another version.
         """
         with self._speaking():
-            rows = self.session.range(1).mapInArrow(functools.partial(_versions, __version__), "found string")
+            rows = self.session.range(1).mapInArrow(functools.partial(versions, __version__), "found string")
             return str(rows.toArrow()["found"][0].as_py())
 
     def check(self, points: Points) -> None:
@@ -153,10 +150,10 @@ class SparkEngine:
         from pyspark.sql import functions as fn
 
         quoted = f"`{column.replace('`', '``')}`"
-        executed = functools.partial(_valued, __version__, values)
+        work = functools.partial(valued, __version__, values)
         with self._speaking(table.name):
             ids = self.session.table(table.name).select(fn.col(quoted)).distinct()
-            found = ids.mapInArrow(executed, "value bigint").toArrow()
+            found = ids.mapInArrow(work, "value bigint").toArrow()
         return np.asarray(found["value"].to_numpy(), dtype=np.int64)
 
     def user_sums(
@@ -177,32 +174,32 @@ class SparkEngine:
         here = replace(points, table=FrameTable(empty, points.source), on_bad_rows="drop")
         if windows is None:  # the sums are of cells alone, whatever column of labels the table has
             here = replace(here, **{name: getattr(here, name)._replace(label=None) for name in _NAMED})
-        made = _contributions(here, tiling, key, empty)
+        made = contributions(here, tiling, key, empty)
         with unchecked_rows(here, tiling) as rows:
             cells_of = rows.cells
             cells_of(np.zeros(1, dtype=np.int64))  # makes the tables that the executors are sent
         tiling.locate(np.zeros(1), np.zeros(1))
         with self._speaking(points.source), self._telling(told):
             found = self._summed(
-                table, functools.partial(_executed, __version__, here, tiling, key, made.schema), made.schema
+                table, functools.partial(executed, __version__, here, tiling, key, made.schema), made.schema
             )
         assert isinstance(found, pyarrow.Table)
-        bad = found.filter(pyarrow.compute.equal(found["cell"], _BAD))
+        bad = found.filter(pyarrow.compute.equal(found["cell"], BAD))
         if bad.num_rows:
             _treat(points, int(bad["rows"][0].as_py()))
-        found = found.filter(pyarrow.compute.not_equal(found["cell"], _BAD))
+        found = found.filter(pyarrow.compute.not_equal(found["cell"], BAD))
         label = None if windows is None else found["label"].to_numpy().astype(np.int64)
         size = tiling.size if points.columns.to_lon is None else tiling.size**2
         return placed(cells_of(found["cell"].to_numpy()), label, found["share"].to_numpy(), size, windows)
 
-    def _summed(self, table: ClusterTable, executed: Any, schema: pyarrow.Schema) -> Any:
+    def _summed(self, table: ClusterTable, work: Any, schema: pyarrow.Schema) -> Any:
         """Shares and rows per cell, and label where there is one."""
         from pyspark.sql import Window
         from pyspark.sql import functions as fn
         from pyspark.sql.pandas.types import from_arrow_schema
 
         names = schema.names
-        located = self.session.table(table.name).mapInArrow(executed, from_arrow_schema(schema))
+        located = self.session.table(table.name).mapInArrow(work, from_arrow_schema(schema))
         counted = located.groupBy(*names).agg(fn.count(fn.lit(1)).alias("n"))
         if "place_limit" in names:
             order = Window.partitionBy("user_id").orderBy("chance", "part")
@@ -214,8 +211,8 @@ class SparkEngine:
         quotient = fn.expr(f"(CAST(weight AS DECIMAL(19,0)) * CAST({UNIT} AS DECIMAL(10,0))) DIV total")
         divided = counted.withColumn("total", total.cast("decimal(38,0)")).withColumn("each", quotient)
         group = ["cell", *(["label"] if "label" in names else [])]
-        bad = fn.when(fn.col("cell") == _BAD, fn.col("weight") * fn.col("n")).otherwise(fn.lit(0))
-        shares = fn.when(fn.col("cell") == _BAD, fn.lit(0)).otherwise(fn.col("each") * fn.col("n"))
+        bad = fn.when(fn.col("cell") == BAD, fn.col("weight") * fn.col("n")).otherwise(fn.lit(0))
+        shares = fn.when(fn.col("cell") == BAD, fn.lit(0)).otherwise(fn.col("each") * fn.col("n"))
         return (
             divided.groupBy(*group)
             .agg(fn.sum(shares).cast("bigint").alias("share"), fn.sum(bad).cast("bigint").alias("rows"))
@@ -284,103 +281,6 @@ class ClusterTable(EngineTable):
             f"{self.name}: a table on a cluster is read by a curator's release of sums in a given region (--region, "
             "--tiling, times that are dates or timestamps); expected a local table for anything else"
         )
-
-
-def _contributions(points: Points, tiling: Tiling, key: str, batch: pyarrow.Table) -> pyarrow.Table:
-    """Contributions of the rows of a batch that can be used. Run by: an executor."""
-    parts = points.parts if isinstance(points, WindowedPoints) else None
-    columns = ["user_id", "cell", "CAST(weight AS BIGINT) AS weight"]
-    columns += ["CAST(label AS BIGINT) AS label"] if points.columns.label is not None else []
-    columns += [f"CAST({parts.sql} AS BIGINT) AS part"] if parts is not None else []
-    limited = parts is not None and parts.most is not None
-    more = f", {chance_sql(key)} AS chance, {parts.most} AS place_limit" if parts and limited else ""
-    with unchecked_rows(replace(points, table=FrameTable(batch, points.source)), tiling) as rows:
-        rows.connection.execute("SET threads = 1")
-        sql = f"SELECT *{more} FROM (SELECT {', '.join(columns)} FROM ({rows.sql}) AS rows) AS contributions"
-        return rows.connection.sql(sql).to_arrow_table()
-
-
-def _executed(
-    version: str,
-    points: Points,
-    tiling: Tiling,
-    key: str,
-    schema: pyarrow.Schema,
-    batches: Iterator[pyarrow.RecordBatch],
-) -> Iterator[pyarrow.RecordBatch]:
-    """Contributions of a partition, and a row that counts those that cannot be used. Run by: an executor."""
-    import pyarrow
-
-    _check_version(version)
-    for batch in _gathered(batches):
-        here = replace(points, table=FrameTable(batch, points.source))
-        made = _declared(_contributions(points, tiling, key, batch), schema)
-        yield from made.to_batches()
-        bad, _ = here.bad_rows()
-        if bad:
-            row = {"cell": _BAD, "weight": bad, "place_limit": 1}
-            columns = [pyarrow.array([row.get(field.name)], field.type) for field in made.schema]
-            yield pyarrow.record_batch(columns, schema=made.schema)
-
-
-def _declared(made: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:
-    """Contributions with ids of the type that the driver knows; an error where that would merge users.
-
-    Sail calls a column of uint64 one of int64 and sends uint64: the cluster would make one user of all ids from 2^63.
-    """
-    import pyarrow
-
-    found, known = made.schema.field("user_id").type, schema.field("user_id").type
-    if found == known:
-        return made
-    try:
-        if not pyarrow.types.is_floating(known):  # it would round
-            return made.cast(schema)
-    except pyarrow.ArrowException:  # which quotes an id
-        pass
-    raise RuntimeError("mapveil-ids: " + ", ".join(re.split(r"\W", str(each))[0] for each in (found, known)))
-
-
-def _valued(
-    version: str, values: Callable[[Table], IntArray], batches: Iterator[pyarrow.RecordBatch]
-) -> Iterator[pyarrow.RecordBatch]:
-    """Values of the ids of a partition. Run by: an executor."""
-    import pyarrow
-
-    _check_version(version)
-    for batch in _gathered(batches):
-        yield pyarrow.record_batch({"value": values(FrameTable(batch))})
-
-
-def _gathered(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.Table]:
-    """Batches in tables long enough that a query for each is cheap."""
-    import pyarrow
-
-    held: list[pyarrow.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(each.num_rows for each in held) >= _ROWS:
-            yield pyarrow.Table.from_batches(held)
-            held = []
-    if held:
-        yield pyarrow.Table.from_batches(held)
-
-
-def _versions(version: str, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    import platform
-
-    import duckdb
-    import pyarrow
-
-    _check_version(version)
-    text = f"Python {platform.python_version()}, mapveil {__version__}, DuckDB {duckdb.__version__}"
-    for _ in batches:
-        yield pyarrow.record_batch({"found": [text]})
-
-
-def _check_version(version: str) -> None:
-    if version != __version__:
-        raise RuntimeError(f"mapveil-version: executors have {__version__}, the driver {version}")
 
 
 def _within(seconds: float, call: Callable[[], str]) -> str:

@@ -14,6 +14,7 @@ from typing import IO, Any, Final
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil_client.errors import InputError
+from mapveil_client.private_file import new_private_file
 
 MOST_BYTES: Final = 4 << 30
 """Files kept in a folder, together; one can be made again."""
@@ -72,11 +73,8 @@ class ExportFiles:
         with _reaching():
             named = self._folder / _PLACE
             if not named.exists():
-                drawn = self._folder / f"{_PLACE}.{secrets.token_hex(8)}"
-                drawn.write_text(secrets.token_hex(16), encoding="ascii")
-                with contextlib.suppress(FileExistsError):  # another process was first
-                    os.link(drawn, named)
-                drawn.unlink()
+                with new_private_file(named) as draft:
+                    draft.write_text(secrets.token_hex(16), encoding="ascii")
             return named.read_text(encoding="ascii")
 
     def check(self) -> None:
