@@ -1,4 +1,4 @@
-"""What executors of a cluster run: the contributions of their rows, and values of ids.
+"""The part of a cluster's executors: the contributions of their rows, and values of ids.
 
 Executors import it by name, so they need this very version of Mapveil.
 """
