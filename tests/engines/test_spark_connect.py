@@ -89,6 +89,14 @@ def on_cluster(engine: SparkEngine, frame: pyarrow.Table) -> str:
     return f"default.{name}"
 
 
+def of_file(engine: SparkEngine, frame: pyarrow.Table, path: Path) -> str:
+    """A view of a Parquet file, with the statistics that Arrow writes."""
+    pyarrow.parquet.write_table(frame, path)
+    name = f"t{uuid.uuid4().hex}"
+    engine.session.read.parquet(str(path)).createTempView(name)
+    return name
+
+
 def both(engine: SparkEngine, frame: pyarrow.Table, **columns: str) -> tuple[mv.Points, mv.Points]:
     there = engine.table(on_cluster(engine, frame))
     return mv.read_points(frame, **columns), mv.read_points(there, **columns)
@@ -253,15 +261,13 @@ def test_labels_that_are_numbers_keep_their_own_sums(engine: SparkEngine) -> Non
 
 def unsigned(engine: SparkEngine, folder: Path, ids: list[int]) -> tuple[mv.Points, mv.Points]:
     """A Parquet file of ids of type uint64, here and there; Spark itself has no such type."""
-    path = str(folder / "unsigned.parquet")
+    path = folder / "unsigned.parquet"
     frame = {
         "user_id": pyarrow.array(ids, pyarrow.uint64()),
-        "lon": [-74.0] * len(ids),
-        "lat": [40.7] * len(ids),
+        "lon": np.linspace(-74, -73.95, len(ids)),
+        "lat": np.linspace(40.7, 40.8, len(ids)),
     }
-    pyarrow.parquet.write_table(pyarrow.table(frame), path)
-    name = f"t{uuid.uuid4().hex}"
-    engine.session.read.parquet(path).createTempView(name)
+    name = of_file(engine, pyarrow.table(frame), path)
     return mv.read_points(path), mv.read_points(engine.table(name))
 
 
@@ -300,6 +306,48 @@ def test_an_id_that_is_nan_is_missing(engine: SparkEngine, kind: pyarrow.DataTyp
     assert sums[0].sum() == 3 * UNIT
     np.testing.assert_array_equal(sums[1], sums[0])
     np.testing.assert_array_equal(sums[2], sums[0])
+
+
+@pytest.mark.skipif(SERVER is not None, reason="Spark reads the rows")
+@pytest.mark.parametrize("ids", [[1.5, np.nan, 1.5], [1.5, np.nan, 2.5]], ids=["one id", "two ids"])
+def test_ids_that_sail_may_read_from_statistics_are_refused(
+    engine: SparkEngine, ids: list[float], tmp_path: Path
+) -> None:
+    """Sail takes NaN beside one id for that id: three rows became one user's, and no row was bad."""
+    frame = pyarrow.table({"user_id": ids, "lon": [-74.0, -73.99, -73.98], "lat": [40.7, 40.71, 40.72]})
+    name = of_file(engine, frame, tmp_path / "points.parquet")
+    texts = engine.session.sql(f"SELECT lon, lat, CAST(user_id AS STRING) AS user FROM {name}")
+    texts.createTempView(f"{name}v")
+    for table, column in ((name, "user_id"), (f"{name}v", "user")):
+        points = mv.read_points(engine.table(table), user=column)
+        wanted = f"column '{column}' has ids of floating point.*COLLECT_STATISTICS=false.*nothing was charged"
+        with pytest.raises(InputError, match=wanted) as raised:
+            user_sums(points, QUADTREE)
+        assert "1.5" not in str(raised.value)
+        with pytest.raises(InputError, match=wanted), see(points, b"k" * 32):
+            pass
+
+
+@pytest.mark.skipif(SERVER is not None, reason="Spark reads the rows")
+@pytest.mark.parametrize("column", ["lon", "w", "speed"])
+def test_numbers_that_sail_reads_from_statistics_are_refused(
+    engine: SparkEngine, column: str, tmp_path: Path
+) -> None:
+    """NaN beside one number was read as that number, so the row counted."""
+    frame = {
+        "user_id": [1, 2, 3],
+        "lon": [-74.0, -73.99, -73.98],
+        "lat": [40.7, 40.71, 40.72],
+        "w": [1.0, 2.0, 3.0],
+        "speed": [1.0, 2.0, 3.0],
+    }
+    kept = {"weight": "w", "where": "Speed < 5"}
+    name = of_file(engine, pyarrow.table(frame), tmp_path / "good.parquet")
+    assert user_sums(mv.read_points(engine.table(name), **kept), QUADTREE).sums.sum() == 3 * UNIT
+    bad = frame | {column: [frame[column][0], np.nan, frame[column][0]]}
+    name = of_file(engine, pyarrow.table(bad), tmp_path / "bad.parquet")
+    with pytest.raises(InputError, match=f"column '{column}' has the same number in all files.*charged"):
+        user_sums(mv.read_points(engine.table(name), **kept), QUADTREE)
 
 
 def test_sums_of_a_repeated_cell_are_added() -> None:

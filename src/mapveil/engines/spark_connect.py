@@ -26,6 +26,7 @@ import numpy as np
 from mapveil.engines.contributions import UNIT, unchecked_rows
 from mapveil.engines.duckdb_engine import placed
 from mapveil.engines.spark_executor import BAD, contributions, executed, valued, versions
+from mapveil.engines.spark_statistics import refuse_trusted_statistics
 from mapveil.engines.table_engine import EngineTable
 from mapveil.geo.points import Points
 from mapveil.geo.tables import FrameTable, Table
@@ -152,7 +153,9 @@ class SparkEngine:
         quoted = f"`{column.replace('`', '``')}`"
         work = functools.partial(valued, __version__, values)
         with self._speaking(table.name):
-            ids = self.session.table(table.name).select(fn.col(quoted)).distinct()
+            frame = self.session.table(table.name)
+            refuse_trusted_statistics(frame, self._place(table.name), column)
+            ids = frame.select(fn.col(quoted)).distinct()
             found = ids.mapInArrow(work, "value bigint").toArrow()
         return np.asarray(found["value"].to_numpy(), dtype=np.int64)
 
@@ -180,8 +183,11 @@ class SparkEngine:
             cells_of(np.zeros(1, dtype=np.int64))  # makes the tables that the executors are sent
         tiling.locate(np.zeros(1), np.zeros(1))
         with self._speaking(points.source), self._telling(told):
+            frame = self.session.table(table.name)
+            numbers = _numbers(points, table.schema)
+            refuse_trusted_statistics(frame, self._place(table.name), points.columns.user, numbers)
             found = self._summed(
-                table, functools.partial(executed, __version__, here, tiling, key, made.schema), made.schema
+                frame, functools.partial(executed, __version__, here, tiling, key, made.schema), made.schema
             )
         assert isinstance(found, pyarrow.Table)
         bad = found.filter(pyarrow.compute.equal(found["cell"], BAD))
@@ -192,14 +198,14 @@ class SparkEngine:
         size = tiling.size if points.columns.to_lon is None else tiling.size**2
         return placed(cells_of(found["cell"].to_numpy()), label, found["share"].to_numpy(), size, windows)
 
-    def _summed(self, table: ClusterTable, work: Any, schema: pyarrow.Schema) -> Any:
+    def _summed(self, frame: Any, work: Any, schema: pyarrow.Schema) -> Any:
         """Shares and rows per cell, and label where there is one."""
         from pyspark.sql import Window
         from pyspark.sql import functions as fn
         from pyspark.sql.pandas.types import from_arrow_schema
 
         names = schema.names
-        located = self.session.table(table.name).mapInArrow(work, from_arrow_schema(schema))
+        located = frame.mapInArrow(work, from_arrow_schema(schema))
         counted = located.groupBy(*names).agg(fn.count(fn.lit(1)).alias("n"))
         if "place_limit" in names:
             order = Window.partitionBy("user_id").orderBy("chance", "part")
@@ -254,8 +260,11 @@ class SparkEngine:
                     []
                 )  # else pyspark retries again when this process ends
                 _sessions.pop(self.url, None)
-            where = f"engine {self.server}" + f", table {name}" * bool(name)
-            raise InputError(f"{where}: {reason}; nothing was charged") from None
+            raise InputError(f"{self._place(name)}: {reason}; nothing was charged") from None
+
+    def _place(self, name: str) -> str:
+        """Server and table, for messages."""
+        return f"engine {self.server}" + f", table {name}" * bool(name)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -281,6 +290,16 @@ class ClusterTable(EngineTable):
             f"{self.name}: a table on a cluster is read by a curator's release of sums in a given region (--region, "
             "--tiling, times that are dates or timestamps); expected a local table for anything else"
         )
+
+
+def _numbers(points: Points, schema: pyarrow.Schema) -> list[str]:
+    """Columns of floating point that are read beside the ids: coordinates, weights and those of the filter."""
+    import pyarrow
+
+    named = {name for kind, name in points.columns._asdict().items() if name and kind != "user"}
+    floating = [field.name for field in schema if pyarrow.types.is_floating(field.type)]
+    words = {word.lower() for word in re.findall(r"\w+", points.where or "")}
+    return [name for name in floating if name in named or words >= set(re.findall(r"\w+", name.lower()))]
 
 
 def _within(seconds: float, call: Callable[[], str]) -> str:
