@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import subprocess
+import sys
+import threading
 import time
+import warnings
+from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
 
+import pyarrow
 import pytest
 
 import mapveil as mv
 from mapveil.engines import spark_connect, user_sums
 from mapveil.engines.spark_connect import SparkEngine
 from mapveil.engines.spark_executor import versions
-from mapveil_client.errors import InputError
+from mapveil_client.errors import CuratorWarning, InputError
 
 from .conftest import SERVER
 from .test_spark_connect import QUADTREE, both, pytestmark, random_frame, run
@@ -83,6 +90,58 @@ def test_a_server_that_stops_between_two_calls(monkeypatch: pytest.MonkeyPatch) 
     server.stop()
     with pytest.raises(InputError, match=r"no Spark Connect server answers.*nothing was charged"):
         user_sums(points, QUADTREE)
+
+
+_SERVER = """
+from pysail.spark import SparkConnectServer
+server = SparkConnectServer(ip="127.0.0.1", port=0)
+server.start(background=True)
+print(server.listening_address[1], flush=True)
+input()
+"""
+
+
+def slowly(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    import time
+
+    for batch in batches:
+        time.sleep(600)
+        yield batch
+
+
+@pytest.mark.skipif(SERVER is not None, reason="freezes a server of its own, which is Sail's")
+def test_a_server_that_hangs_in_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a machine that is gone: its connection stands, and nothing comes."""
+    monkeypatch.setattr(spark_connect, "_RETRIES", 1)
+    monkeypatch.setattr(spark_connect, "_PING", 2000)
+    monkeypatch.setattr(spark_connect, "_PONG", 1000)
+    command = [sys.executable, "-c", _SERVER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            engine = SparkEngine(f"sc://127.0.0.1:{int(server.stdout.readline())}")
+            query = engine.session.range(1).mapInArrow(slowly, "id bigint")
+            freeze = threading.Timer(2.0, server.send_signal, [signal.SIGSTOP])
+            freeze.start()
+            with (
+                pytest.raises(InputError, match=r"no Spark Connect server answers.*nothing was charged"),
+                engine._speaking(),
+            ):
+                query.toArrow()
+            assert freeze.finished.is_set()
+        finally:
+            server.kill()
+
+
+def test_long_silence_is_told(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_connect, "_QUIET", 0.2)
+    told: list[float] = []
+    with pytest.warns(CuratorWarning, match=r"no progress told for 0 minutes"), engine._telling(told.append):
+        time.sleep(0.5)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        time.sleep(0.5)
+    assert not heard
 
 
 def test_what_needs_rows_here_is_refused(engine: SparkEngine) -> None:

@@ -10,9 +10,11 @@ driver, where the noise is drawn; they are never stored.
 from __future__ import annotations
 
 import functools
+import os
 import re
 import socket
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -25,6 +27,7 @@ import numpy as np
 
 from mapveil.engines.contributions import UNIT, unchecked_rows
 from mapveil.engines.duckdb_engine import placed
+from mapveil.engines.spark_errors import SILENT, reason_of, treat_bad_rows
 from mapveil.engines.spark_executor import BAD, contributions, executed, valued, versions
 from mapveil.engines.spark_statistics import refuse_trusted_statistics
 from mapveil.engines.table_engine import EngineTable
@@ -46,9 +49,12 @@ _WAIT: Final = 10.0  # seconds until a server counts as unreachable
 _ANSWER: Final = 30.0  # seconds for the answer to the first call: gRPC takes 20 to find a port silent
 _RETRIES: Final = 7  # of a call; with pauses of 0.05, 0.2, 0.8, 3.2 and then 8 seconds, 28 in all
 _LONGEST_PAUSE: Final = 8000  # milliseconds between retries
-_SILENT: Final = "no Spark Connect server answers there, or TLS is not spoken (use_ssl)"
 _EARLIEST: Final = 4  # of Spark
-
+_PING: Final = (
+    330_000  # milliseconds of silence until a server is asked whether it is there; Spark allows 300,000
+)
+_PONG: Final = 20_000  # milliseconds until a server that does not answer that counts as gone
+_QUIET: Final = 600.0  # seconds without progress between two warnings of it
 
 _sessions: dict[str, Any] = {}  # by URL
 
@@ -93,7 +99,7 @@ class SparkEngine:
                 version = _within(_ANSWER, lambda: str(session.version))
             except TimeoutError:
                 session.client.close()  # else pyspark asks it again when this process ends
-                raise InputError(f"engine {self.server}: {_SILENT}; nothing was charged") from None
+                raise InputError(f"engine {self.server}: {SILENT}; nothing was charged") from None
         if not version.split(".")[0].isdigit() or int(version.split(".")[0]) < _EARLIEST:
             raise InputError(f"engine {self.server}: Spark {version}; expected Spark {_EARLIEST} or later")
 
@@ -105,12 +111,18 @@ class SparkEngine:
     @functools.cached_property
     def session(self) -> Any:
         """The session on the server; one for each URL, whatever other sessions this process has."""
-        from pyspark.sql import SparkSession
+        from pyspark.sql.connect.client.core import DefaultChannelBuilder
         from pyspark.sql.connect.client.retries import DefaultPolicy
+        from pyspark.sql.connect.session import SparkSession
 
         found = _sessions.get(self.url)
         if found is None or found.is_stopped:
-            found = _sessions[self.url] = SparkSession.builder.remote(self.url).create()
+            # A query may say nothing for hours, so a server that hangs is noticed by pings alone.
+            options = [("grpc.keepalive_time_ms", _PING), ("grpc.http2.ping_timeout_ms", _PONG)]
+            options.append(("grpc.http2.max_pings_without_data", 0))  # else the third is not sent
+            channel = DefaultChannelBuilder(self.url, options)
+            os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # as pyspark's own builder of URLs sets it
+            found = _sessions[self.url] = SparkSession.builder.channelBuilder(channel).create()
             policy = DefaultPolicy(
                 _RETRIES, max_backoff=_LONGEST_PAUSE, jitter=0, max_server_retry_delay=_LONGEST_PAUSE
             )
@@ -192,7 +204,7 @@ class SparkEngine:
         assert isinstance(found, pyarrow.Table)
         bad = found.filter(pyarrow.compute.equal(found["cell"], BAD))
         if bad.num_rows:
-            _treat(points, int(bad["rows"][0].as_py()))
+            treat_bad_rows(points, int(bad["rows"][0].as_py()))
         found = found.filter(pyarrow.compute.not_equal(found["cell"], BAD))
         label = None if windows is None else found["label"].to_numpy().astype(np.int64)
         size = tiling.size if points.columns.to_lon is None else tiling.size**2
@@ -227,21 +239,36 @@ class SparkEngine:
 
     @contextmanager
     def _telling(self, told: Callable[[float], None]) -> Iterator[None]:
-        """Tell the fraction of the cluster's tasks that are done; it never falls, though stages are added."""
-        most = 0.0
+        """Tell the fraction of the cluster's tasks that are done, which never falls; warn where it long stays the same.
+
+        The fraction would fall where stages are added. Sail tells no progress at all.
+        """
+        most, rose, over = 0.0, time.monotonic(), threading.Event()
 
         def handler(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-            nonlocal most
+            nonlocal most, rose
             known = [(stage.num_completed_tasks, stage.num_tasks) for stage in stages or ()]
             done_of, tasks = map(sum, zip(*known, strict=True)) if known else (0, 0)
+            if tasks and done_of > most * tasks:
+                most, rose = done_of / tasks, time.monotonic()
             if tasks:
-                most = max(most, done_of / tasks)
                 told(most)
 
+        def watch() -> None:
+            while not over.wait(_QUIET):
+                if (quiet := time.monotonic() - rose) >= _QUIET:
+                    text = (
+                        f"engine {self.server}: no progress told for {quiet / 60:.0f} minutes, but the server answers; "
+                        "its own log or page tells more; until its sums are here nothing is charged"
+                    )
+                    warnings.warn(text, CuratorWarning, stacklevel=2)
+
         self.session.registerProgressHandler(handler)
+        threading.Thread(target=watch, name="mapveil-quiet", daemon=True).start()
         try:
             yield
         finally:
+            over.set()
             self.session.removeProgressHandler(handler)
 
     @contextmanager
@@ -254,8 +281,8 @@ class SparkEngine:
                 warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
                 yield
         except PySparkException as error:
-            reason = _reason(error)
-            if reason == _SILENT:
+            reason = reason_of(error)
+            if reason == SILENT:
                 self.session.client.set_retry_policies(
                     []
                 )  # else pyspark retries again when this process ends
@@ -314,41 +341,3 @@ def _within(seconds: float, call: Callable[[], str]) -> str:
 
     threading.Thread(target=ask, daemon=True).start()
     return answer.result(seconds)
-
-
-def _treat(points: Points, bad: int) -> None:
-    """Refuse so many bad rows, or warn that they were left out."""
-    if points.on_bad_rows == "fail":
-        raise InputError(
-            f"{points.source}: {bad} rows cannot be used: no user id, a coordinate that is missing or out of range, a "
-            "weight that is missing or not above 0, or no time where windows need one; on_bad_rows='drop' "
-            "(--on-bad-rows drop) leaves them out; nothing was charged"
-        )
-    text = f"{points.source}: dropped {bad} rows, which cannot be used; keep this number private"
-    warnings.warn(text, CuratorWarning, stacklevel=2)
-
-
-def _reason(error: Exception) -> str:
-    """The cause of a cluster's error, without what a message may quote of a row."""
-    text = str(error)
-    status = getattr(error, "getGrpcStatusCode", lambda: None)()
-    if getattr(status, "name", "") == "UNAVAILABLE":
-        return _SILENT
-    missing = re.search(r"No module named '([\w.]+)'", text)
-    ids = re.search(r"mapveil-ids: (\w+), (\w+)", text)
-    version = re.search(r"mapveil-version: (executors have [\w.+]+, the driver [\w.+]+)", text)
-    if ids:
-        return (
-            f"the executors read ids of type {ids[1]}, some of which do not fit {ids[2]}, the type in the table's "
-            "schema; expected ids that fit, such as texts"
-        )
-    if missing:
-        return f"an executor has no Python package {missing[1].split('.')[0]!r}; install mapveil {__version__} there"
-    if version:
-        return f"{version[1]}; expected the same version"
-    if re.search(r"TABLE_OR_VIEW_NOT_FOUND|[Tt]able not found|SCHEMA_NOT_FOUND|CATALOG", text):
-        return "no such catalog, schema or table"
-    if re.search(r"PERMISSION|UNAUTHENTICATED|Permission|permission|AccessDenied|Forbidden", text):
-        return "the user of this session may not read it"
-    condition = re.search(r"\[([A-Z][A-Z_.]+)\]", text)
-    return f"{type(error).__name__}{f' {condition[1]}' if condition else ''}; the cluster's log says more"

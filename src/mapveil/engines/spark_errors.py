@@ -1,0 +1,52 @@
+"""A cluster's errors and bad rows, in one line without values of rows."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Final
+
+from mapveil.geo.points import Points
+from mapveil_client import __version__
+from mapveil_client.errors import CuratorWarning, InputError
+
+SILENT: Final = "no Spark Connect server answers there, or TLS is not spoken (use_ssl)"
+"""The cause of every error of the connection."""
+
+
+def treat_bad_rows(points: Points, bad: int) -> None:
+    """Refuse so many bad rows, or warn that they were left out."""
+    if points.on_bad_rows == "fail":
+        raise InputError(
+            f"{points.source}: {bad} rows cannot be used: no user id, a coordinate that is missing or out of range, a "
+            "weight that is missing or not above 0, or no time where windows need one; on_bad_rows='drop' "
+            "(--on-bad-rows drop) leaves them out; nothing was charged"
+        )
+    text = f"{points.source}: dropped {bad} rows, which cannot be used; keep this number private"
+    warnings.warn(text, CuratorWarning, stacklevel=2)
+
+
+def reason_of(error: Exception) -> str:
+    """The cause of a cluster's error, without what a message may quote of a row."""
+    text = str(error)
+    status = getattr(error, "getGrpcStatusCode", lambda: None)()
+    if getattr(status, "name", "") == "UNAVAILABLE":
+        return SILENT
+    missing = re.search(r"No module named '([\w.]+)'", text)
+    ids = re.search(r"mapveil-ids: (\w+), (\w+)", text)
+    version = re.search(r"mapveil-version: (executors have [\w.+]+, the driver [\w.+]+)", text)
+    if ids:
+        return (
+            f"the executors read ids of type {ids[1]}, some of which do not fit {ids[2]}, the type in the table's "
+            "schema; expected ids that fit, such as texts"
+        )
+    if missing:
+        return f"an executor has no Python package {missing[1].split('.')[0]!r}; install mapveil {__version__} there"
+    if version:
+        return f"{version[1]}; expected the same version"
+    if re.search(r"TABLE_OR_VIEW_NOT_FOUND|[Tt]able not found|SCHEMA_NOT_FOUND|CATALOG", text):
+        return "no such catalog, schema or table"
+    if re.search(r"PERMISSION|UNAUTHENTICATED|Permission|permission|AccessDenied|Forbidden", text):
+        return "the user of this session may not read it"
+    condition = re.search(r"\[([A-Z][A-Z_.]+)\]", text)
+    return f"{type(error).__name__}{f' {condition[1]}' if condition else ''}; the cluster's log says more"
