@@ -38,6 +38,22 @@ __all__ = ["pytestmark"]  # of this module too
         (["--table", "default.nowhere"], "--dataset"),
         (["--dataset", "d"], "--table"),
         (["x.csv", "--table", "t", "--dataset", "d"], "INPUT"),
+        (
+            ["--table", "t", "--dataset", "d", "--trust", "local"],
+            "--trust must be central with --engine, got local: sums leave the cluster and rows do not",
+        ),
+        (
+            ["--table", "t", "--dataset", "d", "--trust", "distributed", "--sums", "operators"],
+            "got operators",
+        ),
+        (["--table", "t", "--dataset", "d", "--from", "2026-01-05"], "--every"),
+        (
+            ["--table", "a.b.c.d", "--dataset", "d"],
+            "table a.b.c.d: this is no name of a table there; expected catalog.schema.table",
+        ),
+        (["--table", "a..b", "--dataset", "d"], "expected catalog.schema.table"),
+        (["--table", "a-b", "--dataset", "d"], "in backticks; nothing was charged"),
+        (["--table", "", "--dataset", "d"], "no name of a table"),
     ],
 )
 def test_a_missing_thing_is_named(
@@ -146,7 +162,7 @@ def test_long_silence_is_told(engine: SparkEngine, monkeypatch: pytest.MonkeyPat
 
 def test_what_needs_rows_here_is_refused(engine: SparkEngine) -> None:
     _, there = both(engine, random_frame(20))
-    with pytest.raises(InputError, match="a table on a cluster is read by a curator's release"):
+    with pytest.raises(InputError, match=r"rows do not leave the cluster.*trust central"):
         mv.release(there, QUADTREE, epsilon=1, trust="local", account=None)
 
 

@@ -20,6 +20,7 @@ def read_cluster(
     *,
     account: Account | None,
     region: Region | None,
+    trust: str,
 ) -> Points:
     """Open the table of ``--engine`` and ``--table``; reads no rows.
 
@@ -37,6 +38,11 @@ def read_cluster(
     if engine is None or table is None:
         missing = "--engine sc://HOST:PORT" if engine is None else "--table CATALOG.SCHEMA.TABLE"
         raise ParameterError(f"a table on a cluster needs {missing} too")
+    if trust != "central":
+        raise ParameterError(
+            f"--trust must be central with --engine, got {trust}: sums leave the cluster and rows do not, so devices "
+            "cannot be simulated; expected --trust central, or a local table"
+        )
     if account is not None and account.name is None:
         raise ParameterError(
             "a table on a cluster needs --dataset NAME: a name of its people that does not depend on where the table is"

@@ -178,7 +178,7 @@ def command(
             raise click.UsageError("Missing argument 'INPUT'.")
         points: Any = read_source(source, **columns)
     else:
-        points = read_cluster(source, engine, table, columns, account=account, region=region)
+        points = read_cluster(source, engine, table, columns, account=account, region=region, trust=trust)
     if isinstance(points, Points):
         console.note_columns(points)
         note_clock(console, windows)

@@ -314,8 +314,9 @@ class ClusterTable(EngineTable):
     def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
         """An :class:`InputError`: rows do not leave the cluster."""
         raise InputError(
-            f"{self.name}: a table on a cluster is read by a curator's release of sums in a given region (--region, "
-            "--tiling, times that are dates or timestamps); expected a local table for anything else"
+            f"{self.name}: rows do not leave the cluster, and this needs them here; expected a release of sums with "
+            "trust (--trust) central, a region (--region), a tiling (--tiling) and times that are dates or timestamps, "
+            "or a local table"
         )
 
 

@@ -44,6 +44,11 @@ def reason_of(error: Exception) -> str:
         return f"an executor has no Python package {missing[1].split('.')[0]!r}; install mapveil {__version__} there"
     if version:
         return f"{version[1]}; expected the same version"
+    if re.search(r"\[PARSE_|SINGLE_PART_NAMESPACE|^invalid argument: (found|table reference)", text):
+        return (
+            "this is no name of a table there; expected catalog.schema.table, schema.table or table, where a part that "
+            "has more than letters, digits and '_' stands in backticks"
+        )
     if re.search(r"TABLE_OR_VIEW_NOT_FOUND|[Tt]able not found|SCHEMA_NOT_FOUND|CATALOG", text):
         return "no such catalog, schema or table"
     if re.search(r"PERMISSION|UNAUTHENTICATED|Permission|permission|AccessDenied|Forbidden", text):
