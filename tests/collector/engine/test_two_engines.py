@@ -8,6 +8,7 @@ import threading
 import time
 
 import numpy as np
+import pytest
 from sqlalchemy import func, select, text
 
 from mapveil.collector.refusals import Refusal
@@ -122,28 +123,61 @@ def test_only_one_process_conducts(new_store, store_url, clock, opened, make_spe
     assert conductors[0].tick() is True
 
 
-def test_who_waits_for_a_conductor_that_takes_no_step_says_so(
-    new_store, store_url, clock, crowd_of, opened, make_spec, monkeypatch
+@pytest.mark.parametrize("loop", [Loop.CONDUCT, Loop.LEAD])
+def test_who_waits_for_a_conductor_that_is_frozen_says_so(
+    new_store, postgresql_url, clock, monkeypatch, loop
 ):
     monkeypatch.setattr(loops, "_LOOK_SECONDS", 0.0)
-    stores = [new_store(store_url) for _ in range(2)]
+    stores = [new_store(postgresql_url) for _ in range(2)]
     stores[0].create_tables()
-    waiting = Engine(stores[0], clock, authority=AUTHORITY)
-    crowd_of(stores[0], 8)
-    opened(waiting, make_spec("local"))
+    engines = [Engine(store, clock, authority=AUTHORITY) for store in stores]
+    for engine in engines:
+        engine._conductor._leader = NoLeader()
+    waiting = engines[0].loops
 
     def looked() -> bool:
-        before = waiting.loops._beats.get(Loop.CONDUCT)
-        waiting.loops._act(Loop.CONDUCT)
-        return waiting.loops._beats.get(Loop.CONDUCT) != before
+        before = waiting._beats.get(loop)
+        waiting._act(loop)
+        return waiting._beats.get(loop) != before
 
-    with stores[1].sole("conductor") as frozen:
+    engines[1].loops._act(loop)
+    with stores[1].sole(loop.value) as frozen:
         assert frozen
         assert looked()
-        clock.advance(7 * 86_400)  # nobody ends the time for reports
-        time.sleep(0.2)
+        clock.advance(conductor.ABSENT_SECONDS + 1)
         assert not looked()
     assert looked()
+
+
+class NoLeader:
+    """A leader without collections."""
+
+    def end_all(self):
+        pass
+
+
+def test_a_conductor_in_many_steps_says_that_it_is_there(
+    postgresql_store, clock, opened, make_spec, crowd_of
+):
+    """Also where a tick takes longer than it may be silent."""
+    engine = Engine(postgresql_store, clock, authority=AUTHORITY)
+    assert not engine.loops.attended()
+    crowd_of(postgresql_store, 3)
+    for _ in range(3):
+        opened(engine, make_spec("local"))
+    told = []
+    step = engine._conductor.step
+
+    def slow(identifier):
+        clock.advance(200)
+        told.append(engine.loops.attended())
+        return step(identifier)
+
+    engine._conductor.step = slow
+    engine.loops._act(Loop.CONDUCT)
+    assert told == [True, True, True]
+    clock.advance(conductor.ABSENT_SECONDS + 1)
+    assert not engine.loops.attended()
 
 
 def test_a_worker_that_dies_costs_its_lease_and_no_sum(

@@ -112,8 +112,34 @@ def test_work_that_waits_for_a_worker_is_said_to(api_with: Any, postgresql_store
     # Whoever answers works all the same.
     assert health(api.address) == (
         200,
-        {"status": "ok", "store": True, "conductor": True, **IDLE, "workers": False},
+        {"status": "degraded", "store": True, "conductor": True, **IDLE, "workers": False},
     )
+
+
+@pytest.mark.parametrize("role", ["intake", "worker"])
+def test_that_no_process_conducts_is_said_by_the_others(
+    live: Any, new_store: Any, postgresql_store: Any, postgresql_url: str, clock: Any, role: str
+) -> None:
+    settings = Settings(role=role, store="postgresql://elsewhere/store", exports="unused")
+    engine = Engine(postgresql_store, clock, authority=AUTHORITY)
+    conductor = Engine(new_store(postgresql_url), clock, authority=AUTHORITY)
+    absent, there = (200, "degraded", False, False), (200, "ok", True, True)
+    with live(create_app(engine, postgresql_store, settings, conduct=False), settings) as address:
+
+        def told() -> tuple[int, str, bool, bool]:
+            status, said = health(address)
+            shown = httpx.get(f"{address}/metrics", timeout=300).text
+            return status, said["status"], said["conductor"], "\nmapveil_conducted 1.0\n" in shown
+
+        assert told() == absent
+        conductor.loops.tick()
+        assert told() == there
+        clock.advance(200)  # a long step
+        assert told() == there
+        clock.advance(200)
+        assert told() == absent
+        conductor.loops.tick()
+        assert told() == there
 
 
 def test_processes_that_do_not_answer_devices_tell_of_their_health_only(

@@ -66,7 +66,8 @@ def test_a_disk_that_is_really_full_refuses_and_heals(small_disk, new_store):
     else:
         pytest.fail("the disk was never full")
     assert clients(store) == acknowledged
-    assert store.check().ok == store.check().writable
+    report = store.check()  # one, which may take the last page
+    assert report.ok == report.writable
     ballast.unlink()
     assert gather(store.commit(put(5000, bytes(4000)))) == [1]
     assert clients(store) == [*acknowledged, 5000]

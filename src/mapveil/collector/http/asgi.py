@@ -316,16 +316,19 @@ def _add_public_routes(app: FastAPI, service: Service) -> None:
         responses={503: {"model": Health, "description": "It does not"}},
     )
     async def healthz(response: Response) -> Health:
-        vain: bool | None = None
+        others: tuple[bool, bool] | None = None
         with contextlib.suppress(TimeoutError, MapveilError):
             async with asyncio.timeout(_HEALTH_SECONDS):
-                vain = await service.run(waits_in_vain, service.store, _VAIN_SECONDS)
-        stuck, store = service.engine.loops.stuck(), vain is not None
+                others = await service.run(_others, service)
+        stuck, store = service.engine.loops.stuck(), others is not None
+        workers, attended = others or (True, True)
+        conductor = service.alive() and Loop.CONDUCT.value not in stuck and attended
         good = store and service.alive() and not stuck
         response.status_code = 200 if good else 503
-        status: Literal["ok", "failing"] = "ok" if good else "failing"
-        conductor = service.alive() and Loop.CONDUCT.value not in stuck
-        return Health(status=status, store=store, conductor=conductor, stuck=stuck, workers=not vain)
+        status: Literal["ok", "degraded", "failing"] = "failing"
+        if good:  # this process does its part, and would do it no better after a restart
+            status = "ok" if workers and conductor else "degraded"
+        return Health(status=status, store=store, conductor=conductor, stuck=stuck, workers=workers)
 
     if service.settings.metrics == "off":
         return
@@ -343,7 +346,19 @@ def _add_public_routes(app: FastAPI, service: Service) -> None:
             service.access.operator(request.scope)
         service.metrics.bodies.set(service.bodies.held)
         service.metrics.stuck.set(len(service.engine.loops.stuck()))
+        service.metrics.conducted.set(_attended(service))
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
+
+
+def _others(service: Service) -> tuple[bool, bool]:
+    """Whether some process works, and some process conducts."""
+    return not waits_in_vain(service.store, _VAIN_SECONDS), _attended(service)
+
+
+def _attended(service: Service) -> bool:
+    """Whether some process conducts; of one that is to conduct itself its own loops tell."""
+    own = service.authority_only or Loop.CONDUCT in LOOPS[Role(service.settings.role)]
+    return own or service.engine.loops.attended()
 
 
 def _states(store: Store) -> dict[str, int]:

@@ -55,6 +55,8 @@ class Metrics:
         self.work = gauge("mapveil_work_waiting", about, ("task",), multiprocess_mode="mostrecent")
         about = "Loops of this process that come to no end"
         self.stuck = gauge("mapveil_stuck_loops", about, multiprocess_mode="livesum")
+        about = "1 where a process conducts the collections, 0 where none has said so for minutes"
+        self.conducted = gauge("mapveil_conducted", about, multiprocess_mode="livemin")
         self._states, self._waiting = states, waiting
         self._counted: dict[tuple[str, str, int], Any] = {}
         self._timed: dict[str, Any] = {}

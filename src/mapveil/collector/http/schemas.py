@@ -189,9 +189,13 @@ class GuaranteeBody(BaseModel):
 class Health(BaseModel):
     """Whether the service works."""
 
-    status: Literal["ok", "failing"]
+    status: Literal["ok", "degraded", "failing"] = Field(
+        description="degraded: this process does its part, and no other does that of the conductor or of a worker"
+    )
     store: bool
-    conductor: bool
+    conductor: (
+        bool  # False: this process is to conduct and does not, or it is not, and no other said that it does
+    )
     stuck: list[str]  # loops of this process that come to no end
     workers: bool  # False: work waits, and no process has any
 

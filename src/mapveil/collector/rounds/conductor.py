@@ -7,6 +7,7 @@ step at the same time: each commit is guarded by where the collection stood, so 
 
 import enum
 import logging
+import math
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -37,6 +38,7 @@ from mapveil.collector.rounds.shard_ends import Lines, ShardEnd, close_round
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import Store, lock_collection
+from mapveil.collector.store.presence import say_present, was_present
 from mapveil.collector.store.schema import reports
 from mapveil.collector.store.work_queue import Task, Work, is_ordered, order, results, unfinished
 from mapveil.trust.queries import Query
@@ -47,6 +49,10 @@ from mapveil_client.secure_sum.states import Abort, ServerState, phase_name
 _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after a step that failed for no reason of the collection's own
 _RETENTION_SECONDS: Final = 60.0  # between looks for collections that are kept in days
+_SAY_SECONDS: Final = 15.0  # between two times that the conductor says that it is there
+
+ABSENT_SECONDS: Final = 300.0
+"""Silence after which no process counts as the conductor; it is silent in a step, which may take minutes."""
 
 
 class Lane(enum.Enum):
@@ -82,6 +88,7 @@ class Conductor:
         self._keep_days = keep_days
         self._unretired: set[str] = set()
         self._taking = {lane: threading.Lock() for lane in Lane}
+        self._say_at = dict.fromkeys(Lane, -math.inf)
         self._resting: dict[str, float] = {}
         self._active: frozenset[str] = frozenset()
         self.steps = 0
@@ -98,11 +105,12 @@ class Conductor:
     def _take(self, lane: Lane) -> bool:
         with self._taking[lane], self._store.sole(lane.value) as mine:
             if mine:
+                self._say(lane)
                 with self._store.read() as connection:
                     active = listed(connection, ACTIVE)
                 self._forget_ended(frozenset(each.id for each in active))
                 for collection in active:
-                    if self._lane(collection) is lane and self._store.remain(lane.value):
+                    if self._lane(collection) is lane and self._remains(lane):
                         self._guarded(collection.id, partial(self._steps, collection.id, lane))
                 if lane is Lane.HELPER and self._leader is not None:
                     self._guarded("ends", self._leader.end_all)
@@ -110,13 +118,20 @@ class Conductor:
                     self._guarded("retention", self._retire)
         return mine
 
-    def overdue(self) -> bool:
-        """Whether a collection waits for a step of a round that was due when its progress was last read."""
-        with self._store.read() as connection:
-            active = listed(connection, ACTIVE)
-        waiting = (each for each in active if each.state is not State.FINISHING)
-        there = (self._board.of(each.id) for each in waiting if self._lane(each) is Lane.ROUNDS)
-        return any(each.open and each.due for each in there)
+    def attended(self, lane: Lane = Lane.ROUNDS) -> bool:
+        """Whether a process, this or another, said lately that it takes the steps of a lane."""
+        return was_present(self._store, lane.value, ABSENT_SECONDS)
+
+    def _remains(self, lane: Lane) -> bool:
+        """Whether this process is still the only one that takes the steps of a lane; says that it goes on."""
+        self._say(lane)
+        return self._store.remain(lane.value)
+
+    def _say(self, lane: Lane) -> None:
+        now = self._store.clock.monotonic()
+        if now >= self._say_at[lane]:
+            self._say_at[lane] = now + _SAY_SECONDS
+            say_present(self._store, lane.value)
 
     def _retire(self) -> None:
         """Order that who took part in one collection of long ago is deleted."""
@@ -139,7 +154,7 @@ class Conductor:
         self._active = active
 
     def _steps(self, identifier: str, lane: Lane) -> None:
-        while self.step(identifier) and self._store.remain(lane.value):
+        while self.step(identifier) and self._remains(lane):
             with self._store.read() as connection:
                 collection = find(connection, identifier)
             # A step of a collection that has ended forgets what this process holds of it.

@@ -8,7 +8,7 @@ from typing import Final
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.roles import LOOPS, Loop, Role
-from mapveil.collector.rounds.conductor import Conductor
+from mapveil.collector.rounds.conductor import Conductor, Lane
 from mapveil.collector.rounds.worker import Worker
 from mapveil.collector.store.work_queue import MOST_SECONDS
 
@@ -17,7 +17,8 @@ _UNHURRIED: Final = {Loop.MAPS: 0.5, Loop.EXPORTS: 0.5}
 """Seconds between looks for work that takes longer than that, and whose order wakes this process."""
 
 _STUCK_SECONDS: Final = 600.0  # one step of a large collection takes minutes
-_LOOK_SECONDS: Final = 15.0  # between looks of a process that does not conduct for steps that nobody takes
+_LOOK_SECONDS: Final = 15.0  # between looks of a process that does not conduct for one that does
+_LANES: Final = {Loop.CONDUCT: Lane.ROUNDS, Loop.LEAD: Lane.HELPER}
 
 
 class Loops:
@@ -43,7 +44,7 @@ class Loops:
         self._stopping = False
         self._begun: dict[Loop, float] = {}
         self._beats: dict[Loop, float] = {}
-        self._look_at = 0.0
+        self._look_at: dict[Loop, float] = {}
 
     async def run(self, role: Role = Role.ALL) -> None:
         """Do whatever is due of a role, until :meth:`stop`. A store that fails is asked again."""
@@ -82,28 +83,31 @@ class Loops:
         steps, done = self._conductor.steps, None
         with contextlib.suppress(StoreUnavailable):
             done = self._acts[loop]()
-            if loop is not Loop.CONDUCT or done or self._others_conduct():
+            if done or loop not in _LANES or self._others_take(loop):
                 self._beats[loop] = time.monotonic()
-        conducts = loop in (Loop.CONDUCT, Loop.LEAD)
-        return self._conductor.steps > steps if conducts else done is True
+        return self._conductor.steps > steps if loop in _LANES else done is True
 
-    def _others_conduct(self) -> bool:
-        """Whether a process that does not conduct sees that another does: no step of a round is overdue."""
+    def _others_take(self, loop: Loop) -> bool:
+        """Whether a process that takes no steps of a lane sees that another does."""
         now = time.monotonic()
-        if now < self._look_at:
+        if now < self._look_at.get(loop, 0.0):
             return False
-        self._look_at = now + _LOOK_SECONDS
-        return not self._conductor.overdue()
+        self._look_at[loop] = now + _LOOK_SECONDS
+        return self._conductor.attended(_LANES[loop])
+
+    def attended(self) -> bool:
+        """Whether some process conducts. Run by: a thread of a process that does not conduct itself."""
+        return self._conductor.attended()
 
     @property
     def idle_seconds(self) -> float:
-        """Seconds since the conductor last looked for steps, or saw that none is overdue; infinite before."""
+        """Seconds since the conductor last looked for steps, or saw that another does; infinite before."""
         return time.monotonic() - self._beats.get(Loop.CONDUCT, float("-inf"))
 
     def stuck(self) -> list[str]:
         """Names of the loops that do not come to an end of what they do, or cannot reach the store.
 
-        Also the conductor's, where another process is to conduct and takes no step that is due.
+        Also the conductor's and the leader's, where another process has that role and says nothing of it any more.
         """
         now = time.monotonic()
         patience = dict.fromkeys((Loop.MAPS, Loop.EXPORTS), MOST_SECONDS)

@@ -240,6 +240,13 @@ work: Final = Table(
     Column("result", LargeBinary),  # of a shard: ShardEnd.encode()
 )
 
+presence: Final = Table(  # when a process last said that it plays a role alone, see store.presence
+    "presence",
+    METADATA,
+    Column("role", String(16), primary_key=True),
+    Column("at", _TIME, nullable=False),
+)
+
 results: Final = _of_collection(
     "results",
     Column("geoparquet", LargeBinary, nullable=False),  # the map, whole, with its guarantee
@@ -360,7 +367,7 @@ def check_version(connection: Connection) -> int | None:
 
 def create_missing(connection: Connection) -> None:
     """Create the tables that a store of an earlier Mapveil of the same version lacks."""
-    for table in (ended_tasks, work, home, generation, operator_keys, retired):
+    for table in (ended_tasks, work, presence, home, generation, operator_keys, retired):
         table.create(connection, checkfirst=True)
 
 
