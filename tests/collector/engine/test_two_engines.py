@@ -16,6 +16,7 @@ from mapveil.collector.roles import LOOPS, Loop, Role
 from mapveil.collector.rounds import conductor, loops, worker
 from mapveil.collector.rounds.collection import counted
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store import backends
 from mapveil.collector.store.schema import charges, messages
 from mapveil.collector.store.work_queue import LEASE_SECONDS
 from mapveil_client.randomness.random import Randomness
@@ -178,6 +179,52 @@ def test_a_conductor_in_many_steps_says_that_it_is_there(
     assert told == [True, True, True]
     clock.advance(conductor.ABSENT_SECONDS + 1)
     assert not engine.loops.attended()
+
+
+@pytest.mark.parametrize("slow", ["draw_round", "shut_phase"])
+def test_a_step_longer_than_the_conductor_may_be_silent_is_done_once(
+    new_store, postgresql_url, clock, crowd_of, opened, make_spec, totals_of, monkeypatch, slow
+):
+    """The first conductor loses its role in the middle of a step, the second takes it, and both go on."""
+    monkeypatch.setattr(backends, "HOLDER_SECONDS", 1)
+    stores = [new_store(postgresql_url) for _ in range(2)]
+    stores[0].create_tables()
+    engines = [Engine(store, clock, Randomness(n), authority=AUTHORITY) for n, store in enumerate(stores)]
+    crowd = crowd_of(stores[0], 8)
+    options = {"shard_size": 4, "tolerated_dropout": 0, "corrupt": 0}
+    id, _ = opened(
+        engines[0], make_spec("distributed", devices=8, method="uniform", options=options, epsilon="9")
+    )
+    asyncio.run(crowd.turn(engines[0], id))  # joins, or sends the first messages
+    act, overtaken = getattr(conductor.secure_rounds, slow), []
+
+    def overtake(*given):
+        if not overtaken:
+            overtaken.append(False)
+            last = time.monotonic() + 60
+            while not engines[1]._conductor.tick():
+                assert time.monotonic() < last
+                time.sleep(0.1)
+            overtaken[0] = True
+        return act(*given)
+
+    monkeypatch.setattr(conductor.secure_rounds, slow, overtake)
+    turns = 0
+    while engines[0].collection(id)["state"] not in ("done", "aborted"):
+        turns += 1
+        assert turns < 100
+        for loop in Loop:
+            engines[0].loops._act(loop)
+        time.sleep(0.12)
+        asyncio.run(crowd.turn(engines[0], id))
+    assert overtaken == [True]
+    ((total, included),) = totals_of(stores[0], id).values()
+    assert included == 8
+    assert np.array_equal(total, sum(crowd.vectors[d, 1] for d in range(1, 9)))
+    actions = [line.action for line in engines[0].audit(0, 100, id)]
+    once = ("collection.charge", "round.start", "collection.done")
+    assert [actions.count(each) for each in once] == [1, 1, 1]
+    assert len(engines[0].ledger()) == 1
 
 
 def test_a_worker_that_dies_costs_its_lease_and_no_sum(
