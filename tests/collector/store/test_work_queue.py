@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from mapveil.collector.rounds import worker
+from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.work_queue import (
     LEASE_SECONDS,
     Leases,
@@ -22,6 +24,7 @@ from mapveil.collector.store.work_queue import (
     unfinished,
     waits_in_vain,
 )
+from tests.authority import AUTHORITY
 
 ONE, OTHER = "a" * 32, "b" * 32
 
@@ -148,11 +151,37 @@ def test_files_that_nobody_makes_are_taken_off(store: Any, clock: Any) -> None:
     (shard,) = shards(ONE, 1)
     put(store, [gone, shard])
     clock.advance(100)
-    forget_exports(store, 200)
+    assert forget_exports(store, 200) == pytest.approx(100)  # until this one is old
     assert there(store, gone)
-    forget_exports(store, 50)
+    assert forget_exports(store, 50) == 50
     assert not there(store, gone)
     assert there(store, shard)
+
+
+def test_a_worker_looks_for_files_that_nobody_makes_when_one_is_due(
+    store: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+
+    def look(*given: Any) -> float:
+        looks.append(clock.monotonic())
+        return forget_exports(*given)
+
+    monkeypatch.setattr(worker, "forget_exports", look)
+    gone = Work(Task.EXPORT, ONE, name="png", place="a folder of before")
+    put(store, [gone])
+    clock.advance(600)
+    works = Engine(store, clock, authority=AUTHORITY).loops._worker
+    for _ in range(100):
+        works.make_exports()
+    assert len(looks) == 1
+    clock.advance(2990)
+    works.make_exports()
+    assert len(looks) == 1
+    clock.advance(20)  # an hour after it was ordered
+    works.make_exports()
+    assert not there(store, gone)
+    assert len(looks) == 2
 
 
 def there(store: Any, wanted: Work) -> bool:

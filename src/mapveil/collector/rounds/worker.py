@@ -4,6 +4,7 @@ A worker decides nothing: what it comes to is written to the store, and the cond
 """
 
 import logging
+import math
 import secrets
 import tempfile
 import time
@@ -80,6 +81,7 @@ class Worker:
         self._seconds, self._exports = lease_seconds, exports
         self._process = ExportProcess()
         self._leases: dict[Task, Leases] = {}
+        self._forget_at = -math.inf  # seconds of the store's clock
         self.stopping = False
 
     @property
@@ -102,7 +104,8 @@ class Worker:
 
     def make_exports(self) -> bool:
         """Make every file that is ordered, in a process of their own; as :meth:`close_shards`."""
-        forget_exports(self._store, _OLD_SECONDS)
+        if (now := self._store.clock.monotonic()) >= self._forget_at:
+            self._forget_at = now + forget_exports(self._store, _OLD_SECONDS)
         try:
             return self._work(Task.EXPORT, 1, self._make_export)
         finally:

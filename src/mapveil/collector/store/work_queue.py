@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, and_, case, delete, exists, func, or_, sel
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.clock import Clock, time_text
+from mapveil.collector.clock import Clock, read_time, time_text
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.backends import CLOCK
 from mapveil.collector.store.database import Store
@@ -78,15 +78,23 @@ def forget_work(connection: Connection, collection: str, *tasks: Task) -> None:
     connection.execute(delete(work).where(work.c.collection == collection, work.c.task.in_(tasks)))
 
 
-def forget_exports(store: Store, seconds: float) -> None:
-    """Take off files that were ordered so long ago and that nobody makes; one asked for is ordered again."""
+def forget_exports(store: Store, seconds: float) -> float:
+    """Take off files that were ordered so long ago and that nobody makes; one asked for is ordered again.
+
+    Returns the seconds for which none can be old enough, unless a lease keeps one.
+    """
+    waiting = work.c.task == Task.EXPORT.value, work.c.result.is_(None)
     with store.read() as connection:
         now, before = _time(connection), _time(connection, -seconds)
-        old = work.c.task == Task.EXPORT.value, work.c.served_at < before, _free(now)
+        old = *waiting, work.c.served_at < before, _free(now)
         there = bool(connection.execute(select(exists().where(*old))).scalar_one())
     if there:
         with store.write() as connection:
             connection.execute(delete(work).where(*old))
+    with store.read() as connection:
+        oldest = connection.execute(select(func.min(work.c.served_at)).where(*waiting)).scalar()
+    age = 0.0 if oldest is None else (read_time(now) - read_time(oldest)).total_seconds()
+    return max(LEASE_SECONDS, seconds - age)
 
 
 def finish(connection: Connection, done: Work) -> bool:
