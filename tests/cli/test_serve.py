@@ -152,6 +152,51 @@ def test_a_store_that_is_none_is_refused_without_its_password(mapveil: Call, tmp
     assert other.read_text().startswith("these are notes")
 
 
+@pytest.mark.parametrize("arguments", [(), ("--new-operator", "admin")], ids=["start", "operator"])
+def test_a_database_that_is_not_there_is_said_as_a_check_says_it(
+    mapveil: Call, arguments: tuple[str, ...]
+) -> None:
+    store = ("--store", "postgresql://me:hunter2@127.0.0.1:1/none", "--port", "0")
+    checked, started = mapveil("serve", "--check", *store), mapveil("serve", *arguments, *store)
+    assert started.code == checked.code == 1
+    (cause,) = re.findall(r"cannot be read or written now \(.*refused.*\)", checked.out)
+    assert f"postgresql://me:***@127.0.0.1:1/none: the store {cause}" in started.err
+    assert "hunter2" not in started.err + checked.out
+
+
+@pytest.fixture
+def started(mapveil: Call, store: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Start a service that ends at once; what it says on the way."""
+    monkeypatch.setattr("mapveil.collector.http.serving.serve", lambda *_, **__: None)
+
+    def start(*arguments: object) -> str:
+        outcome = mapveil("serve", "--store", store, "--port", "0", *arguments)
+        assert outcome.code == 0
+        return str(outcome.err)
+
+    return start
+
+
+def test_a_service_in_the_clear_is_warned_of(started: Call) -> None:
+    told = "tokens and reports reach 0.0.0.0 in the clear; give --tls-cert"
+    assert told in started("--host", "0.0.0.0")
+    assert told not in started("--host", "0.0.0.0", "--trusted-proxies", "10.0.0.1")
+    for host in ("127.0.0.1", "localhost", "127.0.0.2"):
+        assert "in the clear" not in started("--host", host)
+
+
+def test_variables_that_are_no_settings_are_warned_of(started: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAPVEIL_WORKER", "2")
+    monkeypatch.setenv("MAPVEIL_QUITE_ANOTHER_THING", "2")
+    monkeypatch.setenv("MAPVEIL_TRACEBACK", "1")
+    monkeypatch.setenv("MAPVEIL_THREADS", "2")
+    said = started()
+    assert "MAPVEIL_WORKER is no setting, and has no effect; did you mean MAPVEIL_WORKERS?" in said
+    assert "MAPVEIL_QUITE_ANOTHER_THING is no setting, and has no effect; 'mapveil serve --help'" in said
+    assert "MAPVEIL_TRACEBACK" not in said
+    assert "MAPVEIL_THREADS" not in said
+
+
 def test_a_port_that_is_taken_is_said_so(mapveil: Call, store: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

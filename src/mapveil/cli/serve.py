@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,8 @@ from mapveil.cli.store_actions import (
     settings_options,
     store_options,
 )
-from mapveil.collector.http.settings import SETTINGS, Settings
+from mapveil.collector.http.settings import SETTINGS, Settings, unknown_variables
+from mapveil.collector.roles import Role
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,12 +89,13 @@ def run_service(settings: Settings, console: Console, *, authority_only: bool = 
     """Serve until a signal ends it: a collector, or an enrolment authority alone."""
     from mapveil.collector.http.logs import configure_logs
     from mapveil.collector.http.serving import bind, exports_of, serve
-    from mapveil.collector.roles import Role
 
-    listener = bind(settings)
-    configure_logs(settings.log_format, settings.log_level)
-    store = open_store(settings)
-    with store.only_worker("serve") as alone:
+    _warn(settings, console)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(bind(settings))
+        configure_logs(settings.log_format, settings.log_level)
+        store = open_store(settings)
+        alone = stack.enter_context(store.only_worker("serve"))
         if not alone:
             raise InputError(
                 f"{store.shown}: another 'mapveil serve' serves from this store; stop that one, or give another store "
@@ -108,6 +112,18 @@ def run_service(settings: Settings, console: Console, *, authority_only: bool = 
         told = f"Serving on {address} from {where}; stop with Ctrl-C."
         serve(settings, listener, lambda: console.note(told), authority_only=authority_only)
     return 0
+
+
+def _warn(settings: Settings, console: Console) -> None:
+    """Warn of settings that nobody can have meant."""
+    for name, nearest in unknown_variables(os.environ).items():
+        hint = f"did you mean {nearest}?" if nearest else "'mapveil serve --help' lists the settings"
+        console.warn(f"the variable {name} is no setting, and has no effect; {hint}")
+    if settings.in_clear and settings.role in (Role.ALL, Role.INTAKE):
+        console.warn(
+            f"tokens and reports reach {settings.host} in the clear; give --tls-cert and --tls-key, or "
+            "--trusted-proxies with the address of a proxy that ends TLS, or --host 127.0.0.1"
+        )
 
 
 def _announce(settings: Settings, store: Store, console: Console, *, authority_only: bool) -> None:

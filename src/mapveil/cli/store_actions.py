@@ -148,10 +148,15 @@ def _act_on_device(settings: Settings, console: Console, text: str) -> int:
 def open_store(settings: Settings) -> Store:
     """The store of a service, with its tables."""
     from mapveil.collector.clock import SystemClock
+    from mapveil.collector.refusals import StoreUnavailable
     from mapveil.collector.store.database import Store
+    from mapveil.collector.store.store_report import cause_text
 
     store = Store(settings.store, clock=SystemClock())
-    store.create_tables()
+    try:
+        store.create_tables()
+    except StoreUnavailable as error:
+        raise StoreUnavailable(f"{store.shown}: {cause_text(error)}") from None
     return store
 
 

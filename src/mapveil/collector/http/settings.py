@@ -6,6 +6,8 @@ An option ``--body-seconds 30`` and a variable ``MAPVEIL_BODY_SECONDS=30`` say t
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +20,9 @@ from mapveil_client.errors import ParameterError, check
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
 _PREFIX: Final = "MAPVEIL_"
+_OF_OTHERS: Final = frozenset(
+    _PREFIX + name for name in ("LEDGER", "TRACEBACK", "ENROL", "AUTHORITY_ENROL")
+)  # variables that other commands of Mapveil read
 
 
 class Setting(NamedTuple):
@@ -245,6 +250,15 @@ class Settings:
         values |= {name: value for name, value in (given or {}).items() if value is not None}
         return cls(**values)
 
+    @property
+    def in_clear(self) -> bool:
+        """Whether other machines reach the service without TLS, of its own or of a proxy's."""
+        try:
+            here = ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            here = self.host == "localhost"
+        return not here and self.tls_cert is None and self.trusted_proxies is None
+
     def environment(self) -> dict[str, str]:
         """The variables that :meth:`read` makes these settings of again: how a worker process gets them."""
         values = ((row.variable, getattr(self, row.name)) for row in SETTINGS)
@@ -263,3 +277,17 @@ def _row(each: dataclasses.Field[Any]) -> Setting:
 
 SETTINGS: Final = tuple(_row(each) for each in dataclasses.fields(Settings))
 """Every setting, in the order of the documentation."""
+
+
+def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
+    """Variables of the environment that look like settings and are none, each with the nearest setting's, if any.
+
+    Examples
+    --------
+    >>> unknown_variables({"MAPVEIL_WORKER": "2", "MAPVEIL_PORT": "80", "HOME": "/"})
+    {'MAPVEIL_WORKER': 'MAPVEIL_WORKERS'}
+    """
+    known = [row.variable for row in SETTINGS]
+    unknown = (name for name in sorted(environment) if name.startswith(_PREFIX))
+    unknown = (name for name in unknown if name not in _OF_OTHERS.union(known))
+    return {name: next(iter(difflib.get_close_matches(name, known, 1, 0.8)), None) for name in unknown}

@@ -92,7 +92,8 @@ class Database(NamedTuple):
     @property
     def shown(self) -> str:
         """Address, without a password."""
-        return str(self.path) if self.path else self.url.render_as_string(hide_password=True)
+        plain = self.url.set(drivername=self.url.get_backend_name())  # as it was given, without the driver
+        return str(self.path) if self.path else plain.render_as_string(hide_password=True)
 
     def dispose(self) -> None:
         """Close every connection that is not in use."""

@@ -62,9 +62,15 @@ def examine(
             connection.execute(text("UPDATE schema_version SET version = version"))
         report.writable = True
     except (StoreUnavailable, InputError) as error:
-        cause = getattr(error.__cause__, "orig", None) or error.__cause__
-        report.problems.append(f"{error} ({str(cause).partition(chr(10))[0]})" if cause else str(error))
+        report.problems.append(cause_text(error))
     return report
+
+
+def cause_text(error: StoreUnavailable | InputError) -> str:
+    """An error of a store with the database's own words, for whoever runs the service."""
+    cause = getattr(error.__cause__, "orig", None) or error.__cause__
+    words = "" if cause is None else str(cause).partition("\n")[0]
+    return str(error) if words in str(error) else f"{error} ({words})"
 
 
 def _examine_database(connection: Connection, report: StoreReport) -> None:
