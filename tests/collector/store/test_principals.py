@@ -185,7 +185,7 @@ def test_a_token_that_is_over_enrols_nobody(accounts, clock):
     enrol_now(accounts, used.token, 1)
     accounts.revoke_enrolment(revoked.id, "x")
     for token in (used.token, revoked.token, "mve_" + "A" * 43):
-        with pytest.raises(Unauthorized, match="unknown, expired, revoked or used up"):
+        with pytest.raises(Unauthorized, match="unknown, expired, revoked or used up; expected a new one"):
             enrol_now(accounts, token, 2)
     clock.advance(86400)
     with pytest.raises(Unauthorized, match="unknown, expired, revoked or used up"):
@@ -214,10 +214,30 @@ def test_what_is_no_key_is_refused(accounts):
             asyncio.run(accounts.enrol(token, b"\xff" * 32, signature))
 
 
-def test_what_is_no_enrolment_token_is_refused(accounts):
-    for token in ("", "x" * 10_000, "mvo_" + "A" * 43, "mve_" + "\ud800" * 43):
-        with pytest.raises(Unauthorized, match="no enrolment token"):
-            asyncio.run(accounts.enrol(token, identity(1).public, bytes(64)))
+@pytest.mark.parametrize(
+    ("token", "said"),
+    [
+        ("", "this is no token"),
+        ("x" * 10_000, "this is no token"),
+        ("mvo_" + "A" * 43, "this is an operator's token"),
+        ("mve_" + "A" * 42, "this is a token that begins with mve_ and is not whole"),
+        ("mve_" + "\ud800" * 43, "this is a token that begins with mve_ and is not whole"),
+    ],
+)
+def test_what_is_no_enrolment_token_is_refused(accounts, token, said):
+    needed = "expected an enrolment token: mve_ and 43 characters, as mapveil serve --new-enrolment prints"
+    with pytest.raises(Unauthorized, match=f"^{said}; {needed}$"):
+        asyncio.run(accounts.enrol(token, identity(1).public, bytes(64)))
+
+
+def test_a_token_of_enrolment_is_no_operators(accounts):
+    needed = "expected an operator's token: mvo_ and 43 characters, as mapveil serve --new-operator prints"
+    with pytest.raises(Unauthorized, match=f"^this is an enrolment token; {needed}$"):
+        accounts.verify_operator("mve_" + "A" * 43)
+    with pytest.raises(
+        Unauthorized, match="unknown here; expected one that was made with this collector's store"
+    ):
+        accounts.verify_operator("mvo_" + "A" * 43)
 
 
 # Devices

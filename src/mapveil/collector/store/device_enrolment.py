@@ -70,7 +70,10 @@ class EnrolDevices:
         """The new devices by their keys, and the refusal of those that the token does not let in."""
         clock: Clock = connection.get_execution_options()[CLOCK]
         now = time_text(clock.now())
-        over = Unauthorized("the enrolment token is unknown, expired, revoked or used up")
+        over = Unauthorized(
+            "the enrolment token is unknown, expired, revoked or used up",
+            "a new one of this collector: its operators see which it is, and make another",
+        )
         found = connection.execute(_TOKEN, {"digest": token, "now": now}).one_or_none()
         if found is None:
             return {}, over

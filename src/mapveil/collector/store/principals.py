@@ -45,6 +45,16 @@ def is_token(text: str, prefix: str) -> bool:
     return text.startswith(prefix) and _REST.fullmatch(text, len(prefix)) is not None
 
 
+def _other_token(text: str, wanted: str) -> Unauthorized:
+    """The refusal of a text that is no token of the kind that is wanted."""
+    of = {OPERATOR: ("an operator's token", "operator"), ENROLMENT: ("an enrolment token", "enrolment")}
+    others = (found for prefix, (found, _) in of.items() if prefix != wanted and is_token(text, prefix))
+    cut = f"a token that begins with {wanted} and is not whole" if text.startswith(wanted) else "no token"
+    kind, option = of[wanted]
+    needed = f"{kind}: {wanted} and 43 characters, as mapveil serve --new-{option} prints"
+    return Unauthorized(f"this is {next(others, cut)}", needed)
+
+
 def token_hash(token: str) -> bytes:
     """Hash of a token, 32 bytes: the token is 256 uniform bits, so a plain hash reveals nothing."""
     return hashlib.sha256(token.encode()).digest()
@@ -136,13 +146,13 @@ class Accounts:
     def verify_operator(self, token: str) -> Operator:
         """The operator that a token is of."""
         if not is_token(token, OPERATOR):
-            raise Unauthorized("no token of an operator", "Authorization: Bearer mvo_...")
+            raise _other_token(token, OPERATOR)
         with self._store.read() as connection:
             row = connection.execute(
                 select(operators).where(operators.c.token_hash == token_hash(token))
             ).one_or_none()
         if row is None:
-            raise Unauthorized("the token is unknown")
+            raise Unauthorized("the token is unknown here", "one that was made with this collector's store")
         if row.revoked_at is not None:
             raise Unauthorized("the token was revoked")
         if row.expires_at <= self._now():
@@ -210,7 +220,7 @@ class Accounts:
         if len(public_key) != 32:
             raise Invalid(f"a public key of {len(public_key)} bytes", "one of 32 bytes")
         if not is_token(token, ENROLMENT):
-            raise Unauthorized("no enrolment token", "mve_ and 43 characters")
+            raise _other_token(token, ENROLMENT)
         if not signed_by(public_key, signature, enrolment_statement(token, public_key)):
             raise Unauthorized("the signature of the enrolment is not that of the public key")
         candidate = Candidate(token_hash(token), public_key, simulated)

@@ -17,10 +17,8 @@ export function showLogin(main, reason, done) {
   const submit = async (event) => {
     event.preventDefault();
     const text = field.value.trim();
-    if (!/^[\w-]{8,200}$/.test(text)) {
-      trouble.replaceChildren(
-        alertBox("That is no token: it begins with mvo_, and has letters, digits, - and _ only."),
-      );
+    if (!/^mvo_[\w-]{43}$/.test(text)) {
+      trouble.replaceChildren(alertBox(faultOf(text)));
       field.focus();
       return;
     }
@@ -33,7 +31,7 @@ export function showLogin(main, reason, done) {
       forget();
       trouble.replaceChildren(
         alertBox(
-          error.status === 401 ? "The server does not know this token, or it has expired." : error.message,
+          error.status === 401 ? `The server refuses it: ${error.message}.` : error.message,
         ),
       );
       button.disabled = false;
@@ -68,4 +66,12 @@ export function showLogin(main, reason, done) {
     ),
   );
   field.focus();
+}
+
+/** What is wrong with a text that is no operator's token, and what is needed. */
+function faultOf(text) {
+  const needed = "An operator's token is mvo_ and 43 characters, as 'mapveil serve --new-operator' prints.";
+  if (/^mve_/.test(text)) return `That is a token with which devices enrol. ${needed}`;
+  if (/^mvo_/.test(text)) return `That token has ${text.length} characters in place of 47, or others than it can have. ${needed}`;
+  return `That is no token. ${needed}`;
 }
