@@ -13,6 +13,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from mapveil.collector.http.settings import Settings
+
 DEPLOY = Path(__file__).parents[3] / "deploy"
 LABELS = {"route", "method", "status", "phase", "state", "task", "le"}
 OF_PROMETHEUS = {"job", "instance"}
@@ -70,6 +72,22 @@ def test_no_label_tells_of_a_person_or_a_collection(served: dict[str, set[str]])
 def test_stuck_loops_and_waiting_work_are_served(served: dict[str, set[str]]) -> None:
     assert served["mapveil_work_waiting"] == {"task"}
     assert served["mapveil_stuck_loops"] == set()
+
+
+def test_the_targets_are_the_ports_of_the_units_and_of_the_composition() -> None:
+    text = (DEPLOY / "prometheus.yml").read_text()
+    (job,) = yaml.safe_load(text)["scrape_configs"]
+    composed = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    (names,) = job["dns_sd_configs"]
+    assert set(names["names"]) == set(composed) - {"postgres", "proxy"}
+    assert names["port"] == Settings().port
+    lines = re.findall(r"^    # ( *(?:static_configs:|- targets).*)$", text, re.MULTILINE)
+    ports = {
+        role: re.search(r"^MAPVEIL_PORT=(\d+)$", (DEPLOY / f"systemd/{role}.env").read_text(), re.MULTILINE)
+        for role in ("intake", "conductor", "worker")
+    }
+    wanted = [f"localhost:{found[1] if found else Settings().port}" for found in ports.values()]
+    assert yaml.safe_load("\n".join(lines))["static_configs"] == [{"targets": wanted}]
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
