@@ -13,9 +13,11 @@ import httpx
 
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.http.asgi import create_app
+from mapveil.collector.http.result_routes import MEDIA
 from mapveil.collector.http.settings import SETTINGS
 from mapveil.collector.refusals import CODES
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.rounds.export_process import SUFFIXES
 from mapveil.collector.store.database import Store
 
 PAGE = Path(__file__).parent / "reference" / "collector-api.md"
@@ -115,6 +117,8 @@ def page() -> str:
         text = f"{_TEXTS[tag]}\n\n" if _TEXTS[tag] else ""
         head = "| address | who | | answers |\n|---|---|---|---|\n"
         parts.append(f"## {title}\n\n{text}{head}" + "\n".join(rows) + "\n")
+        if tag == "results":
+            parts.append(_exports())
         if tag == "collections":
             parts.append(_specification(made["components"]["schemas"]["CollectionSpec"]))
     codes = "\n".join(f"| {status} | `{code}` |" for status, code in CODES.items())
@@ -126,6 +130,14 @@ def page() -> str:
     head = "| option | variable | default | |\n|---|---|---|---|\n"
     parts.append(f"{SETTINGS_HEAD}\n{head}" + "\n".join(rows) + "\n")
     return "\n".join(parts)
+
+
+def _exports() -> str:
+    """The formats of a map's file, by their names in the address."""
+    head = "`{form}` of `exports/{form}` is one of these; ID is the first 8 digits of the collection's.\n\n"
+    head += "| `{form}` | file | media type |\n|---|---|---|\n"
+    rows = (f"| `{name}` | `mapveil-ID{suffix}` | `{MEDIA[name]}` |" for name, suffix in SUFFIXES.items())
+    return head + "\n".join(rows) + "\n"
 
 
 def _of(made: dict[str, Any], tag: str) -> Iterator[tuple[str, str, dict[str, Any]]]:

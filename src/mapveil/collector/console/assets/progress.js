@@ -47,6 +47,18 @@ export function progressBar(one) {
   );
 }
 
+const STANDS = {
+  closing: "the phase is being closed",
+  restarted: "gave no sum, because too many devices left or failed: the next round asks the same again",
+};
+
+/** The devices in the sums of a round. */
+function included(each) {
+  if (each.state === "restarted") return "none";
+  if (each.included === null || each.included === undefined) return "not known yet";
+  return `${whole(each.included)} (${number((100 * each.included) / Math.max(1, each.asked))} %)`;
+}
+
 /** What was asked in each round, and what it cost each device. */
 export function roundsTable(one) {
   const rounds = one.rounds || [];
@@ -59,11 +71,9 @@ export function roundsTable(one) {
       each.purpose || "",
       each.length ? `${whole(each.length)} × ${each.bits} bits` : "",
       whole(each.asked),
-      each.included === null || each.included === undefined
-        ? "not known yet"
-        : `${whole(each.included)} (${number((100 * each.included) / Math.max(1, each.asked))} %)`,
+      included(each),
       epsilonWords(each.epsilon),
-      [each.state || each.phase, each.left_out ? `${whole(each.left_out)} of ${whole(each.shards)} shards left out` : ""]
+      [STANDS[each.state] || each.state || each.phase, each.left_out ? `${whole(each.left_out)} of ${whole(each.shards)} shards left out` : ""]
         .filter(Boolean)
         .join(", "),
     ]),
