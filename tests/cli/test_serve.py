@@ -178,7 +178,7 @@ def started(mapveil: Call, store: Path, monkeypatch: pytest.MonkeyPatch) -> Call
 
 
 def test_a_service_in_the_clear_is_warned_of(started: Call) -> None:
-    told = "tokens and reports reach 0.0.0.0 in the clear; give --tls-cert"
+    told = "tokens and what devices send reach 0.0.0.0 in the clear; give --tls-cert"
     assert told in started("--host", "0.0.0.0")
     assert told not in started("--host", "0.0.0.0", "--trusted-proxies", "10.0.0.1")
     for host in ("127.0.0.1", "localhost", "127.0.0.2"):

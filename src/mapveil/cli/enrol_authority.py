@@ -75,12 +75,12 @@ def command(
             "give only one of --certify, --revoke, --serve, --new-operator, --new-enrolment and --device"
         )
     if action.count:
-        return action.take(_own_store(given), console)
+        return action.take(_own_store(given, console), console)
     authority = EnrolmentAuthority.open(key_file, population, make=create)
     if served:
         from mapveil.cli.serve import run_service
 
-        settings = _own_store(given)
+        settings = _own_store(given, console)
         settings = dataclasses.replace(
             settings, authority=None, authority_key=str(key_file), population=population, workers=1
         )
@@ -101,11 +101,11 @@ def command(
     return 0
 
 
-def _own_store(given: dict[str, Any]) -> Settings:
+def _own_store(given: dict[str, Any], console: Console) -> Settings:
     """Settings with a store of the authority's own: a collector's would tie the two together again."""
     from mapveil.collector.rounds.collection import listed
 
-    settings = read_settings(given)
+    settings = read_settings(given, console)
     if settings.store == SETTINGS[0].default:
         raise InputError("--store must name a store of the authority's own, got none")
     store = open_store(settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from mapveil.cli.store_actions import (
     settings_options,
     store_options,
 )
-from mapveil.collector.http.settings import SETTINGS, Settings, unknown_variables
+from mapveil.collector.http.settings import SETTINGS, Settings
 from mapveil.collector.roles import Role
 from mapveil_client.errors import InputError
 
@@ -66,7 +65,7 @@ def command(
       mapveil serve --backup backup-2026-03-01       while it runs; on PostgreSQL, pg_dump
       mapveil serve --restored continue              after a backup was put in the store's place
     """
-    settings = read_settings(given)
+    settings = read_settings(given, console)
     if (check or head is not None) + action.count + care.count > 1:
         raise InputError(
             "give only one of --check, --head, --backup, --restored, --upgrade, --new-operator, --new-enrolment and "
@@ -90,7 +89,11 @@ def run_service(settings: Settings, console: Console, *, authority_only: bool = 
     from mapveil.collector.http.logs import configure_logs
     from mapveil.collector.http.serving import bind, exports_of, serve
 
-    _warn(settings, console)
+    if settings.in_clear and settings.role in (Role.ALL, Role.INTAKE):
+        console.warn(
+            f"tokens and what devices send reach {settings.host} in the clear; give --tls-cert and --tls-key, or "
+            "--trusted-proxies with the address of a proxy that ends TLS, or --host 127.0.0.1"
+        )
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(bind(settings))
         configure_logs(settings.log_format, settings.log_level)
@@ -112,18 +115,6 @@ def run_service(settings: Settings, console: Console, *, authority_only: bool = 
         told = f"Serving on {address} from {where}; stop with Ctrl-C."
         serve(settings, listener, lambda: console.note(told), authority_only=authority_only)
     return 0
-
-
-def _warn(settings: Settings, console: Console) -> None:
-    """Warn of settings that nobody can have meant."""
-    for name, nearest in unknown_variables(os.environ).items():
-        hint = f"did you mean {nearest}?" if nearest else "'mapveil serve --help' lists the settings"
-        console.warn(f"the variable {name} is no setting, and has no effect; {hint}")
-    if settings.in_clear and settings.role in (Role.ALL, Role.INTAKE):
-        console.warn(
-            f"tokens and reports reach {settings.host} in the clear; give --tls-cert and --tls-key, or "
-            "--trusted-proxies with the address of a proxy that ends TLS, or --host 127.0.0.1"
-        )
 
 
 def _announce(settings: Settings, store: Store, console: Console, *, authority_only: bool) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from mapveil.cli.console import Console
-from mapveil.collector.http.settings import SETTINGS, Setting, Settings
+from mapveil.collector.http.settings import SETTINGS, Setting, Settings, unknown_variables
 from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -46,10 +46,19 @@ class StoreAction:
         return _act_on_device(settings, console, self.device or "")
 
 
-def read_settings(given: dict[str, Any]) -> Settings:
-    """Settings from the options and the environment; raises MissingExtra without what serving needs."""
+def read_settings(given: dict[str, Any], console: Console) -> Settings:
+    """Settings from the options and the environment, of which unknown variables are told.
+
+    Raises
+    ------
+    MissingExtra
+        Something is not installed that serving needs.
+    """
     for module in _NEEDED:
         require(module, "service")
+    for name, nearest in unknown_variables(os.environ).items():
+        hint = f"did you mean {nearest}?" if nearest else "'mapveil serve --help' lists the settings"
+        console.warn(f"the variable {name} is no setting, and has no effect; {hint}")
     return Settings.read(os.environ, given)
 
 

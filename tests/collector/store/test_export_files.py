@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,27 @@ def test_the_files_used_longest_ago_are_deleted(tmp_path: Path) -> None:
     assert [files.size(name) for name in "abd"] == [10, None, 10]
     files.keep("large", made(tmp_path, 100))  # is needed now, however large
     assert [files.size(name) for name in ("a", "d", "large")] == [None, None, 100]
+
+
+def test_two_workers_keep_one_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease of the first ran out while it copied: whatever is there under the name is whole."""
+    folder, copy, others = tmp_path / "exports", shutil.copyfile, [b"z", b"y"]
+
+    def interrupted(source: Path, target: Path) -> None:
+        target.touch()
+        if others:
+            path = made(tmp_path / others[-1].decode(), 10, others.pop())
+            ExportFiles(str(folder), most=1).keep("a", path)
+            assert (folder / "a").read_bytes() == path.read_bytes()
+        copy(source, target)
+
+    for name in ("y", "z"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(shutil, "copyfile", interrupted)
+    files = ExportFiles(str(folder))
+    files.keep("a", made(tmp_path, 10))
+    assert b"".join(files.read("a")) == b"x" * 10
+    assert [path.name for path in folder.iterdir()] == ["a"]
 
 
 def test_a_folder_is_one_place_under_every_name_and_machine(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ _PREFIX: Final = "MAPVEIL_"
 _OF_OTHERS: Final = frozenset(
     _PREFIX + name for name in ("LEDGER", "TRACEBACK", "ENROL", "AUTHORITY_ENROL")
 )  # variables that other commands of Mapveil read
+_OF_KUBERNETES: Final = re.compile("_SERVICE_|_TCP")  # of a service that is called mapveil
 
 
 class Setting(NamedTuple):
@@ -252,7 +254,7 @@ class Settings:
 
     @property
     def in_clear(self) -> bool:
-        """Whether other machines reach the service without TLS, of its own or of a proxy's."""
+        """Whether other machines reach the service without TLS of its own, and no proxy is named that may have it."""
         try:
             here = ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -289,5 +291,7 @@ def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
     """
     known = [row.variable for row in SETTINGS]
     unknown = (name for name in sorted(environment) if name.startswith(_PREFIX))
-    unknown = (name for name in unknown if name not in _OF_OTHERS.union(known))
+    unknown = (
+        name for name in unknown if name not in _OF_OTHERS.union(known) and not _OF_KUBERNETES.search(name)
+    )
     return {name: next(iter(difflib.get_close_matches(name, known, 1, 0.8)), None) for name in unknown}

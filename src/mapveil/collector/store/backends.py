@@ -91,8 +91,9 @@ class Database(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """Address, without a password."""
-        plain = self.url.set(drivername=self.url.get_backend_name())  # as it was given, without the driver
+        """Address, without a password and without the driver."""
+        query = {name: given for name, given in self.url.query.items() if "password" not in name}
+        plain = self.url.set(drivername=self.url.get_backend_name(), query=query)
         return str(self.path) if self.path else plain.render_as_string(hide_password=True)
 
     def dispose(self) -> None:
@@ -283,7 +284,7 @@ def _create_file(path: Path) -> None:
                 file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             file.execute("PRAGMA journal_mode = WAL")
     except sqlite3.OperationalError as error:
-        raise StoreUnavailable(f"{path}: the store cannot be opened ({error})") from error
+        raise StoreUnavailable(f"the store cannot be opened ({error})") from error
     except (OSError, sqlite3.Error) as error:
         raise InputError(
             f"{path}: no store can be made here ({error}); use a path in a folder that can be written"

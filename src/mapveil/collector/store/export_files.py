@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator
 from functools import cached_property
@@ -21,6 +22,7 @@ MOST_BYTES: Final = 4 << 30
 
 _CHUNK: Final = 1 << 20
 _PLACE: Final = ".place"  # the file that holds the folder's name in the queue of work
+_DRAFT_SECONDS: Final = 3600.0  # until a draft counts as left behind by a process that ended
 
 
 class ExportFiles:
@@ -75,6 +77,7 @@ class ExportFiles:
             if not named.exists():
                 with new_private_file(named) as draft:
                     draft.write_text(secrets.token_hex(16), encoding="ascii")
+                    draft.chmod(0o644)  # no secret, and processes of another user may share the folder
             return named.read_text(encoding="ascii")
 
     def check(self) -> None:
@@ -113,14 +116,15 @@ class ExportFiles:
                 yield chunk
 
     def keep(self, name: str, made: Path) -> None:
-        """Keep a file that was made, whole or not at all."""
+        """Keep a file that was made, whole or not at all, whoever else keeps it at the same time."""
+        draft = f".{name}.{secrets.token_hex(8)}"
         with _reaching():
             if self._remote is not None:
                 self._remote.makedirs(self._root, exist_ok=True)
-                self._remote.put_file(str(made), self._path(f"{name}.part"))
-                self._remote.mv(self._path(f"{name}.part"), self._path(name))
+                self._remote.put_file(str(made), self._path(draft))
+                self._remote.mv(self._path(draft), self._path(name))
                 return
-            part = self._folder / f"{name}.part"
+            part = self._folder / draft
             try:
                 shutil.copyfile(made, part)
                 part.replace(self._folder / name)
@@ -139,8 +143,13 @@ class ExportFiles:
 
     def _tidy(self, newest: str) -> None:
         """Delete the files used longest ago, but for the newest, until the others are few enough bytes."""
-        others = (path for path in self._folder.iterdir() if path.name not in (newest, _PLACE))
-        found = [(path, path.stat()) for path in others]
+        found = []
+        for path in self._folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # another worker deleted it
+                about = path.stat()
+                draft = path.name.startswith(".") and time.time() - about.st_mtime < _DRAFT_SECONDS
+                if path.name not in (newest, _PLACE) and not draft:
+                    found.append((path, about))
         left = self._most - (self._folder / newest).stat().st_size
         for path, about in sorted(found, key=lambda each: each[1].st_mtime_ns, reverse=True):
             left -= about.st_size
