@@ -39,7 +39,8 @@ MODULES = (
 PAGE = """# Benchmarks
 
 Made by `make bench` ({machine}). Each line compares with a
-named peer or limit measured in the same run: look at the ratios; the absolute figures are one machine's.
+named peer or limit measured in the same run of its benchmark: look at the ratios; the absolute figures are one
+machine's, and lines that a later run of one benchmark renewed (`--page`) met another hour of it.
 
 {table}
 

@@ -50,7 +50,7 @@ def run(context: Context) -> list[Result]:
             f"local reports, {devices:,} devices: durable in SQLite",
             1e-3 * sqlite.rate,
             "k/s",
-            f"SQLite alone, {sqlite.batch} rows a commit",
+            "SQLite alone, as many rows a commit",
             1e-3 * _sqlite_alone(folder / "alone.sqlite", sqlite.size, sqlite.batch, devices),
         )
     ]
