@@ -278,6 +278,10 @@ def test_the_devices_of_a_charge_are_those_in_the_sum(store, ids):
                 select(schema.collections.c.terms).where(schema.collections.c.id == ids["done"])
             ).scalar_one()
         )
-    in_sums = hashlib.sha256(b"1\n2\n4\n5\n6\n").hexdigest()
-    assert digests == [in_sums, in_sums]
+        of_done = select(schema.salts.c.salt).where(schema.salts.c.collection == ids["done"])
+        salts = connection.execute(of_done.order_by(schema.salts.c.number)).scalars().all()
+    in_sums = [hashlib.sha256(salt + b"1\n2\n4\n5\n6\n").hexdigest() for salt in salts]
+    assert digests == in_sums
+    assert len({*digests}) == 2
+    assert {len(salt) for salt in salts} == {16}
     assert sum(each.epsilon for each in announced) == terms.epsilon

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from sqlalchemy import delete, func, insert, select, text, update
 
-from mapveil.collector.rounds import worker
+from mapveil.collector.rounds import collection, worker
 from mapveil.collector.rounds.conductor import _RETENTION_SECONDS
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.reconciliation import reconcile
@@ -21,6 +21,7 @@ from mapveil.collector.store.schema import (
     reports,
     retired,
     rounds,
+    salts,
 )
 from mapveil.collector.store.work_queue import Task, Work, order, waiting
 from mapveil_client.randomness.random import Randomness
@@ -61,6 +62,11 @@ def kept(store):
         ]
 
 
+def salted(store):
+    with store.read() as connection:
+        return connection.execute(select(func.count()).select_from(salts)).scalar()
+
+
 def wait(engine, clock, days):
     clock.advance(days * DAY + _RETENTION_SECONDS)
     engine.tick()
@@ -72,8 +78,10 @@ def test_a_collection_keeps_all_but_who_took_part(engine, store, clock, ended, t
     record, ledger, there = engine.collection(id), engine.ledger(), kept(store)
     wait(engine, clock, 29)
     assert kept(store) == there
+    assert salted(store) == len(ledger) > 0
     wait(engine, clock, 1)
     assert kept(store) == [0, 0, 0]
+    assert salted(store) == 0
     assert (engine.collection(id), engine.ledger()) == (record, ledger)
     assert max(record["members"], record["reports"]) == 24
     assert engine.map(id).values.sum() > 0
@@ -84,6 +92,21 @@ def test_a_collection_keeps_all_but_who_took_part(engine, store, clock, ended, t
     wait(engine, clock, 1)
     lines = [line.detail for line in engine.audit(0, 1000, id) if line.action == "collection.forget"]
     assert lines == [{"devices": 24}]
+
+
+@pytest.mark.parametrize("trust", ["local", "distributed"])
+def test_a_charge_of_a_mapveil_without_salts_follows_all_the_same(
+    engine, store, clock, ended, trust, monkeypatch
+):
+    monkeypatch.setattr(collection, "draw_salt", lambda *_: None)
+    ended(trust)
+    assert salted(store) == 0
+    with store.read() as connection:
+        assert reconcile(connection).problems == []
+    with store.write() as connection:
+        connection.execute(text("DROP TABLE salts"))
+    with store.read() as connection:
+        assert reconcile(connection).problems == []
 
 
 def test_a_collection_whose_charges_do_not_follow_is_kept_with_its_evidence(

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from mapveil.collector.refusals import Refusal
-from mapveil.collector.rounds.collection import in_counted_shards
+from mapveil.collector.rounds.charged_devices import in_counted_shards
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.schema import assignments
 from mapveil_client.randomness.random import Randomness

@@ -5,7 +5,6 @@ and writes the audit line in the same transaction.
 """
 
 import functools
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -13,11 +12,18 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from sqlalchemy import ColumnElement, Select, Table, delete, exists, func, insert, select, update
+from sqlalchemy import Table, delete, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.clock import Clock, read_time, time_text
 from mapveil.collector.refusals import Conflict, Invalid, NotFound
+from mapveil.collector.rounds.charged_devices import (
+    came,
+    charged_devices,
+    draw_salt,
+    in_counted_shards,
+    of_round,
+)
 from mapveil.collector.rounds.life_cycle import Happening, State, step_of
 from mapveil.collector.rounds.specification import PendingCollection
 from mapveil.collector.store import audit_log as audit
@@ -50,7 +56,6 @@ CHARGE: Final = "collection.charge"
 """Action of the audit line of a charge; its detail is the row of the charge, and the digest of its devices."""
 
 REPORTS_PURPOSE: Final = "one report of each user"
-_ROWS: Final = {"yield_per": 5000}
 
 
 class Collection(NamedTuple):
@@ -75,13 +80,6 @@ class Round(NamedTuple):
     open: bool
     phase_at: datetime
     included: int | None
-
-
-class Charged(NamedTuple):
-    """The devices of a charge."""
-
-    devices: int
-    digest: str  # SHA-256 of their numbers in order, decimal, a line each
 
 
 @functools.lru_cache(maxsize=256)
@@ -229,6 +227,7 @@ def charge(
     connection: Connection, identifier: str, number: int, purpose: str, epsilon: Fraction | None
 ) -> None:
     """Charge epsilon to each device in the sums of round ``number`` or, if that is 0, that sent a report."""
+    draw_salt(connection, identifier, number)
     charged = charged_devices(connection, identifier, number)
     row = {
         "number": number,
@@ -239,49 +238,6 @@ def charge(
     }
     connection.execute(insert(charges).values(collection=identifier, **row))
     audit.record(connection, "service", CHARGE, identifier, **row, devices_sha256=charged.digest)
-
-
-def charged_devices(
-    connection: Connection, identifier: str, number: int, *, forgotten: bool = False
-) -> Charged:
-    """The devices that round ``number`` charges or, if that is 0, their reports.
-
-    ``forgotten`` says that the round's messages are deleted: its assignments are then those whose input came in. A
-    shard that was left out before the server sent its set of survivors is charged nothing; one left out later is.
-    """
-    query: Select[tuple[int]] = select(reports.c.device).where(reports.c.collection == identifier)
-    helped = select(tasks.c.operator, tasks.c.accepted).where(tasks.c.collection == identifier)
-    task = connection.execute(helped).first()
-    if task is not None:
-        number = 0  # every report is in every answer
-        if task.operator:  # the helper knows reports, and no devices
-            return _charged_reports(connection, identifier)
-    if number:
-        kept = shard_counts(assignments, identifier, number, until=ServerState.INPUTS)
-        query = select(assignments.c.device).where(*_of_round(assignments, identifier, number), kept)
-        if not forgotten:
-            query = query.where(_came(identifier, number, ServerState.INPUTS))
-    count, digest = 0, hashlib.sha256()
-    in_order = query.order_by(query.selected_columns.device)
-    for device in connection.execute(in_order, execution_options=_ROWS).scalars():
-        count += 1
-        digest.update(b"%d\n" % device)
-    return Charged(count, digest.hexdigest())
-
-
-def _charged_reports(connection: Connection, identifier: str) -> Charged:
-    """The reports of a task that another service leads, by their ids."""
-    count, digest = 0, hashlib.sha256()
-    query = select(report_ids.c.report).where(report_ids.c.collection == identifier)
-    for report in connection.execute(query.order_by(report_ids.c.report), execution_options=_ROWS).scalars():
-        count += 1
-        digest.update(bytes(report).hex().encode() + b"\n")
-    return Charged(count, digest.hexdigest())
-
-
-def in_counted_shards(identifier: str, number: int) -> tuple[ColumnElement[bool], ...]:
-    """Conditions on the assignments of a round that is over: the device's shard was not left out."""
-    return *_of_round(assignments, identifier, number), shard_counts(assignments, identifier, number)
 
 
 def asked_devices(connection: Connection, identifier: str, number: int) -> IntArray:
@@ -300,9 +256,9 @@ def forget_messages(
     connection: Connection, identifier: str, number: int, phase: ServerState = ServerState.INPUTS
 ) -> None:
     """Delete a round's messages; its assignments are left to those who answered ``phase``, whom the next one asks."""
-    left = *_of_round(assignments, identifier, number), ~_came(identifier, number, phase)
+    left = *of_round(assignments, identifier, number), ~came(identifier, number, phase)
     connection.execute(delete(assignments).where(*left))
-    connection.execute(delete(messages).where(*_of_round(messages, identifier, number)))
+    connection.execute(delete(messages).where(*of_round(messages, identifier, number)))
 
 
 def forget_sums(connection: Connection, identifier: str) -> None:
@@ -319,36 +275,11 @@ def forget_inputs(
     connection: Connection, identifier: str, number: int, clients: Sequence[tuple[int, int]]
 ) -> None:
     """Delete the masked inputs of clients, each a shard and a number in it, that count in no sum."""
-    inputs = *_of_round(messages, identifier, number), messages.c.phase == ServerState.INPUTS.value
+    inputs = *of_round(messages, identifier, number), messages.c.phase == ServerState.INPUTS.value
     for shard, client in clients:
         connection.execute(
             delete(messages).where(*inputs, messages.c.shard == shard, messages.c.client == client)
         )
-
-
-def shard_counts(
-    table: Table, identifier: str, number: int, until: ServerState = ServerState.ABORTED
-) -> ColumnElement[bool]:
-    """Condition on a round's assignments or messages: the shard was not left out until the end of a phase."""
-    return ~exists().where(
-        *_of_round(shards, identifier, number),
-        shards.c.shard == table.c.shard,
-        shards.c.failed <= until.value,
-    )
-
-
-def _came(identifier: str, number: int, phase: ServerState) -> ColumnElement[bool]:
-    """Condition on the assignments of a round: the message of a phase came in."""
-    return exists().where(
-        *_of_round(messages, identifier, number),
-        messages.c.phase == phase.value,
-        messages.c.shard == assignments.c.shard,
-        messages.c.client == assignments.c.client,
-    )
-
-
-def _of_round(table: Table, identifier: str, number: int) -> tuple[ColumnElement[bool], ...]:
-    return table.c.collection == identifier, table.c.round == number
 
 
 def counted(connection: Connection, identifier: str, table: Table, **columns: int) -> int:

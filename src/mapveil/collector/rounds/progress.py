@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.clock import Clock
+from mapveil.collector.rounds.charged_devices import shard_counts
 from mapveil.collector.rounds.collection import (
     Collection,
     Round,
@@ -18,7 +19,6 @@ from mapveil.collector.rounds.collection import (
     find,
     newest_round,
     present,
-    shard_counts,
 )
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.database import Store

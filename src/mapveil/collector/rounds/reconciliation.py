@@ -15,7 +15,8 @@ from sqlalchemy import Column, Select, func, inspect, select
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.operators.peer_messages import AskedQuery
-from mapveil.collector.rounds.collection import CHARGE, REPORTS_PURPOSE, charged_devices, in_counted_shards
+from mapveil.collector.rounds.charged_devices import charged_devices, in_counted_shards
+from mapveil.collector.rounds.collection import CHARGE, REPORTS_PURPOSE
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.schema import (
     answers,

@@ -3,9 +3,8 @@
 Documents, charges, results and the audit log stay. The log keeps the number of devices of each charge and the digest of
 their numbers, so from then on it is the only witness of who was charged.
 
-The log still reveals some of it. Lines ``device.fault`` and ``shard.fail`` name a device and the collection. The
-digest covers small consecutive integers: whoever knows of all other devices whether they were charged can test one, and
-the devices of a small collection can be found by trying every set.
+The log still reveals some of it: lines ``device.fault`` and ``shard.fail`` name a device and the collection. The digest
+has a salt, which is deleted with the rows; without one, as of an earlier Mapveil, it can be searched for the devices.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from mapveil.collector.store.schema import (
     reports,
     retired,
     rounds,
+    salts,
 )
 from mapveil.collector.store.work_queue import Task, Work, order
 
@@ -91,7 +91,7 @@ def delete_participants(store: Store, identifier: str, rows: int, stopping: Call
 
 def _parts(store: Store, identifier: str) -> Iterator[tuple[Column[Any], list[ColumnElement[bool]]]]:
     """The tables of who took part, and of assignments each round: the key of their rows, and which rows these are."""
-    for key in (members.c.device, reports.c.device, report_ids.c.report):
+    for key in (members.c.device, reports.c.device, report_ids.c.report, salts.c.number):
         yield key, [key.table.c.collection == identifier]
     of_rounds = select(rounds.c.number).where(rounds.c.collection == identifier)
     with store.read() as connection:

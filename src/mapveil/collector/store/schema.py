@@ -223,6 +223,12 @@ charges: Final = _of_collection(
     Column("at", _TIME, nullable=False),
 )
 
+salts: Final = _of_collection(  # of the digests of charges; none of a charge by an earlier Mapveil
+    "salts",
+    Column("number", Integer, primary_key=True),  # the charge's
+    Column("salt", LargeBinary(16), nullable=False),  # deleted with the rows of who took part
+)
+
 work: Final = Table(
     "work",
     METADATA,
@@ -367,7 +373,7 @@ def check_version(connection: Connection) -> int | None:
 
 def create_missing(connection: Connection) -> None:
     """Create the tables that a store of an earlier Mapveil of the same version lacks."""
-    for table in (ended_tasks, work, presence, home, generation, operator_keys, retired):
+    for table in (ended_tasks, salts, work, presence, home, generation, operator_keys, retired):
         table.create(connection, checkfirst=True)
 
 

@@ -38,11 +38,10 @@ async function ask(path, { method = "GET", body, signal, signingIn = false } = {
   } catch {
     // No JSON: something between us and the service answered.
   }
-  const expected = said?.expected ? ` Expected: ${said.expected}` : "";
   const refused = new Refused(
     answer.status,
     said?.code || "error",
-    (said?.message || `The server answered ${answer.status}.`) + expected,
+    said?.message || `The server answered ${answer.status}.`, // it names what was expected
   );
   if (answer.status === 401 && token() && !signingIn) {
     forget();
