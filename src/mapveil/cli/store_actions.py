@@ -164,8 +164,13 @@ def open_store(settings: Settings) -> Store:
     store = Store(settings.store, clock=SystemClock())
     try:
         store.create_tables()
+        fault = store.clock_fault()
     except StoreUnavailable as error:
+        store.close()
         raise StoreUnavailable(f"{store.shown}: {cause_text(error)}") from None
+    if fault is not None:
+        store.close()
+        raise InputError(f"{store.shown}: {fault}")
     return store
 
 

@@ -150,7 +150,7 @@ class Account:
                 other_people=self.other_people,
             )
         except InputError:
-            if isinstance(data, Points):
+            if isinstance(data, Points) and not data.table.elsewhere:
                 data.check()  # names the row that cannot be used
             raise
         declared = (str(data.region),) if isinstance(data, Points) and data.region is not None else ()

@@ -7,11 +7,16 @@ import logging
 import re
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from mapveil.cli.store_actions import open_store
+from mapveil.collector.clock import SystemClock
+from mapveil.collector.http.examination import examine
+from mapveil.collector.http.settings import Settings
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store import backends
 from mapveil.collector.store.database import Store, lock_collection
@@ -173,6 +178,21 @@ def test_a_frozen_process_loses_its_role(postgresql_store, postgresql_url, new_s
     for each in (postgresql_store, other):
         with each.read() as connection:
             assert connection.execute(text("SHOW idle_session_timeout")).scalar_one() == "0"
+
+
+def test_a_clock_far_from_the_databases_is_told(store, postgresql_store, postgresql_url, monkeypatch):
+    """Leases and phases are set by the clock of one process and read by that of another."""
+    assert store.clock_fault() is None or store.shareable
+    now = SystemClock().now()
+    for seconds, told in ((-400, "400 s behind"), (900, "900 s ahead of"), (2, None)):
+        postgresql_store.clock.wall = now + timedelta(seconds=seconds)
+        fault = postgresql_store.clock_fault()
+        assert fault is None if told is None else told in fault
+    monkeypatch.setattr(SystemClock, "now", lambda _: now + timedelta(hours=1))
+    settings = Settings(store=postgresql_url, port=0)
+    with pytest.raises(InputError, match="this machine's clock is 3,600 s ahead"):
+        open_store(settings)
+    assert any("synchronize both" in each.detail for each in examine(settings) if each.state == "failed")
 
 
 def test_a_right_that_the_user_lacks_is_named(postgresql, postgresql_url, new_store):

@@ -128,6 +128,8 @@ def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
     except MapveilError as error:
         return [_finding("store", False, str(error))]
     report = store.check()
+    fault = store.clock_fault() if report.reachable else None
+    report.problems += [] if fault is None else [fault]
     where = f"{store.shown} ({store.dialect}, {'writable' if report.writable else 'not writable'})"
     found = [
         _finding("store", report.ok, "; ".join([where, *report.problems, *report.warnings])),

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, Select, select, text
 from sqlalchemy.engine import Connection, Engine, Row
@@ -25,6 +25,8 @@ from mapveil.collector.store.schema import collections, create_tables
 from mapveil.collector.store.store_report import StoreReport, examine
 
 T = TypeVar("T")
+
+_MOST_AHEAD: Final = 10.0  # seconds between clocks of processes that share a store; a lease has 30
 
 
 class Store:
@@ -108,6 +110,20 @@ class Store:
     def check(self) -> StoreReport:
         """Whether the store can be reached and written, is of this version, and its audit log is whole."""
         return examine(self.read, self.write)
+
+    def clock_fault(self) -> str | None:
+        """What is wrong with this machine's clock beside the database's, by which processes know each other's."""
+        if not self.shareable:
+            return None
+        with self.read() as connection:
+            there = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+            ahead = (self.clock.now() - there).total_seconds()
+        if abs(ahead) <= _MOST_AHEAD:
+            return None
+        return (
+            f"this machine's clock is {abs(ahead):,.0f} s {'ahead of' if ahead > 0 else 'behind'} the database's, and "
+            f"leases and the ends of phases follow it; expected at most {_MOST_AHEAD:.0f} s: synchronize both (NTP)"
+        )
 
     def read(self) -> AbstractContextManager[Connection]:
         """A transaction for reading: it sees the store as it was at its first statement, to the end."""
