@@ -96,8 +96,6 @@ VARIED: Final[dict[str, tuple[Constant, ...]]] = {
         Constant(multiscale, "_FULL", (1.0, 10.0)),
         Constant(even_blocks, "_CONCENTRATION", (0.5, 1.2, 2.5)),
         Constant(even_blocks, "_DENSEST", (2.0, 6.0)),
-        Constant(even_blocks, "_TOLD", (0.75, 3.0)),
-        Constant(even_blocks, "_CELL", (1.0, 6.0)),
         Constant(local_dimension, "_LEAST", (0.3, 1.0, 2.0)),
         Constant(multiscale, "_DEEPEST", (2, 4)),
         Constant(shrinkage, "_WHOLE", (0.0, 3.99)),
