@@ -8,6 +8,7 @@ import pytest
 from mapveil.geo.counts import Counts
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
+from mapveil.mechanisms import even_blocks
 from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Setting
@@ -146,6 +147,51 @@ def test_a_flat_map_comes_out_nearly_flat() -> None:
         for seed in range(8)
     ]
     assert np.median([high / max(low, 1e-9) for low, high in blocks]) < 2
+
+
+@pytest.mark.parametrize("users", [1_500, 6_000])
+def test_a_flat_map_is_asked_for_cells_of_one_size(users: int) -> None:
+    counts = np.random.default_rng(3).multinomial(users, np.full(4**DEPTH, 1 / 4**DEPTH))
+    city = Counts(counts.astype(np.int64), a_city().tiling)
+    for seed in range(4):
+        heat = Multiscale(epsilon="0.5").release(city, rng=seed)
+        assert heat.guarantee.shares[-1].purpose.startswith("every cell of level")
+        assert "spread over the whole map" in heat.notes[1]
+        assert sum(share.epsilon for share in heat.guarantee.shares) <= Fraction(1, 2)
+        assert len(heat.guarantee.shares) == len(heat.measurements) == 3
+
+
+def test_a_flat_map_has_less_error_with_cells_of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 16 x 16 blocks of cells."""
+    errors: dict[float, list[float]] = {1.5: [], 0.5: []}
+    for seed in range(6):
+        counts = np.random.default_rng(seed).multinomial(6_000, np.full(4**DEPTH, 1 / 4**DEPTH))
+        city = Counts(counts.astype(np.int64), a_city().tiling)
+        lattice = city.tiling.lattice()
+        block = (lattice.row >> 2 << 4) + (lattice.col >> 2)
+        for most, found in errors.items():  # no map has a concentration of 0.5
+            monkeypatch.setattr(even_blocks, "_CONCENTRATION", most)
+            heat = Multiscale(epsilon="0.5").release(city, rng=seed)
+            found.append(float(np.abs(np.bincount(block, heat.values - counts)).sum()))
+    assert np.mean(errors[1.5]) < 0.9 * np.mean(errors[0.5])
+
+
+@pytest.mark.parametrize("spot", [0, 180])
+def test_a_skewed_map_and_one_with_a_hot_spot_are_cut_by_where_people_are(spot: int) -> None:
+    flat = np.random.default_rng(3).multinomial(1_500 - spot, np.full(4**DEPTH, 1 / 4**DEPTH))
+    flat[1234] += spot
+    city = Counts(flat.astype(np.int64), a_city().tiling) if spot else a_city(users=1_500)
+    for seed in range(4):
+        heat = Multiscale(epsilon="0.5").release(city, rng=seed)
+        assert heat.guarantee.shares[-1].purpose == "leaves of the blocks"
+        assert not any("spread over the whole map" in note for note in heat.notes)
+
+
+def test_a_few_noisy_blocks_do_not_make_a_map_flat() -> None:
+    """500 users at epsilon 0.1: less than 1.5 noise scales in a block of the first round."""
+    for seed in range(8):
+        heat = Multiscale(epsilon="0.1").release(a_city(users=500), rng=seed)
+        assert heat.guarantee.shares[-1].purpose == "leaves of the blocks"
 
 
 def test_more_epsilon_is_no_worse_on_a_line_of_people() -> None:
