@@ -1,16 +1,18 @@
 """``python -m benchmarks.declared_users FOLDER``: what a declared number of users gains or costs, on tuning data.
 
 By default on given cells, the same for every number. With ``--default-cells`` each release of a table chooses its own,
-and the maps are compared on the given ones. Not private: it reads the true data.
+by the rule's k and by others, and the maps are compared on the given ones. Not private: it reads the true data.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from unittest.mock import patch
 
 import click
 import numpy as np
@@ -26,10 +28,14 @@ from mapveil.cli.options import Parsed
 from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.evaluation.html_report import text_table
 from mapveil.geo.tiling import Tiling
+from mapveil.mechanisms import default_tiling
 from mapveil_client.arrays import FloatArray
 
 DECLARED: Final = (0.01, 0.1, 0.5, 1.0, 2.0, 10.0, 100.0)
 """Fractions of the true number of users."""
+
+CROWDING: Final = (1.0, 2.0, 8.0, 16.0)
+"""Values of k of :mod:`mapveil.mechanisms.default_tiling` beside its own, for default cells."""
 
 _SEED: Final = 7000
 
@@ -54,6 +60,10 @@ def command(
     designs = (Design("none"), *(Design(f"{times:g} x the truth", declared=times) for times in DECLARED))
     sources = [tuning_set(name, folder) for name in SETS]
     if default_cells:
+        designs += tuple(
+            Design(f"none, k = {times:g}", constant=(default_tiling, "_CROWDING", times))
+            for times in CROWDING
+        )
         tables = [each for each in sources if isinstance(each, mv.Points)]
         by_set = [changes_of_default(table, designs, epsilons, trials, cells) for table in tables]
     else:
@@ -81,17 +91,14 @@ def changes_of_default(
             options = (
                 {} if design.declared is None else {"users": max(round(design.declared * truth.users), 1)}
             )
-            maps = [
-                mv.release(
-                    table,
-                    region=table.region,
-                    epsilon=epsilon,
-                    options=options,
-                    account=None,
-                    rng=_SEED + trial,
-                )
-                for trial in range(trials)
-            ]
+            given: dict[str, Any] = {
+                "region": table.region,
+                "epsilon": epsilon,
+                "options": options,
+                "account": None,
+            }
+            with patch.object(*design.constant) if design.constant else nullcontext():
+                maps = [mv.release(table, rng=_SEED + trial, **given) for trial in range(trials)]
             errors.append(
                 np.mean([truth.errors(on_cells(heat, truth.people.tiling)) for heat in maps], axis=0)
             )

@@ -34,7 +34,9 @@ from mapveil_client.arrays import FloatArray, IntArray
 
 # Both chosen by the errors of benchmarks/local_priors.py on data of the role tune.
 _PRIOR_GAIN: Final = 6.0  # of log-likelihood, from which a prior is used: docs/explanation/choosing-local.md
-_OPTIMISM: Final = 0.4  # of freedom, that a fit gains by chance
+_OPTIMISM: Final = 0.4
+"""Of freedom, that a fit gains by chance. Good priors gain 13.8, 14.5 and 14.2 % of L1 with 0.3, 0.4 and 0.5; 45, 74
+and 118 of 2,400 rows are more than 3 % worse than without a prior."""
 _BISECTIONS: Final = 12  # of the weight of a mixture
 _NEAR_BASE: Final = np.linspace(0.0, 1.0, _BISECTIONS) ** 2
 """Weights of the trapezoidal rule: slopes change most near a base without the estimate."""
