@@ -109,6 +109,7 @@ VARIED: Final[dict[str, tuple[Constant, ...]]] = {
         Constant(None, "shifts", (2, 16)),
         Constant(multiscale, "_BLOCKS", (0.8, 3.2)),
         Constant(multiscale, "_UNIFORM_CONCENTRATION", (0.5, 1.5, 4.0)),
+        Constant(multiscale, "_UNIFORM_BLOCKS", (64, 1024)),
         Constant(multiscale, "_DEEPEST", (2, 4)),
         Constant(multiscale, "_FLOOR", (0.25, 1.0)),
         Constant(threshold_expansion, "_BEND", (6.0, 24.0)),
@@ -288,6 +289,11 @@ own users on flat maps as well. Over secure sums `leaf_signal` 0.7 adds two thir
 
 `split_prior._SHARES`, `_REACH`, `_BELOW`, `_FIRST_OCTAVE`, `_OCTAVES`, `_SURE_S` and `_SURE_T` bound the tables of the
 prior: outside them the measurement or the even split stands.
+
+Not varied here, but measured elsewhere: k of the default cells and the check of a declared number of users
+(`default_tiling._CROWDING`, `multiscale._CHECK` and `_FAR`) by `benchmarks/declared_users.py`; what weighs a prior by
+`benchmarks/priors.py` (`prior_mixture`) and `benchmarks/local_priors.py` (`prior_baseline`). The constants of
+`empty_cells` count where every cell is measured at once, which these scenes do not reach.
 
 ## Estimator `multiscale` of local reports
 

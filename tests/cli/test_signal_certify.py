@@ -96,10 +96,16 @@ def test_a_map_says_what_was_certified_for_its_reports(
 def test_drift_needs_days_for_its_rate(mapveil, phones: Path, fitted: Path, tmp_path: Path) -> None:
     private = tmp_path / "day.parquet"
     assert mapveil("signal", "privatize", fitted, phones, "-o", private).code == 0
-    few = mapveil("signal", "drift", private, "--before", private)
+    (tmp_path / "copy.parquet").write_bytes(private.read_bytes())
+    few = mapveil("signal", "drift", private, "--before", tmp_path / "copy.parquet")
     assert few.code == 2
     assert "1 days before; a false-alarm rate of 0.05 needs at least 19" in few.err
-    same = mapveil("signal", "drift", private, "--before", private, "--false-alarm", 0.5, "--json")
+    twice = mapveil("signal", "drift", private, "--before", private)
+    assert "day.parquet: is given twice" in twice.err
+    same = mapveil(
+        "signal", "drift", private, "--before", tmp_path / "copy.parquet", "--false-alarm", 0.5, "--json"
+    )
+    assert "copy.parquet: has the same bytes as" in same.err
     # Twice the same day: both are as far from each other, which shows no drift.
     assert json.loads(same.out)["p_value"] == 1
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mapveil.geo.read_points import read_points
-from mapveil_client.errors import InputError
+from mapveil_client.errors import CuratorWarning, InputError
 from tests.geo.point_sources import (
     TABLE,
     collection,
@@ -57,6 +57,11 @@ BAD_FILES: dict[str, tuple[str, str | bytes, str]] = {
     "open quote": ("a.csv", GOOD + '"v,1,2\n', "CSV Error on Line: 3"),
     "not UTF-8": ("a.csv", GOOD.encode() + b"\xff\xfe,1,2\n", "CSV Error on Line: 3, not UTF-8 text"),
     "header not UTF-8": ("a.csv", b"\xff\xfeuser\n", "the header line is not UTF-8"),
+    "mixed line ends": (
+        "a.csv",
+        HEAD + 'u,"1\n",2\n' + "u,1,2\r\n",
+        r"line 4 ends with \\r\\n, the lines before it with \\n; expected one kind",
+    ),
     "gzip cut": ("a.csv.gz", gzip.compress(GOOD.encode())[:-10], "cannot be read"),
     "parquet of text": ("a.parquet", b"PAR1 nothing", "not a complete Parquet file"),
     "unknown suffix": ("a.docx", "x", r"\.docx is a format that is not known; expected one of \.parquet"),
@@ -133,6 +138,19 @@ def test_the_bad_file_of_many_and_its_own_row_are_named(tmp_path: Path) -> None:
     (tmp_path / "2.csv").write_text("user_id,lat,lon\nu,1,2\n")
     with pytest.raises(InputError, match=r"2\.csv: its header line is not that of .*1\.csv"):
         read_points(str(tmp_path / "*.csv"))
+
+
+def test_a_file_given_twice_is_refused_and_a_copy_is_told(tmp_path: Path) -> None:
+    first, link, copy = (tmp_path / name for name in ("a.csv", "b.csv", "c.csv"))
+    first.write_text(GOOD)
+    link.hardlink_to(first)
+    with pytest.raises(InputError, match=r"a\.csv: is given twice, so its rows would count twice"):
+        read_points([first, first])
+    with pytest.raises(InputError, match=r"b\.csv: is given twice, also as .*a\.csv"):
+        read_points(str(tmp_path / "*.csv"))
+    copy.write_text(GOOD)
+    with pytest.warns(CuratorWarning, match=r"c\.csv: has the same bytes as .*a\.csv, .* leave one out"):
+        read_points([first, copy])
 
 
 def test_columns_of_another_type() -> None:

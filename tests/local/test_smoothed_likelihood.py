@@ -8,7 +8,8 @@ import pytest
 import mapveil as mv
 from mapveil.local.estimators.estimators import estimate_distribution
 from mapveil.local.estimators.maximum_likelihood import maximise_likelihood
-from mapveil.local.estimators.smoothed_likelihood import Leaning, smooth_likelihood
+from mapveil.local.estimators.prior_baseline import Mixture
+from mapveil.local.estimators.smoothed_likelihood import smooth_likelihood
 from mapveil.local.estimators.split_trees import SplitTrees
 from mapveil.local.randomizers.disk_area import DiskArea
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
@@ -242,12 +243,12 @@ def test_the_weight_of_a_mixture_is_that_of_the_largest_penalised_likelihood(fre
     truth, other = drawn.dirichlet(np.full(FLAT.size, 0.5), 2)
     randomizer, tally = mechanism.on(Domain(FLAT)), reports_of(mechanism, truth, 2000, 5)
     base = np.full(FLAT.size, 1 / FLAT.size)
-    leaning = Leaning(randomizer.likelihood(tally).users, base, 0.5 * truth + 0.5 * other)
+    mixture = Mixture(randomizer.likelihood(tally).users, base, 0.5 * truth + 0.5 * other)
     grid = np.linspace(0, 1, 2001)
     channel = randomizer.transition_matrix()
-    value = np.array([tally.counts @ np.log(leaning.at(t) @ channel) for t in grid])
-    assert leaning.best(freedom) == pytest.approx(grid[np.argmax(value - freedom * grid)], abs=1e-3)
-    assert leaning.gain(0.4) == pytest.approx(value[800] - value[0], rel=0.02)
+    value = np.array([tally.counts @ np.log(mixture.at(t) @ channel) for t in grid])
+    assert mixture.best(freedom) == pytest.approx(grid[np.argmax(value - freedom * grid)], abs=1e-3)
+    assert mixture.gain(0.4) == pytest.approx(value[800] - value[0], rel=0.02)
 
 
 def test_a_good_prior_helps_few_reports_and_a_wrong_one_hardly_hurts() -> None:
@@ -287,6 +288,31 @@ def test_a_prior_that_is_right_of_a_hot_spot_alone_does_not_hide_the_rest(shift:
         )
         apart.append(leaning - plain)
     assert np.mean(apart) < 0.05  # 0.24 where the hot spot alone decides on the prior
+
+
+def test_a_prior_that_is_empty_in_half_of_the_map_takes_nobody_s_place_there() -> None:
+    lattice = FLAT.lattice()
+    side = int(lattice.col.max()) + 1
+    truth = np.full(FLAT.size, 0.6 / FLAT.size)
+    truth[np.flatnonzero((lattice.col == 3 * side // 4) & (lattice.row == side // 3))] += 0.4
+    prior = np.where(lattice.col >= side // 2, truth, 0.0)
+    mechanism = HierarchicalHashing(epsilon=1)
+    randomizer = mechanism.on(Domain(FLAT))
+    leaning, plain = (
+        np.mean(
+            [
+                np.abs(
+                    smooth_likelihood(
+                        randomizer, reports_of(mechanism, truth, 64_000, seed), given
+                    ).distribution
+                    - truth
+                ).sum()
+                for seed in range(4)
+            ]
+        )
+        for given in (prior / prior.sum(), None)
+    )
+    assert leaning < 1.03 * plain  # 1.4 times where one weight is learned for the whole map
 
 
 def test_a_prior_is_for_the_estimator_that_can_lean_on_it() -> None:

@@ -75,6 +75,19 @@ def test_a_curator_s_number_of_users_is_bought_once_and_decides() -> None:
     assert f"because of about {noisy:,.0f} users" in made.notes[-1]
 
 
+@pytest.mark.parametrize("declared", [8, 76_700])
+def test_cells_do_not_follow_a_declared_number_that_the_noisy_one_contradicts(declared: int) -> None:
+    made, right, without = (
+        mv.release(CITY, region=REGION, epsilon=1, options=options, account=None, rng=1)
+        for options in ({"users": declared}, {"users": 767}, {})
+    )
+    assert made.tiling.spec == right.tiling.spec == without.tiling.spec
+    assert made.notes[-1].endswith(f"is too far from the declared {declared:,}")
+    assert "too far" not in right.notes[-1]
+    assert [share.purpose for share in made.guarantee.shares].count("number of users") == 1
+    assert sum(share.epsilon for share in made.guarantee.shares) == made.guarantee.epsilon == 1
+
+
 @pytest.mark.parametrize("trust", ["distributed", "local"])
 def test_clients_are_counted_because_who_takes_part_is_public(trust: str) -> None:
     made = mv.release(CITY, region=REGION, epsilon=2, trust=trust, account=None, rng=1)

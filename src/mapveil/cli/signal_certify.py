@@ -139,13 +139,11 @@ def drift_(console: Console, today: Path, before: tuple[Path, ...], false_alarm:
       mapveil signal drift today.parquet --before monday.parquet --before tuesday.parquet --false-alarm 0.34
     """
     import mapveil as mv
+    from mapveil.geo.files import check_repeated
 
-    found = mv.drift(
-        mv.read_reports(today),
-        [mv.read_reports(path) for path in before],
-        false_alarm=false_alarm,
-        rng=rng,
-    )
+    days = [mv.read_reports(path) for path in (today, *before)]
+    check_repeated((today, *before))
+    found = mv.drift(days[0], days[1:], false_alarm=false_alarm, rng=rng)
     said = "drifted" if found.drifted else "no drift is shown"
     text = (
         f"{said}: p = {found.p_value:.3g} (an alarm at {false_alarm:g}); distance {found.distance:.3g}, usually "

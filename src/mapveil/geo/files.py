@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import filecmp
 import glob
 import re
 import shutil
 import sys
 import tempfile
+import warnings
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from mapveil.geo.read_geojson import GeoJsonTable
 from mapveil.geo.read_vector import EXCEL, VECTOR, ExcelTable, VectorTable
 from mapveil.geo.tables import FileTable, Table, quote_text
-from mapveil_client.errors import InputError
+from mapveil_client.errors import CuratorWarning, InputError
 
 if TYPE_CHECKING:
     import duckdb
@@ -61,10 +63,32 @@ def open_files(sources: Iterable[str | PathLike[str]], name: str, encoding: Enco
             raise InputError(f"{path}: is a folder; expected a file or a pattern such as {path}/*.parquet")
         if path.is_file() and path.stat().st_size == 0:
             raise InputError(f"{path}: is empty (0 bytes); expected a table with at least one row")
+    check_repeated(paths)
     formats = {_format(path) for path in paths}
     if len(formats) > 1:
         raise InputError(f"{name}: files of several formats ({', '.join(sorted(formats))}); expected one")
     return _open(paths, formats.pop(), name, None, encoding)
+
+
+def check_repeated(paths: tuple[Path, ...]) -> None:
+    """Refuse a file that is given twice, whose rows would count twice, and warn of two with the same bytes."""
+    seen: dict[tuple[int, int], Path] = {}
+    of_size: dict[int, list[Path]] = {}
+    for path in paths:
+        status = path.stat()
+        file = status.st_dev, status.st_ino
+        if file in seen:
+            also = "" if path == seen[file] else f", also as {seen[file]}"
+            raise InputError(
+                f"{path}: is given twice{also}, so its rows would count twice; expected each file once"
+            )
+        seen[file] = path
+        alike = of_size.setdefault(status.st_size, [])
+        copied = next((other for other in alike if filecmp.cmp(other, path, shallow=False)), None)
+        if copied is not None:
+            text = f"{path}: has the same bytes as {copied}, and their rows count twice; leave one out if it is a copy"
+            warnings.warn(text, CuratorWarning, stacklevel=2)
+        alike.append(path)
 
 
 def open_standard_input(encoding: Encoding = "utf-8") -> Table:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
+from mapveil.geo.line_ends import odd_line
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import InputError
 
@@ -198,6 +199,8 @@ def _one_line(name: str, message: str) -> str:
     own = re.search(r"InputError: (.+)", message)
     if own:
         return own.group(1).strip()
+    if "state machine" in message:
+        return _not_csv(name, message)
     # A message can quote the row or the sum it stumbled on, and either may be one person's.
     message = re.split(r"\s+(?:Original Line|Input|LINE \d+):", message)[0] + _csv_reason(message)
     message = re.sub(r"with value \S+", "with a value", message)
@@ -206,6 +209,20 @@ def _one_line(name: str, message: str) -> str:
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     text = re.sub(r"^[A-Za-z ]*Error:? ", "", lines[0] if lines else "unreadable")
     return f"{name}: cannot be read: {text[:_LONGEST].rstrip('. ')}"
+
+
+def _not_csv(name: str, message: str) -> str:
+    """The reason of a file of CSV whose rows DuckDB cannot part, which it does not tell."""
+    file = re.search(r"^\s*file = (.+)$", message, flags=re.MULTILINE)
+    path = Path(file[1] if file else name)
+    odd = odd_line(path) if path.is_file() else None
+    if odd is None:
+        return f"{name}: cannot be read as CSV; expected quotes around whole values only, and doubled inside them"
+    where = path if file and Path(name).suffix else name
+    return (
+        f"{where}: line {odd.number} ends with {odd.end}, the lines before it with {odd.usual}; expected one kind of "
+        "line end, such as a text editor or dos2unix writes"
+    )
 
 
 def _csv_reason(message: str) -> str:

@@ -85,6 +85,25 @@ def with_blocks(scene: Scene, values: FloatArray, tiling: Tiling, blocks: Blocks
     )
 
 
+def in_one_block(scene: Scene, values: FloatArray, tiling: Tiling, whole: Blocks, counted: str) -> Scene:
+    """A scene without colours, of cells that were measured as a whole only: words say how many users are in them.
+
+    One tone over the whole map would look like people everywhere. Arguments as :func:`with_blocks`.
+    """
+    none = np.zeros(0)
+    empty = whole._replace(
+        of_cell=np.full_like(whole.of_cell, -1), noisy=none, lower=none, upper=none, deviation=none
+    )
+    made = with_blocks(scene, values, tiling, empty, counted)
+    if not whole.size:
+        return made
+    return made._replace(
+        reading=f"This map was measured as a whole: {whole.lower[0]:,.0f} to {whole.upper[0]:,.0f} users, "
+        f"{100 * (1 - INTERVAL_ALPHA):g} % interval. Where on the map they are is not known.",
+        doubt="Hatched: where users are is not known",
+    )
+
+
 def above_the_floor(scene: Scene, floor: float) -> Scene:
     """A scene of cells that shows those above the noise floor only, in the unit of its density."""
     density = scene.layers[0]

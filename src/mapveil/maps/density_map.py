@@ -9,7 +9,7 @@ import numpy as np
 
 from mapveil.geo.tiling import Tiling
 from mapveil.inference.supported_blocks import FALSE_RATE, Blocks, supported_blocks, whole_block
-from mapveil.maps.block_scene import NOT_KNOWN, ONE_BLOCK, above_the_floor, with_blocks
+from mapveil.maps.block_scene import NOT_KNOWN, ONE_BLOCK, above_the_floor, in_one_block, with_blocks
 from mapveil.maps.counting import counting_note
 from mapveil.maps.measurement import INTERVAL_ALPHA, EstimatedUsers, Interval, Measurement
 from mapveil.maps.released import ReleasedMap, check_shape, function_of
@@ -232,10 +232,12 @@ class DensityMap(ReleasedMap):
             # Reports of devices bear no estimate at all where the noise is larger than everybody.
             if blocks.testable or isinstance(measured[-1], EstimatedUsers):
                 return with_blocks(scene, self.values, self.tiling, blocks, self.counting)
-            if self.parameters.get("windows") is None:
+            if self.parameters.get("windows") is None and any(each.noisy.size > 1 for each in measured):
                 return scene._replace(reading=NOT_KNOWN)
-            # Of a window, in whose blocks the cells lie as in all windows together: a pattern that is not its own.
             whole = whole_block(measured)
+            if self.parameters.get("windows") is None:
+                return in_one_block(scene, self.values, self.tiling, whole, self.counting)
+            # Of a window, in whose blocks the cells lie as in all windows together: a pattern that is not its own.
             made = with_blocks(scene, self.values, self.tiling, whole, self.counting)
             said = f"{ONE_BLOCK} {self.counting[:1].upper()}{self.counting[1:]}."
             return made._replace(reading=said) if whole.size else made

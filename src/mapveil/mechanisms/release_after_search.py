@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import numpy as np
 
+from mapveil.engines import UNIT
 from mapveil.geo.parse_tiling import DEFAULT_TILING, tiling_for
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
@@ -22,7 +23,7 @@ from mapveil.mechanisms.uniform_grid import GridMechanism
 from mapveil.privacy.claim import Share
 from mapveil.privacy.sampling import RELEASE, sampling_delta
 from mapveil.trust.curator import Curator
-from mapveil.trust.queries import Execution, Keep, NoisySums, Raster
+from mapveil.trust.queries import Execution, Keep, Raster, Setting, run
 from mapveil_client.epsilon import split_epsilon
 
 if TYPE_CHECKING:
@@ -64,10 +65,18 @@ def split_region(budget: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def buys_users(mechanism: AnyMechanism) -> bool:
-    """Whether a mechanism's plan begins by buying the number of users, which the default cells can follow from."""
+    """Whether a mechanism's plan begins by buying the number of users, which the default cells can follow from.
+
+    A mechanism that checks a declared number buys one too.
+    """
     if not isinstance(mechanism, GridMechanism) or mechanism.depth is not None:
         return False
-    return isinstance(mechanism.trust, Curator) and mechanism.trust.users is None
+    if not isinstance(mechanism.trust, Curator):
+        return False
+    nowhere = Setting(
+        0, np.ones(1, dtype=np.int64), mechanism.trust.users, 1, Fraction(1), UNIT, curator=True
+    )
+    return next(mechanism.number_of_users(nowhere), None) is not None
 
 
 def after_search(
@@ -142,13 +151,19 @@ def _chosen(points: Points, region: Region, mechanism: SumMechanism, execution: 
         return default_tiling(mechanism, points, region)
     coarse = Quadtree(region, _DEPTH)
     answerer = mechanism.trust.answerer(points, coarse, Raster.of(coarse.lattice()), execution)
-    query: Any = next(mechanism.plan(answerer.setting))
-    noisy: NoisySums = answerer.answer(query)
-    value = float(noisy.values[0])
-    width = noisy.measurement(np.zeros(1, dtype=np.int64)).half_width(INTERVAL_ALPHA)
-    chosen = declared_tiling(max(1, round(value)), mechanism.budget)
-    between = f"the number is noisy, 95 % interval {max(value - width, 0):,.0f} to {value + width:,.0f}"
-    return chosen._replace(reason=f"{chosen.reason}; {between}")
+    found = run(mechanism.number_of_users(answerer.setting), answerer.answer)
+    assert found.noisy is not None
+    assert isinstance(mechanism.trust, Curator)
+    chosen = declared_tiling(max(1, round(found.users)), mechanism.budget)
+    value, declared = float(found.noisy.values[0]), mechanism.trust.users
+    width = found.noisy.measurement(np.zeros(1, dtype=np.int64)).half_width(INTERVAL_ALPHA)
+    interval = f"95 % interval {max(value - width, 0):,.0f} to {value + width:,.0f}"
+    if declared is None:
+        return chosen._replace(reason=f"{chosen.reason}; the number is noisy, {interval}")
+    if found.users != declared:
+        reason = f"{chosen.reason}; this noisy number, {interval}, is too far from the declared {declared:,}"
+        return chosen._replace(reason=reason)
+    return chosen
 
 
 def _check_specification(

@@ -25,10 +25,8 @@ where: k is the number of peaks. The result is then the mixture of p and u with 
 
 .. math:: (1 - t)\, u + t\, p, \qquad t = \arg\max_t \ell(t) - t \phi f
 
-where: :math:`\phi` is 0.8 (the mean over trees has fewer parameters than the divisions of one tree). With a prior
-distribution, u is the best mixture of the uniform baseline and the prior, chosen likewise with f = 1, where its
-log-likelihood exceeds that of the baseline by 6 or more, and where the result is likelier than the one without a
-prior, each less what its freedom gains by chance: a prior can be right of a hot spot and wrong of all around it.
+where: :math:`\phi` is 0.8 (the mean over trees has fewer parameters than the divisions of one tree). A prior
+distribution takes part in u (:mod:`mapveil.local.estimators.prior_baseline`).
 
 A map known to be near, such as that of all windows of a series for one of them, takes the place of the uniform
 baseline: divisions shrink to its own, :math:`\kappa_l` is drawn to 0.03 instead of 1, and u is that map, always mixed.
@@ -55,6 +53,7 @@ import numpy as np
 
 from mapveil.local.estimators.likelihood import TINY
 from mapveil.local.estimators.maximum_likelihood import extrapolated
+from mapveil.local.estimators.prior_baseline import Fit, Mixture, leaning_to
 from mapveil.local.estimators.split_trees import SplitTrees
 from mapveil.local.randomizers.randomizer import Randomizer, Tally
 from mapveil_client.arrays import FloatArray, IntArray
@@ -75,8 +74,7 @@ _PRIOR_DIVISIONS: Final = 4.0  # nu
 _MIN_UNEVENNESS: Final = 0.02  # of kappa
 _FREEDOM: Final = 0.8  # phi
 _DEVIATIONS: Final = 1.0  # of the gain of a fit to chance
-_PRIOR_GAIN: Final = 6.0  # of log-likelihood, from which a prior is used: docs/explanation/choosing-local.md
-_BISECTIONS: Final = 12  # of the weight of a mixture
+_QUARTERED: Final = 2  # level of the boxes that a prior is weighed in
 _MAX_UNEVENNESS: Final = 10.0
 _STIFF_UNEVENNESS: Final = 0.1  # kappa of the map that peaks stand out from
 _NEAR_UNEVENNESS: Final = 0.03
@@ -165,94 +163,21 @@ def smooth_likelihood(
     found = _evidence(information_about, n, smoother, (p - peak) / max(float((p - peak).sum()), TINY))
     fitted = float(found.effective.sum())
     if around is not None:
-        leaning = Leaning(users, around, p)
-        p = leaning.at(leaning.best(_FREEDOM * fitted))
+        mixture = Mixture(users, around, p)
+        p = mixture.at(mixture.best(_FREEDOM * fitted))
         return Smoothed(
             p / p.sum(), smoother.unevenness, np.flatnonzero(peak), steps, converged, 0.0, told=True
         )
     # What a fit to chance gains: its mean, one deviation, and the choice of the peaks among all sites.
     held = np.count_nonzero(peak)
     chance = fitted + held * math.log(size) + _DEVIATIONS * math.sqrt(2 * (float(found.squared.sum()) + held))
-    shown, weight = _shown(users, p, peak, np.full(size, 1 / size), fitted, chance), 0.0
+    fit = Fit(users, p, peak, _FREEDOM * fitted, chance)
+    shown, weight = fit.shown(np.full(size, 1 / size)), 0.0
     if prior is not None:
-        base, leans = _base(users, size, prior)
-        leaned = _shown(users, p, peak, base, fitted, chance)
-        gained = Leaning(users, shown.distribution, leaned.distribution).gain(1.0)
-        if leans and gained > leaned.freedom + leans - shown.freedom:
-            shown, weight = leaned, leans
+        shown, weight = leaning_to(fit, prior, shown, smoother.boxes(min(_QUARTERED, smoother.levels)))
     p = shown.distribution
     peaks = np.flatnonzero(peak) if shown.told else np.zeros(0, dtype=np.int64)
     return Smoothed(p / p.sum(), smoother.unevenness, peaks, steps, converged, weight, shown.told)
-
-
-class _Shown(NamedTuple):
-    """An estimate as it is shown beside a baseline."""
-
-    distribution: FloatArray
-    freedom: float  # of log-likelihood: what a fit to chance gains
-    told: bool  # whether the reports tell anything but the baseline
-
-
-def _shown(
-    users: Callable[[FloatArray], FloatArray],
-    p: FloatArray,
-    peak: FloatArray,
-    base: FloatArray,
-    fitted: float,
-    chance: float,
-) -> _Shown:
-    """The mixture of an estimate with a baseline, or the baseline alone; see the module's header."""
-    if Leaning(users, base, p).slope(0.0) <= chance:
-        return _Shown(base, 0.0, False)
-    leaning = Leaning(users, peak + (1 - float(peak.sum())) * base, p)
-    weight = leaning.best(_FREEDOM * fitted)
-    return _Shown(leaning.at(weight), weight * _FREEDOM * fitted, True)
-
-
-def _base(
-    users: Callable[[FloatArray], FloatArray], size: int, prior: FloatArray | None
-) -> tuple[FloatArray, float]:
-    """The uniform baseline, with as much of a prior in it as the reports agree with, shape (sites,), and how much."""
-    even = np.full(size, 1 / size)
-    if prior is None:
-        return even, 0.0
-    leaning = Leaning(users, even, prior)
-    weight = leaning.best(1.0)
-    return (leaning.at(weight), weight) if leaning.gain(weight) > _PRIOR_GAIN else (even, 0.0)
-
-
-class Leaning(NamedTuple):
-    """Mixtures of a base and an estimate, both of shape (sites,)."""
-
-    users: Callable[[FloatArray], FloatArray]
-    base: FloatArray
-    estimate: FloatArray
-
-    def at(self, weight: float) -> FloatArray:
-        """The mixture in which the estimate has the weight."""
-        return np.asarray(self.base + weight * (self.estimate - self.base))
-
-    def slope(self, weight: float) -> float:
-        """The derivative of the log-likelihood as the weight grows."""
-        mixed = np.maximum(self.at(weight), TINY)
-        return float(((self.estimate - self.base) * self.users(mixed) / mixed).sum())
-
-    def best(self, freedom: float) -> float:
-        """The weight of the largest log-likelihood less ``freedom`` times the weight."""
-        if self.slope(1.0) >= freedom:
-            return 1.0
-        low, high = 0.0, 1.0 if self.slope(0.0) > freedom else 0.0
-        for _ in range(_BISECTIONS if high else 0):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.slope(middle) > freedom else (low, middle)
-        return (low + high) / 2
-
-    def gain(self, weight: float) -> float:
-        """The log-likelihood beyond that of the base, by the trapezoidal rule."""
-        at = (
-            weight * np.linspace(0.0, 1.0, _BISECTIONS) ** 2
-        )  # slopes change most near a base without the estimate
-        return float(np.trapezoid([self.slope(float(each)) for each in at], at))
 
 
 def _peak_fractions(
