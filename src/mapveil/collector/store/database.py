@@ -112,7 +112,7 @@ class Store:
         return examine(self.read, self.write)
 
     def clock_fault(self) -> str | None:
-        """What is wrong with this machine's clock beside the database's, by which processes know each other's."""
+        """A fault of this machine's clock beside the database's, which all processes of a store keep to, if any."""
         if not self.shareable:
             return None
         with self.read() as connection:
