@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from mapveil.collector.refusals import StoreUnavailable, TooLate
+from mapveil.collector.roles import Loop
 from mapveil.collector.rounds import secure_rounds
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.intake import KeepMessages, Kept, Message
@@ -92,7 +93,7 @@ def test_the_conductor_runs_until_it_is_stopped_and_outlives_its_store(
     store, clock, crowd_of, opened, make_spec
 ):
     engine = Engine(store, clock, authority=AUTHORITY)
-    assert engine.loops.idle_seconds == float("inf")
+    assert Loop.CONDUCT not in engine.loops._beats
     crowd = crowd_of(store, 3)
     id, terms = opened(engine, make_spec("local", devices=3))
     bodies = crowd.local_reports(terms)
@@ -101,14 +102,14 @@ def test_the_conductor_runs_until_it_is_stopped_and_outlives_its_store(
         conducting = asyncio.create_task(engine.loops.run())
         real, engine._store.read = engine._store.read, lambda: (_ for _ in ()).throw(StoreUnavailable("lost"))
         await asyncio.sleep(0.25)  # a few ticks, all of which fail
-        assert engine.loops.idle_seconds == float("inf")
+        assert Loop.CONDUCT not in engine.loops._beats
         engine._store.read = real
         await asyncio.gather(*(engine.devices.report(id, d + 1, body) for d, body in enumerate(bodies)))
         for _ in range(10_000):
             if (await asyncio.to_thread(engine.collection, id))["state"] == "done":
                 break
             await asyncio.sleep(0.05)
-        assert engine.loops.idle_seconds < float("inf")
+        assert Loop.CONDUCT in engine.loops._beats
         engine.loops.stop()
         await asyncio.wait_for(conducting, 300)
 

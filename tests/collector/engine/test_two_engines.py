@@ -13,7 +13,7 @@ from sqlalchemy import func, select, text
 
 from mapveil.collector.refusals import Refusal
 from mapveil.collector.roles import LOOPS, Loop, Role
-from mapveil.collector.rounds import conductor, loops, worker
+from mapveil.collector.rounds import conductor, worker
 from mapveil.collector.rounds.collection import counted
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store import backends
@@ -122,63 +122,6 @@ def test_only_one_process_conducts(new_store, store_url, clock, opened, make_spe
         assert mine
         assert conductors[0].tick() is False
     assert conductors[0].tick() is True
-
-
-@pytest.mark.parametrize("loop", [Loop.CONDUCT, Loop.LEAD])
-def test_who_waits_for_a_conductor_that_is_frozen_says_so(
-    new_store, postgresql_url, clock, monkeypatch, loop
-):
-    monkeypatch.setattr(loops, "_LOOK_SECONDS", 0.0)
-    stores = [new_store(postgresql_url) for _ in range(2)]
-    stores[0].create_tables()
-    engines = [Engine(store, clock, authority=AUTHORITY) for store in stores]
-    for engine in engines:
-        engine._conductor._leader = NoLeader()
-    waiting = engines[0].loops
-
-    def looked() -> bool:
-        before = waiting._beats.get(loop)
-        waiting._act(loop)
-        return waiting._beats.get(loop) != before
-
-    engines[1].loops._act(loop)
-    with stores[1].sole(loop.value) as frozen:
-        assert frozen
-        assert looked()
-        clock.advance(conductor.ABSENT_SECONDS + 1)
-        assert not looked()
-    assert looked()
-
-
-class NoLeader:
-    """A leader without collections."""
-
-    def end_all(self):
-        pass
-
-
-def test_a_conductor_in_many_steps_says_that_it_is_there(
-    postgresql_store, clock, opened, make_spec, crowd_of
-):
-    """Also where a tick takes longer than it may be silent."""
-    engine = Engine(postgresql_store, clock, authority=AUTHORITY)
-    assert not engine.loops.attended()
-    crowd_of(postgresql_store, 3)
-    for _ in range(3):
-        opened(engine, make_spec("local"))
-    told = []
-    step = engine._conductor.step
-
-    def slow(identifier):
-        clock.advance(200)
-        told.append(engine.loops.attended())
-        return step(identifier)
-
-    engine._conductor.step = slow
-    engine.loops._act(Loop.CONDUCT)
-    assert told == [True, True, True]
-    clock.advance(conductor.ABSENT_SECONDS + 1)
-    assert not engine.loops.attended()
 
 
 @pytest.mark.parametrize("slow", ["draw_round", "shut_phase"])

@@ -5,7 +5,7 @@ collection stands, works outside any transaction, and commits once. Another proc
 step at the same time: each commit is guarded by where the collection stood, so that one of them changes nothing.
 """
 
-import enum
+import contextlib
 import logging
 import math
 import threading
@@ -17,6 +17,7 @@ from mapveil.collector.operators.leader import Leader
 from mapveil.collector.operators.peer import PeerUnavailable
 from mapveil.collector.operators.task_records import is_helped
 from mapveil.collector.refusals import Conflict, Refusal, StoreUnavailable, where_raised
+from mapveil.collector.roles import Loop
 from mapveil.collector.rounds import plan_replay, retention, secure_rounds
 from mapveil.collector.rounds.collection import (
     MOST_REASON,
@@ -38,7 +39,7 @@ from mapveil.collector.rounds.shard_ends import Lines, ShardEnd, close_round
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import Store, lock_collection
-from mapveil.collector.store.presence import say_present, was_present
+from mapveil.collector.store.heartbeats import BEAT_SECONDS, send_heartbeat
 from mapveil.collector.store.schema import reports
 from mapveil.collector.store.work_queue import Task, Work, is_ordered, order, results, unfinished
 from mapveil.trust.queries import Query
@@ -49,17 +50,9 @@ from mapveil_client.secure_sum.states import Abort, ServerState, phase_name
 _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after a step that failed for no reason of the collection's own
 _RETENTION_SECONDS: Final = 60.0  # between looks for collections that are kept in days
-_SAY_SECONDS: Final = 15.0  # between two times that the conductor says that it is there
 
-ABSENT_SECONDS: Final = 300.0
-"""Silence after which no process counts as the conductor; it is silent in a step, which may take minutes."""
-
-
-class Lane(enum.Enum):
-    """Steps taken one after another, by one process at a time; no lane waits for another. The value names its role."""
-
-    ROUNDS = "conductor"
-    HELPER = "leader"  # steps that ask the helper, which may not answer for minutes
+LANES: Final = (Loop.CONDUCT, Loop.LEAD)
+"""Loops of which one process at a time takes the steps, one after another; the value of each names its role."""
 
 
 class Conductor:
@@ -87,8 +80,8 @@ class Conductor:
         self._board, self._rng, self._leader = board, rng, leader
         self._keep_days = keep_days
         self._unretired: set[str] = set()
-        self._taking = {lane: threading.Lock() for lane in Lane}
-        self._say_at = dict.fromkeys(Lane, -math.inf)
+        self._taking = {lane: threading.Lock() for lane in LANES}
+        self._beat_at = dict.fromkeys(LANES, -math.inf)
         self._resting: dict[str, float] = {}
         self._active: frozenset[str] = frozenset()
         self.steps = 0
@@ -96,42 +89,42 @@ class Conductor:
 
     def tick(self) -> bool:
         """Take every step of a round that is due for any collection; False where another process is the conductor."""
-        return self._take(Lane.ROUNDS)
+        return self._take(Loop.CONDUCT)
 
     def lead(self) -> bool:
         """Take every step that is due together with the helper; as :meth:`tick`."""
-        return self._leader is None or self._take(Lane.HELPER)
+        return self._leader is None or self._take(Loop.LEAD)
 
-    def _take(self, lane: Lane) -> bool:
+    def _take(self, lane: Loop) -> bool:
         with self._taking[lane], self._store.sole(lane.value) as mine:
             if mine:
-                self._say(lane)
                 with self._store.read() as connection:
                     active = listed(connection, ACTIVE)
                 self._forget_ended(frozenset(each.id for each in active))
-                for collection in active:
-                    if self._lane(collection) is lane and self._remains(lane):
-                        self._guarded(collection.id, partial(self._steps, collection.id, lane))
-                if lane is Lane.HELPER and self._leader is not None:
+                own = [each for each in active if self._lane(each) is lane]
+                if not own:
+                    self._beat(lane)
+                for collection in own:
+                    steps = partial(self._steps, collection.id, lane)
+                    if self._store.remain(lane.value) and self._guarded(collection.id, steps):
+                        self._beat(lane)
+                if lane is Loop.LEAD and self._leader is not None:
                     self._guarded("ends", self._leader.end_all)
-                if lane is Lane.ROUNDS and self._keep_days:
+                if lane is Loop.CONDUCT and self._keep_days:
                     self._guarded("retention", self._retire)
         return mine
 
-    def attended(self, lane: Lane = Lane.ROUNDS) -> bool:
-        """Whether a process, this or another, said lately that it takes the steps of a lane."""
-        return was_present(self._store, lane.value, ABSENT_SECONDS)
+    def _beat(self, lane: Loop) -> None:
+        """Send a heartbeat where one is due, and this process is still the only one that takes the steps of a lane.
 
-    def _remains(self, lane: Lane) -> bool:
-        """Whether this process is still the only one that takes the steps of a lane; says that it goes on."""
-        self._say(lane)
-        return self._store.remain(lane.value)
-
-    def _say(self, lane: Lane) -> None:
+        Called where the store was read or a step was taken, not where every step fails. One that cannot be sent is
+        tried again after the next step.
+        """
         now = self._store.clock.monotonic()
-        if now >= self._say_at[lane]:
-            self._say_at[lane] = now + _SAY_SECONDS
-            say_present(self._store, lane.value)
+        if now >= self._beat_at[lane] and self._store.remain(lane.value):
+            with contextlib.suppress(StoreUnavailable):
+                send_heartbeat(self._store, lane.value)
+                self._beat_at[lane] = now + BEAT_SECONDS
 
     def _retire(self) -> None:
         """Order that who took part in one collection of long ago is deleted."""
@@ -142,10 +135,10 @@ class Conductor:
             self._unretired.add(identifier)
             _LOG.error("collection %s keeps its devices: %s", identifier, "; ".join(problems))
 
-    def _lane(self, collection: Collection) -> Lane:
+    def _lane(self, collection: Collection) -> Loop:
         """The lane of a collection's next step."""
         helped = self._leader is not None and collection.terms.trust == "operators"
-        return Lane.HELPER if helped and collection.state is not State.FINISHING else Lane.ROUNDS
+        return Loop.LEAD if helped and collection.state is not State.FINISHING else Loop.CONDUCT
 
     def _forget_ended(self, active: frozenset[str]) -> None:
         """Drop what this process holds of collections that another process, or its own worker, has ended."""
@@ -153,19 +146,23 @@ class Conductor:
             self.forget(identifier)
         self._active = active
 
-    def _steps(self, identifier: str, lane: Lane) -> None:
-        while self.step(identifier) and self._remains(lane):
+    def _steps(self, identifier: str, lane: Loop) -> None:
+        while self.step(identifier) and self._store.remain(lane.value):
+            self._beat(lane)
             with self._store.read() as connection:
                 collection = find(connection, identifier)
             # A step of a collection that has ended forgets what this process holds of it.
             if collection.state in ACTIVE and self._lane(collection) is not lane:
                 return
 
-    def _guarded(self, name: str, act: Callable[[], None]) -> None:
-        """Do what is due for one collection, and let no failure of it stop the others."""
+    def _guarded(self, name: str, act: Callable[[], None]) -> bool:
+        """Do what is due for one collection, and let no failure of it stop the others; False where this process fails.
+
+        That another process was faster, or the peer does not answer, is no failure of this one.
+        """
         now = self._store.clock.monotonic()
         if self._resting.get(name, now) > now:
-            return
+            return False
         try:
             act()
         except StoreUnavailable:
@@ -179,6 +176,8 @@ class Conductor:
             # An internal fault: logged without its text, which could quote what was worked on, and tried again.
             _LOG.error("collection %s: %s", name, where_raised(error))
             self._resting[name] = now + _REST_SECONDS
+            return False
+        return True
 
     def step(self, identifier: str) -> bool:
         """Take the next step of a collection, in at most one commit; False where none is due."""

@@ -111,7 +111,7 @@ class Engine:
         self._exports = exports or ExportFiles()
         ends = self._conductor.end, self._conductor.forget
         worker = Worker(store, self._machines, *ends, lease_seconds, self._exports)
-        self.loops = Loops(self._conductor, worker)
+        self.loops = Loops(store, self._conductor, worker)
 
     # Operators
 

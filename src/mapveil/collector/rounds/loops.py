@@ -8,17 +8,17 @@ from typing import Final
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.roles import LOOPS, Loop, Role
-from mapveil.collector.rounds.conductor import Conductor, Lane
+from mapveil.collector.rounds.conductor import LANES, Conductor
 from mapveil.collector.rounds.worker import Worker
+from mapveil.collector.store.database import Store
+from mapveil.collector.store.heartbeats import STUCK_SECONDS, has_heartbeat
 from mapveil.collector.store.work_queue import MOST_SECONDS
 
 _TICK_SECONDS: Final = 0.1
 _UNHURRIED: Final = {Loop.MAPS: 0.5, Loop.EXPORTS: 0.5}
 """Seconds between looks for work that takes longer than that, and whose order wakes this process."""
 
-_STUCK_SECONDS: Final = 600.0  # one step of a large collection takes minutes
 _LOOK_SECONDS: Final = 15.0  # between looks of a process that does not conduct for one that does
-_LANES: Final = {Loop.CONDUCT: Lane.ROUNDS, Loop.LEAD: Lane.HELPER}
 
 
 class Loops:
@@ -26,12 +26,14 @@ class Loops:
 
     Parameters
     ----------
+    store : Store
+        With its tables created.
     conductor, worker : Conductor and Worker
         Of this process.
     """
 
-    def __init__(self, conductor: Conductor, worker: Worker) -> None:
-        self._conductor, self._worker = conductor, worker
+    def __init__(self, store: Store, conductor: Conductor, worker: Worker) -> None:
+        self._store, self._conductor, self._worker = store, conductor, worker
         self._acts: Mapping[Loop, Callable[[], object]] = {
             Loop.CONDUCT: conductor.tick,
             Loop.LEAD: conductor.lead,
@@ -83,36 +85,27 @@ class Loops:
         steps, done = self._conductor.steps, None
         with contextlib.suppress(StoreUnavailable):
             done = self._acts[loop]()
-            if done or loop not in _LANES or self._others_take(loop):
+            if done or loop not in LANES or self._hears(loop):
                 self._beats[loop] = time.monotonic()
-        return self._conductor.steps > steps if loop in _LANES else done is True
+        return self._conductor.steps > steps if loop in LANES else done is True
 
-    def _others_take(self, loop: Loop) -> bool:
-        """Whether a process that takes no steps of a lane sees that another does."""
+    def _hears(self, loop: Loop) -> bool:
+        """Whether a process that takes no steps of a lane finds the heartbeat of the one that does."""
         now = time.monotonic()
         if now < self._look_at.get(loop, 0.0):
             return False
         self._look_at[loop] = now + _LOOK_SECONDS
-        return self._conductor.attended(_LANES[loop])
-
-    def attended(self) -> bool:
-        """Whether some process conducts. Run by: a thread of a process that does not conduct itself."""
-        return self._conductor.attended()
-
-    @property
-    def idle_seconds(self) -> float:
-        """Seconds since the conductor last looked for steps, or saw that another does; infinite before."""
-        return time.monotonic() - self._beats.get(Loop.CONDUCT, float("-inf"))
+        return has_heartbeat(self._store, loop.value)
 
     def stuck(self) -> list[str]:
         """Names of the loops that do not come to an end of what they do, or cannot reach the store.
 
-        Also the conductor's and the leader's, where another process has that role and says nothing of it any more.
+        Also the conductor's and the leader's, where another process has that role and sends no heartbeat.
         """
         now = time.monotonic()
         patience = dict.fromkeys((Loop.MAPS, Loop.EXPORTS), MOST_SECONDS)
         return [
             loop.value
             for loop, begun in self._begun.items()
-            if now - self._beats.get(loop, begun) > patience.get(loop, _STUCK_SECONDS)
+            if now - self._beats.get(loop, begun) > patience.get(loop, STUCK_SECONDS)
         ]

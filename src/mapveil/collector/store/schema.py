@@ -10,6 +10,7 @@ from typing import Any, Final
 from sqlalchemy import (
     Boolean,
     Column,
+    DateTime,
     ForeignKey,
     Index,
     Integer,
@@ -246,11 +247,11 @@ work: Final = Table(
     Column("result", LargeBinary),  # of a shard: ShardEnd.encode()
 )
 
-presence: Final = Table(  # when a process last said that it plays a role alone, see store.presence
-    "presence",
+heartbeats: Final = Table(  # of the roles that one process plays alone, see store.heartbeats
+    "heartbeats",
     METADATA,
     Column("role", String(16), primary_key=True),
-    Column("at", _TIME, nullable=False),
+    Column("at", DateTime(timezone=True), nullable=False),  # by the clock of the database
 )
 
 results: Final = _of_collection(
@@ -373,7 +374,7 @@ def check_version(connection: Connection) -> int | None:
 
 def create_missing(connection: Connection) -> None:
     """Create the tables that a store of an earlier Mapveil of the same version lacks."""
-    for table in (ended_tasks, salts, work, presence, home, generation, operator_keys, retired):
+    for table in (ended_tasks, salts, work, heartbeats, home, generation, operator_keys, retired):
         table.create(connection, checkfirst=True)
 
 

@@ -1,0 +1,159 @@
+"""Heartbeats of the conductor and the leader: the others see whether one takes steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from mapveil.collector.clock import SystemClock
+from mapveil.collector.refusals import StoreUnavailable
+from mapveil.collector.roles import Loop
+from mapveil.collector.rounds import conductor, loops
+from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.heartbeats import ABSENT_SECONDS, STUCK_SECONDS, has_heartbeat, send_heartbeat
+from tests.authority import AUTHORITY
+
+from ..heartbeats import age_heartbeats
+
+
+@pytest.mark.parametrize("loop", [Loop.CONDUCT, Loop.LEAD])
+def test_who_waits_for_a_conductor_that_is_frozen_says_so(
+    new_store, postgresql_url, clock, monkeypatch, loop
+):
+    monkeypatch.setattr(loops, "_LOOK_SECONDS", 0.0)
+    stores = [new_store(postgresql_url) for _ in range(2)]
+    stores[0].create_tables()
+    engines = [Engine(store, clock, authority=AUTHORITY) for store in stores]
+    for engine in engines:
+        engine._conductor._leader = NoLeader()
+    waiting = engines[0].loops
+
+    def looked() -> bool:
+        before = waiting._beats.get(loop)
+        waiting._act(loop)
+        return waiting._beats.get(loop) != before
+
+    engines[1].loops._act(loop)
+    with stores[1].sole(loop.value) as frozen:
+        assert frozen
+        assert looked()
+        age_heartbeats(stores[1], ABSENT_SECONDS)
+        assert not looked()
+    assert looked()
+
+
+class NoLeader:
+    """A leader without collections."""
+
+    def end_all(self):
+        pass
+
+
+def test_a_conductor_in_many_steps_sends_heartbeats(postgresql_store, clock, opened, make_spec, crowd_of):
+    """Also where a tick takes longer than it may be silent."""
+    engine = Engine(postgresql_store, clock, authority=AUTHORITY)
+    assert not has_heartbeat(postgresql_store, "conductor")
+    crowd_of(postgresql_store, 3)
+    for _ in range(3):
+        opened(engine, make_spec("local"))
+    found = []
+    step = engine._conductor.step
+
+    def slow(identifier):
+        clock.advance(STUCK_SECONDS)
+        age_heartbeats(postgresql_store, STUCK_SECONDS)
+        found.append(has_heartbeat(postgresql_store, "conductor"))
+        return step(identifier)
+
+    engine._conductor.step = slow
+    engine.loops._act(Loop.CONDUCT)
+    assert found == [False, True, True]
+    assert has_heartbeat(postgresql_store, "conductor")
+    age_heartbeats(postgresql_store, ABSENT_SECONDS)
+    assert not has_heartbeat(postgresql_store, "conductor")
+
+
+def test_a_heartbeat_counts_after_the_longest_step_of_a_healthy_process(postgresql_store):
+    send_heartbeat(postgresql_store, "conductor")
+    age_heartbeats(postgresql_store, loops.STUCK_SECONDS)
+    assert has_heartbeat(postgresql_store, "conductor")
+    assert not has_heartbeat(postgresql_store, "leader")
+
+
+def test_a_heartbeat_is_of_the_clock_of_the_database(new_store, postgresql_url):
+    """Machines whose clocks differ by months see each other's; one from before that clock was set back is none."""
+    stores = [new_store(postgresql_url), new_store(postgresql_url)]
+    stores[0].create_tables()
+    stores[1].clock = SystemClock()
+    for sender, reader in (stores, stores[::-1]):
+        send_heartbeat(sender, "conductor")
+        assert has_heartbeat(reader, "conductor")
+        age_heartbeats(sender, ABSENT_SECONDS)
+        assert not has_heartbeat(reader, "conductor")
+    age_heartbeats(stores[0], -3 * ABSENT_SECONDS)
+    assert not has_heartbeat(stores[0], "conductor")
+
+
+def test_a_conductor_whose_steps_all_fail_sends_no_heartbeat(
+    postgresql_store, clock, opened, make_spec, crowd_of
+):
+    engine = Engine(postgresql_store, clock, authority=AUTHORITY)
+    crowd_of(postgresql_store, 3)
+    ids = [opened(engine, make_spec("local"))[0] for _ in range(2)]
+    step, broken = engine._conductor.step, set(ids)
+
+    def failing(identifier):
+        if identifier in broken:
+            raise ZeroDivisionError
+        return step(identifier)
+
+    engine._conductor.step = failing
+    for _ in range(3):  # the second time both rest
+        assert engine._conductor.tick()
+        assert not has_heartbeat(postgresql_store, "conductor")
+        clock.advance(4)
+    broken.remove(ids[0])
+    clock.advance(10)
+    assert engine._conductor.tick()
+    assert has_heartbeat(postgresql_store, "conductor")
+
+
+def test_a_tick_ends_although_its_heartbeat_cannot_be_sent(
+    postgresql_store, clock, opened, make_spec, crowd_of, monkeypatch
+):
+    engine = Engine(postgresql_store, clock, authority=AUTHORITY)
+    crowd_of(postgresql_store, 3)
+    ids = [opened(engine, make_spec("local"))[0] for _ in range(2)]
+    stepped = []
+    engine._conductor.step = stepped.append
+
+    def fail(*_):
+        raise StoreUnavailable("lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(conductor, "send_heartbeat", fail)
+        assert engine._conductor.tick()
+    assert sorted(stepped) == sorted(ids)
+    assert not has_heartbeat(postgresql_store, "conductor")
+    assert engine._conductor.tick()  # not only when the next one is due
+    assert has_heartbeat(postgresql_store, "conductor")
+
+
+@pytest.mark.parametrize("failure", ["unread", "replaced"])
+def test_a_conductor_that_reads_nothing_or_was_replaced_sends_no_heartbeat(
+    postgresql_store, clock, opened, make_spec, crowd_of, monkeypatch, failure
+):
+    engine = Engine(postgresql_store, clock, authority=AUTHORITY)
+    crowd_of(postgresql_store, 3)
+    opened(engine, make_spec("local"))
+
+    def fail(*_):
+        raise StoreUnavailable("lost")
+
+    if failure == "unread":
+        monkeypatch.setattr(conductor, "listed", fail)
+        with pytest.raises(StoreUnavailable):
+            engine._conductor.tick()
+    else:
+        engine._conductor.step = lambda _: monkeypatch.setattr(postgresql_store, "remain", lambda _: False)
+        engine._conductor.tick()
+    assert not has_heartbeat(postgresql_store, "conductor")
