@@ -14,11 +14,13 @@ from benchmarks.record import Context, in_process
 CONNECTIONS: Final = 64
 
 
-def send(context: Context, address: str, requests: list[bytes]) -> dict[str, Any]:
-    """Send them over 64 connections; see `collector_sender.py` for what is measured."""
+def send(
+    context: Context, address: str, requests: list[bytes], connections: int = CONNECTIONS
+) -> dict[str, Any]:
+    """Send them over so many connections; see `collector_sender.py` for what is measured."""
     written = context.folder / "requests"
     written.write_bytes(b"".join(len(each).to_bytes(4, "big") + each for each in requests))
-    return in_process(sys.executable, "collector_sender.py", address, written, CONNECTIONS)
+    return in_process(sys.executable, "collector_sender.py", address, written, connections)
 
 
 @contextlib.contextmanager
@@ -33,7 +35,7 @@ def _bare_endpoint() -> Iterator[str]:
             process.kill()
 
 
-def bare(context: Context, requests: list[bytes]) -> dict[str, Any]:
+def bare(context: Context, requests: list[bytes], connections: int = CONNECTIONS) -> dict[str, Any]:
     """The same requests, or such bodies, to the endpoint that keeps nothing."""
     whole = [
         each
@@ -42,4 +44,4 @@ def bare(context: Context, requests: list[bytes]) -> dict[str, Any]:
         for each in requests
     ]
     with _bare_endpoint() as address:
-        return send(context, address, whole)
+        return send(context, address, whole, connections)

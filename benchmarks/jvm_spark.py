@@ -9,7 +9,8 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import cycle
 from pathlib import Path
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -47,7 +48,23 @@ def spark_server(python: str, master: str, partitions: int = 2) -> Iterator[str]
                 if server.poll() is not None:
                     raise RuntimeError(f"Spark did not start: {log.read_text()[-2000:]}")
                 time.sleep(0.5)
+            _pin_executors(server.pid)
             yield f"sc://127.0.0.1:{port}"
         finally:
             os.killpg(server.pid, signal.SIGTERM)
             server.wait()
+
+
+def _pin_executors(session: int) -> None:
+    """Give each executor one core: it counts its tasks, while its threads and its Python would spread over all."""
+    cores = cycle(sorted(os.sched_getaffinity(0)))
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended
+            if (
+                os.getsid(int(process.name)) != session
+                or b"CoarseGrained" not in (process / "cmdline").read_bytes()
+            ):
+                continue
+            core = {next(cores)}
+            for thread in (process / "task").iterdir():
+                os.sched_setaffinity(int(thread.name), core)

@@ -1,7 +1,7 @@
 """Sums on Spark of the JVM: two executors beside one, more rows beside fewer, and a user with a third of the rows.
 
-Executors are processes of one machine with a core each: this shows that partitions are worked on side by side, and
-nothing of a network.
+Executors are processes of one machine, each kept to a core of its own: this shows that partitions are worked on side by
+side, and nothing of a network.
 """
 
 from __future__ import annotations
