@@ -13,6 +13,7 @@ import functools
 import os
 import re
 import socket
+import sys
 import threading
 import time
 import warnings
@@ -27,7 +28,7 @@ import numpy as np
 
 from mapveil.engines.contributions import UNIT, unchecked_rows
 from mapveil.engines.duckdb_engine import placed
-from mapveil.engines.spark_errors import SILENT, reason_of, treat_bad_rows
+from mapveil.engines.spark_errors import SILENT, STOPPED, reason_of, treat_bad_rows
 from mapveil.engines.spark_executor import BAD, contributions, executed, valued, versions
 from mapveil.engines.spark_statistics import refuse_trusted_statistics
 from mapveil.engines.table_engine import EngineTable
@@ -94,7 +95,7 @@ class SparkEngine:
                 f"engine {self.server}: no server answers ({error.strerror or error}); nothing was charged"
             ) from None
         session = self.session
-        with self._speaking():
+        with self._speaking(answered=False):
             try:
                 version = _within(_ANSWER, lambda: str(session.version))
             except TimeoutError:
@@ -139,7 +140,7 @@ class SparkEngine:
         """
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        with self._speaking(name):
+        with self._speaking(name, opening=True):
             schema = to_arrow_schema(self.session.table(name).schema)
         return ClusterTable(name, self, schema)
 
@@ -164,7 +165,7 @@ class SparkEngine:
 
         quoted = f"`{column.replace('`', '``')}`"
         work = functools.partial(valued, __version__, values)
-        with self._speaking(table.name):
+        with self._speaking(table.name), self._telling():
             frame = self.session.table(table.name)
             refuse_trusted_statistics(frame, self._place(table.name), column)
             ids = frame.select(fn.col(quoted)).distinct()
@@ -238,7 +239,7 @@ class SparkEngine:
         )
 
     @contextmanager
-    def _telling(self, told: Callable[[float], None]) -> Iterator[None]:
+    def _telling(self, told: Callable[[float], None] = lambda _: None) -> Iterator[None]:
         """Tell the fraction of the cluster's tasks that are done, which never falls; warn where it long stays the same.
 
         The fraction would fall where stages are added. Sail tells no progress at all.
@@ -255,13 +256,16 @@ class SparkEngine:
                 told(most)
 
         def watch() -> None:
-            while not over.wait(_QUIET):
-                if (quiet := time.monotonic() - rose) >= _QUIET:
-                    text = (
-                        f"engine {self.server}: no progress told for {quiet / 60:.0f} minutes, but the server answers; "
-                        "its own log or page tells more; until its sums are here nothing is charged"
+            warned = rose
+            while not over.wait(max(0.0, max(rose, warned) + _QUIET - time.monotonic())):
+                now = time.monotonic()
+                if now >= max(rose, warned) + _QUIET:
+                    warned = now
+                    _warn(
+                        f"engine {self.server}: no progress told for {(now - rose) / 60:.0f} minutes, and the "
+                        "connection has not failed; the cluster's own log or page tells more; nothing is charged "
+                        "before its answer is here"
                     )
-                    warnings.warn(text, CuratorWarning, stacklevel=2)
 
         self.session.registerProgressHandler(handler)
         threading.Thread(target=watch, name="mapveil-quiet", daemon=True).start()
@@ -272,7 +276,7 @@ class SparkEngine:
             self.session.removeProgressHandler(handler)
 
     @contextmanager
-    def _speaking(self, name: str = "") -> Iterator[None]:
+    def _speaking(self, name: str = "", *, answered: bool = True, opening: bool = False) -> Iterator[None]:
         """Turn the cluster's errors into :class:`InputError`, one line without values of rows."""
         from pyspark.errors import PySparkException
 
@@ -281,11 +285,10 @@ class SparkEngine:
                 warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
                 yield
         except PySparkException as error:
-            reason = reason_of(error)
-            if reason == SILENT:
-                self.session.client.set_retry_policies(
-                    []
-                )  # else pyspark retries again when this process ends
+            reason = reason_of(error, answered=answered, opening=opening)
+            if reason in (SILENT, STOPPED):
+                # Else pyspark retries again when this process ends.
+                self.session.client.set_retry_policies([])
                 _sessions.pop(self.url, None)
             raise InputError(f"{self._place(name)}: {reason}; nothing was charged") from None
 
@@ -328,6 +331,14 @@ def _numbers(points: Points, schema: pyarrow.Schema) -> list[str]:
     floating = [field.name for field in schema if pyarrow.types.is_floating(field.type)]
     words = {word.lower() for word in re.findall(r"\w+", points.where or "")}
     return [name for name in floating if name in named or words >= set(re.findall(r"\w+", name.lower()))]
+
+
+def _warn(text: str) -> None:
+    """Warn from a thread that must go on: a warning that is turned into an error is written to stderr instead."""
+    try:
+        warnings.warn(text, CuratorWarning, stacklevel=2)
+    except CuratorWarning:
+        sys.stderr.write(f"warning: {text}\n")
 
 
 def _within(seconds: float, call: Callable[[], str]) -> str:
