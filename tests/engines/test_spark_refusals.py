@@ -21,11 +21,12 @@ import mapveil as mv
 from mapveil.engines import spark_connect, user_sums
 from mapveil.engines.spark_connect import SparkEngine
 from mapveil.engines.spark_executor import versions
+from mapveil.geo.parse_tiling import places_of_column
 from mapveil.privacy.population import see
 from mapveil_client.errors import CuratorWarning, InputError
 
 from .conftest import SERVER
-from .test_spark_connect import QUADTREE, both, pytestmark, random_frame, run
+from .test_spark_connect import QUADTREE, REGION, both, pytestmark, random_frame, run
 
 __all__ = ["pytestmark"]  # of this module too
 
@@ -225,8 +226,19 @@ def test_the_pass_of_the_ledger_tells_of_silence_too(
 
 def test_what_needs_rows_here_is_refused(engine: SparkEngine) -> None:
     _, there = both(engine, random_frame(20))
-    with pytest.raises(InputError, match=r"rows do not leave the cluster.*trust central"):
+    with pytest.raises(InputError, match=r"rows do not leave the cluster; expected trust central"):
         mv.release(there, QUADTREE, epsilon=1, trust="local", account=None)
+    frame = random_frame(20)
+    texts = frame.set_column(4, "time", frame["time"].cast("string"))
+    windows = mv.Windows(every="1d", start="2026-01-05", until="2026-01-11", zone="UTC")
+    with pytest.raises(
+        InputError, match=r"cluster; expected dates or timestamps in column 'time', not texts"
+    ):
+        mv.release_series(both(engine, texts)[1], windows, QUADTREE, epsilon=1, account=None)
+    with pytest.raises(InputError, match="cluster; expected a tiling that is not made of column 'time'"):
+        places_of_column(there, "time", REGION)
+    with pytest.raises(InputError, match="rows do not leave the cluster, and this needs them here"):
+        there.arrays()
 
 
 def test_doctor_asks_the_executors(engine: SparkEngine) -> None:

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -165,8 +165,10 @@ class SparkEngine:
 
         quoted = f"`{column.replace('`', '``')}`"
         work = functools.partial(valued, __version__, values)
+        assert isinstance(table, ClusterTable)
         with self._speaking(table.name), self._telling():
             frame = self.session.table(table.name)
+            table.rows_of_ledger[:] = [int(frame.count())]
             refuse_trusted_statistics(frame, self._place(table.name), column)
             ids = frame.select(fn.col(quoted)).distinct()
             found = ids.mapInArrow(work, "value bigint").toArrow()
@@ -202,6 +204,8 @@ class SparkEngine:
             found = self._summed(
                 frame, functools.partial(executed, __version__, here, tiling, key, made.schema), made.schema
             )
+            if table.rows_of_ledger:
+                table.check_rows(table.rows_of_ledger.pop(), int(frame.count()))
         assert isinstance(found, pyarrow.Table)
         bad = found.filter(pyarrow.compute.equal(found["cell"], BAD))
         if bad.num_rows:
@@ -304,7 +308,18 @@ class ClusterTable(EngineTable):
     name: str
     engine: SparkEngine
     schema: pyarrow.Schema
+    rows_of_ledger: list[int] = field(default_factory=list, init=False)
+    """Number of rows before the ledger read the ids, until the sums are there."""
     elsewhere = True
+
+    def check_rows(self, before: int, after: int) -> None:
+        """Refuse sums of a table that had other rows when the ledger read its ids."""
+        if before != after:
+            raise InputError(
+                f"{self.name}: rows were added or removed while it was read, so the ledger may not know some people of "
+                "the sums; expected a table that keeps its rows, such as a view of one snapshot (SELECT * FROM ... "
+                "VERSION AS OF ...); nothing was charged"
+            )
 
     def people(self, column: str, values: Callable[[Table], IntArray]) -> IntArray:
         """See :class:`mapveil.geo.tables.Table`."""
@@ -317,9 +332,8 @@ class ClusterTable(EngineTable):
     def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
         """An :class:`InputError`: rows do not leave the cluster."""
         raise InputError(
-            f"{self.name}: rows do not leave the cluster, and this needs them here; expected a release of sums with "
-            "trust (--trust) central, a region (--region), a tiling (--tiling) and times that are dates or timestamps, "
-            "or a local table"
+            f"{self.name}: rows do not leave the cluster, and this needs them here; expected a release of sums, or a "
+            "local table"
         )
 
 
@@ -329,8 +343,14 @@ def _numbers(points: Points, schema: pyarrow.Schema) -> list[str]:
 
     named = {name for kind, name in points.columns._asdict().items() if name and kind != "user"}
     floating = [field.name for field in schema if pyarrow.types.is_floating(field.type)]
-    words = {word.lower() for word in re.findall(r"\w+", points.where or "")}
-    return [name for name in floating if name in named or words >= set(re.findall(r"\w+", name.lower()))]
+    where = (points.where or "").lower()
+    words = set(re.findall(r"\w+", where))
+
+    def read(name: str) -> bool:
+        parts = set(re.findall(r"\w+", name.lower()))
+        return words >= parts if parts else name in where
+
+    return [name for name in floating if name in named or read(name)]
 
 
 def _warn(text: str) -> None:
