@@ -14,6 +14,8 @@ from itertools import cycle
 from pathlib import Path
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_START = 300  # seconds; it takes 20 on an idle core
+_STOP = 60  # seconds between SIGTERM and SIGKILL; it takes 2
 
 
 @contextmanager
@@ -44,7 +46,10 @@ def spark_server(python: str, master: str, partitions: int = 2) -> Iterator[str]
                 command, cwd=folder, env=environment, stdout=written, stderr=written, start_new_session=True
             )
         try:
+            until = time.monotonic() + _START
             while "Spark Connect server started" not in log.read_text():
+                if time.monotonic() > until:
+                    raise RuntimeError(f"Spark did not start in {_START} s: {log.read_text()[-2000:]}")
                 if server.poll() is not None:
                     raise RuntimeError(f"Spark did not start: {log.read_text()[-2000:]}")
                 time.sleep(0.5)
@@ -52,7 +57,11 @@ def spark_server(python: str, master: str, partitions: int = 2) -> Iterator[str]
             yield f"sc://127.0.0.1:{port}"
         finally:
             os.killpg(server.pid, signal.SIGTERM)
-            server.wait()
+            try:
+                server.wait(_STOP)
+            except subprocess.TimeoutExpired:
+                os.killpg(server.pid, signal.SIGKILL)
+                server.wait()
 
 
 def _pin_executors(session: int) -> None:

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from benchmarks.jvm_spark import spark_server
 
-_TESTS = [str(Path(__file__).with_name(f"test_spark_{name}.py")) for name in ("connect", "refusals")]
+_TESTS = [
+    str(Path(__file__).with_name(f"test_spark_{name}.py"))
+    for name in ("changes", "connect", "files", "refusals")
+]
 
 
 def main(python: str) -> int:

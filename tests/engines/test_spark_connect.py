@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.cli import app
-from mapveil.engines import UNIT, user_sums
+from mapveil.engines import user_sums
 from mapveil.engines.duckdb_engine import placed
 from mapveil.engines.spark_connect import SparkEngine
 from mapveil.geo.windowed_points import Parts, windowed
@@ -87,14 +87,6 @@ def on_cluster(engine: SparkEngine, frame: pyarrow.Table) -> str:
         return name
     made.write.saveAsTable(f"default.{name}")
     return f"default.{name}"
-
-
-def of_file(engine: SparkEngine, frame: pyarrow.Table, path: Path) -> str:
-    """A view of a Parquet file, with the statistics that Arrow writes."""
-    pyarrow.parquet.write_table(frame, path)
-    name = f"t{uuid.uuid4().hex}"
-    engine.session.read.parquet(str(path)).createTempView(name)
-    return name
 
 
 def both(engine: SparkEngine, frame: pyarrow.Table, **columns: str) -> tuple[mv.Points, mv.Points]:
@@ -259,97 +251,6 @@ def test_labels_that_are_numbers_keep_their_own_sums(engine: SparkEngine) -> Non
     np.testing.assert_array_equal(there, here)
 
 
-def unsigned(engine: SparkEngine, folder: Path, ids: list[int]) -> tuple[mv.Points, mv.Points]:
-    """A Parquet file of ids of type uint64, here and there; Spark itself has no such type."""
-    path = folder / "unsigned.parquet"
-    frame = {
-        "user_id": pyarrow.array(ids, pyarrow.uint64()),
-        "lon": np.linspace(-74, -73.95, len(ids)),
-        "lat": np.linspace(40.7, 40.8, len(ids)),
-    }
-    name = of_file(engine, pyarrow.table(frame), path)
-    return mv.read_points(path), mv.read_points(engine.table(name))
-
-
-@pytest.mark.skipif(SERVER is not None, reason="Spark reads uint64 as decimals")
-def test_ids_beyond_the_type_of_the_schema_are_refused(engine: SparkEngine, tmp_path: Path) -> None:
-    here, there = unsigned(engine, tmp_path, [1, 2, 2**63 - 1])
-    np.testing.assert_array_equal(user_sums(there, QUADTREE).sums, user_sums(here, QUADTREE).sums)
-    _, there = unsigned(engine, tmp_path, [1, 2**63, 2**63 + 1])
-    with pytest.raises(InputError, match=r"ids of type uint64.* do not fit int64.*charged") as raised:
-        user_sums(there, QUADTREE)
-    assert str(2**63)[:9] not in str(raised.value)
-
-
-@pytest.mark.parametrize("kind", [pyarrow.float32(), pyarrow.float64()], ids=str)
-def test_an_id_that_is_nan_is_missing(engine: SparkEngine, kind: pyarrow.DataType, tmp_path: Path) -> None:
-    """In a Parquet file too, whose statistics do not tell of it."""
-    ids = pyarrow.array([1.5, np.nan, 2.5, np.nan, np.inf], kind)
-    frame = pyarrow.table({"user_id": ids, "lon": [-74.0] * 5, "lat": [40.7] * 5})
-    path = tmp_path / "points.parquet"
-    pyarrow.parquet.write_table(frame, path)
-    there = engine.table(on_cluster(engine, frame))
-    with pytest.raises(InputError, match="2 rows cannot be used"):
-        user_sums(mv.read_points(there), QUADTREE)
-    with (
-        pytest.raises(InputError, match=r"row 2, column 'user_id' is 'nan'.*2 of 5"),
-        mv.read_points(path).held_once(),
-    ):
-        pass
-    sums = []
-    for source in (there, frame, path):
-        with (
-            pytest.warns(CuratorWarning, match="dropped 2"),
-            mv.read_points(source, on_bad_rows="drop").held_once() as held,
-        ):
-            sums.append(user_sums(held, QUADTREE).sums)
-    assert sums[0].sum() == 3 * UNIT
-    np.testing.assert_array_equal(sums[1], sums[0])
-    np.testing.assert_array_equal(sums[2], sums[0])
-
-
-@pytest.mark.skipif(SERVER is not None, reason="Spark reads the rows")
-@pytest.mark.parametrize("ids", [[1.5, np.nan, 1.5], [1.5, np.nan, 2.5]], ids=["one id", "two ids"])
-def test_ids_that_sail_may_read_from_statistics_are_refused(
-    engine: SparkEngine, ids: list[float], tmp_path: Path
-) -> None:
-    """Sail takes NaN beside one id for that id: three rows became one user's, and no row was bad."""
-    frame = pyarrow.table({"user_id": ids, "lon": [-74.0, -73.99, -73.98], "lat": [40.7, 40.71, 40.72]})
-    name = of_file(engine, frame, tmp_path / "points.parquet")
-    texts = engine.session.sql(f"SELECT lon, lat, CAST(user_id AS STRING) AS user FROM {name}")
-    texts.createTempView(f"{name}v")
-    for table, column in ((name, "user_id"), (f"{name}v", "user")):
-        points = mv.read_points(engine.table(table), user=column)
-        wanted = f"column '{column}' has ids of floating point.*COLLECT_STATISTICS=false.*nothing was charged"
-        with pytest.raises(InputError, match=wanted) as raised:
-            user_sums(points, QUADTREE)
-        assert "1.5" not in str(raised.value)
-        with pytest.raises(InputError, match=wanted), see(points, b"k" * 32):
-            pass
-
-
-@pytest.mark.skipif(SERVER is not None, reason="Spark reads the rows")
-@pytest.mark.parametrize("column", ["lon", "w", "speed"])
-def test_numbers_that_sail_reads_from_statistics_are_refused(
-    engine: SparkEngine, column: str, tmp_path: Path
-) -> None:
-    """NaN beside one number was read as that number, so the row counted."""
-    frame = {
-        "user_id": [1, 2, 3],
-        "lon": [-74.0, -73.99, -73.98],
-        "lat": [40.7, 40.71, 40.72],
-        "w": [1.0, 2.0, 3.0],
-        "speed": [1.0, 2.0, 3.0],
-    }
-    kept = {"weight": "w", "where": "Speed < 5"}
-    name = of_file(engine, pyarrow.table(frame), tmp_path / "good.parquet")
-    assert user_sums(mv.read_points(engine.table(name), **kept), QUADTREE).sums.sum() == 3 * UNIT
-    bad = frame | {column: [frame[column][0], np.nan, frame[column][0]]}
-    name = of_file(engine, pyarrow.table(bad), tmp_path / "bad.parquet")
-    with pytest.raises(InputError, match=f"column '{column}' has the same number in all files.*charged"):
-        user_sums(mv.read_points(engine.table(name), **kept), QUADTREE)
-
-
 def test_sums_of_a_repeated_cell_are_added() -> None:
     cells, shares = np.array([1, 1, 0]), np.array([2, 3, 5])
     np.testing.assert_array_equal(placed(cells, None, shares, 3, None), [5, 5, 0])
@@ -410,7 +311,8 @@ def test_a_release_has_the_same_bytes(engine: SparkEngine, tmp_path: Path) -> No
         done, said = run("release", *source, *common, "--ledger", str(ledger), "-o", str(out))
         assert done == 0, said
     local, remote = (pyarrow.parquet.read_table(tmp_path / folder / "map.parquet") for folder in "ab")
-    assert local.equals(remote)
+    assert local.equals(remote, check_metadata=True)
+    assert (tmp_path / "a" / "map.parquet").read_bytes() == (tmp_path / "b" / "map.parquet").read_bytes()
 
 
 @pytest.mark.parametrize("kind", IDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import socket
 import subprocess
@@ -20,10 +21,12 @@ import mapveil as mv
 from mapveil.engines import spark_connect, user_sums
 from mapveil.engines.spark_connect import SparkEngine
 from mapveil.engines.spark_executor import versions
+from mapveil.geo.parse_tiling import places_of_column
+from mapveil.privacy.population import see
 from mapveil_client.errors import CuratorWarning, InputError
 
 from .conftest import SERVER
-from .test_spark_connect import QUADTREE, both, pytestmark, random_frame, run
+from .test_spark_connect import QUADTREE, REGION, both, pytestmark, random_frame, run
 
 __all__ = ["pytestmark"]  # of this module too
 
@@ -79,13 +82,29 @@ def test_a_server_that_does_not_answer() -> None:
 
 
 def test_a_port_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the time for an answer, from the first call on: pyspark alone takes ten minutes."""
+    starts: list[float] = []
+    within = spark_connect._within
+    assert spark_connect._ANSWER == 30, "the how-to says 30 seconds"
     monkeypatch.setattr(spark_connect, "_ANSWER", 2.0)
+    monkeypatch.setattr(
+        spark_connect, "_within", lambda *asked: starts.append(time.monotonic()) or within(*asked)
+    )
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"sc://127.0.0.1:{silent.getsockname()[1]}"
-        start = time.monotonic()
         with pytest.raises(InputError, match=r"no Spark Connect server answers.*nothing was charged"):
             SparkEngine(url)
-    assert time.monotonic() - start < 300  # pyspark alone takes ten minutes
+    assert time.monotonic() - starts[0] < 32
+
+
+def test_a_later_call_is_retried_for_half_a_minute(engine: SparkEngine) -> None:
+    (policy,) = engine.session.client._retry_policies
+    pauses = [
+        policy.initial_backoff * policy.backoff_multiplier**retry for retry in range(policy.max_retries)
+    ]
+    assert 25_000 < sum(min(policy.max_backoff, each) for each in pauses) < 35_000, (
+        "the how-to says 30 seconds"
+    )
 
 
 def test_tls_to_a_server_without(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +123,7 @@ def test_a_server_that_stops_between_two_calls(monkeypatch: pytest.MonkeyPatch) 
     engine = SparkEngine("sc://{}:{}".format(*server.listening_address))
     points = both(engine, random_frame(20))[1]
     server.stop()
-    with pytest.raises(InputError, match=r"no Spark Connect server answers.*nothing was charged"):
+    with pytest.raises(InputError, match=r"stopped answering during the query; nothing was charged"):
         user_sums(points, QUADTREE)
 
 
@@ -135,15 +154,16 @@ def test_a_server_that_hangs_in_a_query(monkeypatch: pytest.MonkeyPatch) -> None
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
+            assert select.select([server.stdout], [], [], 120)[0], "the server did not start"
             engine = SparkEngine(f"sc://127.0.0.1:{int(server.stdout.readline())}")
             query = engine.session.range(1).mapInArrow(slowly, "id bigint")
             freeze = threading.Timer(2.0, server.send_signal, [signal.SIGSTOP])
             freeze.start()
             with (
-                pytest.raises(InputError, match=r"no Spark Connect server answers.*nothing was charged"),
+                pytest.raises(InputError, match=r"stopped answering during the query; nothing was charged"),
                 engine._speaking(),
             ):
-                query.toArrow()
+                spark_connect._within(240, query.toArrow)  # else a fault here would hang the suite
             assert freeze.finished.is_set()
         finally:
             server.kill()
@@ -151,19 +171,74 @@ def test_a_server_that_hangs_in_a_query(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_long_silence_is_told(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_connect, "_QUIET", 0.2)
-    told: list[float] = []
-    with pytest.warns(CuratorWarning, match=r"no progress told for 0 minutes"), engine._telling(told.append):
-        time.sleep(0.5)
+    # Recorded, not awaited by pytest: threads of pyspark may warn of servers of other tests meanwhile.
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
+        with engine._telling():
+            time.sleep(0.5)
+        ours = [each for each in heard if each.category is CuratorWarning]
+        assert "no progress told for 0 minutes, and the connection has not failed" in str(ours[0].message)
         time.sleep(0.5)
-    assert not heard
+        assert [each for each in heard if each.category is CuratorWarning] == ours, "it warned after the end"
+
+
+def test_silence_after_progress_is_told_in_time(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress in the first second put the first warning off to twice the time."""
+    heard: list[float] = []
+    monkeypatch.setattr(spark_connect, "_QUIET", 2.0)
+    monkeypatch.setattr(spark_connect, "_warn", lambda _: heard.append(time.monotonic()))
+    with engine._telling():
+        time.sleep(0.5)
+        (told,) = engine.session.client._progress_handlers
+        told([SimpleNamespace(num_completed_tasks=1, num_tasks=2)], 1, None, False)
+        rose = time.monotonic()
+        while len(heard) < 2 and time.monotonic() < rose + 60:
+            time.sleep(0.05)
+    assert heard[0] - rose == pytest.approx(2.0, abs=0.9)
+    assert heard[1] - heard[0] == pytest.approx(2.0, abs=0.9)
+
+
+def test_silence_is_told_where_warnings_are_errors(
+    engine: SparkEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Twice: the first warning does not end the watcher, nor the query."""
+    monkeypatch.setattr(spark_connect, "_QUIET", 0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with engine._telling():
+            time.sleep(1)
+    assert capsys.readouterr().err.count("warning: engine") >= 2
+
+
+def test_the_pass_of_the_ledger_tells_of_silence_too(
+    engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ids of all rows may take as long as the sums."""
+    watched: list[SparkEngine] = []
+    telling = SparkEngine._telling
+    monkeypatch.setattr(
+        SparkEngine, "_telling", lambda self, *told: watched.append(self) or telling(self, *told)
+    )
+    _, there = both(engine, random_frame(20))
+    with see(there, b"k" * 32):
+        assert watched == [engine]
 
 
 def test_what_needs_rows_here_is_refused(engine: SparkEngine) -> None:
     _, there = both(engine, random_frame(20))
-    with pytest.raises(InputError, match=r"rows do not leave the cluster.*trust central"):
+    with pytest.raises(InputError, match=r"rows do not leave the cluster; expected trust central"):
         mv.release(there, QUADTREE, epsilon=1, trust="local", account=None)
+    frame = random_frame(20)
+    texts = frame.set_column(4, "time", frame["time"].cast("string"))
+    windows = mv.Windows(every="1d", start="2026-01-05", until="2026-01-11", zone="UTC")
+    with pytest.raises(
+        InputError, match=r"cluster; expected dates or timestamps in column 'time', not texts"
+    ):
+        mv.release_series(both(engine, texts)[1], windows, QUADTREE, epsilon=1, account=None)
+    with pytest.raises(InputError, match="cluster; expected a tiling that is not made of column 'time'"):
+        places_of_column(there, "time", REGION)
+    with pytest.raises(InputError, match="rows do not leave the cluster, and this needs them here"):
+        there.arrays()
 
 
 def test_doctor_asks_the_executors(engine: SparkEngine) -> None:
@@ -183,7 +258,25 @@ def test_executors_of_another_version_are_refused(engine: SparkEngine) -> None:
         ("[TABLE_OR_VIEW_NOT_FOUND] `a`.`b` of Ann", "no such catalog, schema or table"),
         ("[INSUFFICIENT_PERMISSIONS] User Ann may not SELECT", "the user of this session may not read it"),
         ("StatusCode.UNAUTHENTICATED: token of Ann", "the user of this session may not read it"),
-        ("ModuleNotFoundError: No module named 'mapveil.engines' at Ann", "no Python package 'mapveil'"),
+        ("[CATALOG_NOT_FOUND] The catalog `lake` of Ann not found", "no such catalog, schema or table"),
+        ("[INVALID_CATALOG_OPTION] of Ann", r"PySparkException INVALID_CATALOG_OPTION; the cluster's log"),
+        ("StatusCode.PERMISSION_DENIED: Ann", "the user of this session may not read it"),
+        ("AccessControlException: Permission denied: user=Ann", "the user of this session may not read it"),
+        (
+            "java.io.IOException: Permission denied (/tmp/spill-1) of Ann",
+            "PySparkException; the cluster's log",
+        ),
+        ("ModuleNotFoundError: No module named 'mapveil' at Ann", "no Python package 'mapveil'"),
+        ("ModuleNotFoundError: No module named 'duckdb' at Ann", "no Python package 'duckdb'"),
+        (
+            "No module named 'mapveil.engines.spark_executor' at Ann",
+            "another build of mapveil than the driver",
+        ),
+        (
+            "Can't get attribute 'executed' on <module 'mapveil.engines.spark_executor' from 'Ann'>",
+            "another build of mapveil than the driver",
+        ),
+        ("invalid argument: found 3 rows of Ann", "PySparkException; the cluster's log"),
         ("[CAST_INVALID_INPUT] The value 'Ann' cannot be cast", "CAST_INVALID_INPUT; the cluster's log"),
         ("Job aborted: Ann, -73.98", "PySparkException; the cluster's log says more"),
     ],

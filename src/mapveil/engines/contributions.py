@@ -129,6 +129,7 @@ def located_rows(
     InputError
         The table cannot be used.
     """
+    points.table.check_here("trust central (--trust central) and a method that needs sums alone")
     points.check()
     with unchecked_rows(points, tiling, outside, locate) as rows:
         yield rows

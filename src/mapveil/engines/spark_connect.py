@@ -13,13 +13,14 @@ import functools
 import os
 import re
 import socket
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -27,7 +28,7 @@ import numpy as np
 
 from mapveil.engines.contributions import UNIT, unchecked_rows
 from mapveil.engines.duckdb_engine import placed
-from mapveil.engines.spark_errors import SILENT, reason_of, treat_bad_rows
+from mapveil.engines.spark_errors import SILENT, STOPPED, reason_of, treat_bad_rows
 from mapveil.engines.spark_executor import BAD, contributions, executed, valued, versions
 from mapveil.engines.spark_statistics import refuse_trusted_statistics
 from mapveil.engines.table_engine import EngineTable
@@ -94,7 +95,7 @@ class SparkEngine:
                 f"engine {self.server}: no server answers ({error.strerror or error}); nothing was charged"
             ) from None
         session = self.session
-        with self._speaking():
+        with self._speaking(answered=False):
             try:
                 version = _within(_ANSWER, lambda: str(session.version))
             except TimeoutError:
@@ -139,7 +140,7 @@ class SparkEngine:
         """
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        with self._speaking(name):
+        with self._speaking(name, opening=True):
             schema = to_arrow_schema(self.session.table(name).schema)
         return ClusterTable(name, self, schema)
 
@@ -164,8 +165,10 @@ class SparkEngine:
 
         quoted = f"`{column.replace('`', '``')}`"
         work = functools.partial(valued, __version__, values)
-        with self._speaking(table.name):
+        assert isinstance(table, ClusterTable)
+        with self._speaking(table.name), self._telling():
             frame = self.session.table(table.name)
+            table.rows_of_ledger[:] = [int(frame.count())]
             refuse_trusted_statistics(frame, self._place(table.name), column)
             ids = frame.select(fn.col(quoted)).distinct()
             found = ids.mapInArrow(work, "value bigint").toArrow()
@@ -201,6 +204,8 @@ class SparkEngine:
             found = self._summed(
                 frame, functools.partial(executed, __version__, here, tiling, key, made.schema), made.schema
             )
+            if table.rows_of_ledger:
+                table.check_rows(table.rows_of_ledger.pop(), int(frame.count()))
         assert isinstance(found, pyarrow.Table)
         bad = found.filter(pyarrow.compute.equal(found["cell"], BAD))
         if bad.num_rows:
@@ -238,7 +243,7 @@ class SparkEngine:
         )
 
     @contextmanager
-    def _telling(self, told: Callable[[float], None]) -> Iterator[None]:
+    def _telling(self, told: Callable[[float], None] = lambda _: None) -> Iterator[None]:
         """Tell the fraction of the cluster's tasks that are done, which never falls; warn where it long stays the same.
 
         The fraction would fall where stages are added. Sail tells no progress at all.
@@ -255,13 +260,16 @@ class SparkEngine:
                 told(most)
 
         def watch() -> None:
-            while not over.wait(_QUIET):
-                if (quiet := time.monotonic() - rose) >= _QUIET:
-                    text = (
-                        f"engine {self.server}: no progress told for {quiet / 60:.0f} minutes, but the server answers; "
-                        "its own log or page tells more; until its sums are here nothing is charged"
+            warned = rose
+            while not over.wait(max(0.0, max(rose, warned) + _QUIET - time.monotonic())):
+                now = time.monotonic()
+                if now >= max(rose, warned) + _QUIET:
+                    warned = now
+                    _warn(
+                        f"engine {self.server}: no progress told for {(now - rose) / 60:.0f} minutes, and the "
+                        "connection has not failed; the cluster's own log or page tells more; nothing is charged "
+                        "before its answer is here"
                     )
-                    warnings.warn(text, CuratorWarning, stacklevel=2)
 
         self.session.registerProgressHandler(handler)
         threading.Thread(target=watch, name="mapveil-quiet", daemon=True).start()
@@ -272,7 +280,7 @@ class SparkEngine:
             self.session.removeProgressHandler(handler)
 
     @contextmanager
-    def _speaking(self, name: str = "") -> Iterator[None]:
+    def _speaking(self, name: str = "", *, answered: bool = True, opening: bool = False) -> Iterator[None]:
         """Turn the cluster's errors into :class:`InputError`, one line without values of rows."""
         from pyspark.errors import PySparkException
 
@@ -281,11 +289,10 @@ class SparkEngine:
                 warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
                 yield
         except PySparkException as error:
-            reason = reason_of(error)
-            if reason == SILENT:
-                self.session.client.set_retry_policies(
-                    []
-                )  # else pyspark retries again when this process ends
+            reason = reason_of(error, answered=answered, opening=opening)
+            if reason in (SILENT, STOPPED):
+                # Else pyspark retries again when this process ends.
+                self.session.client.set_retry_policies([])
                 _sessions.pop(self.url, None)
             raise InputError(f"{self._place(name)}: {reason}; nothing was charged") from None
 
@@ -301,7 +308,18 @@ class ClusterTable(EngineTable):
     name: str
     engine: SparkEngine
     schema: pyarrow.Schema
+    rows_of_ledger: list[int] = field(default_factory=list, init=False)
+    """Number of rows before the ledger read the ids, until the sums are there."""
     elsewhere = True
+
+    def check_rows(self, before: int, after: int) -> None:
+        """Refuse sums of a table that had other rows when the ledger read its ids."""
+        if before != after:
+            raise InputError(
+                f"{self.name}: rows were added or removed while it was read, so the ledger may not know some people of "
+                "the sums; expected a table that keeps its rows, such as a view of one snapshot (SELECT * FROM ... "
+                "VERSION AS OF ...); nothing was charged"
+            )
 
     def people(self, column: str, values: Callable[[Table], IntArray]) -> IntArray:
         """See :class:`mapveil.geo.tables.Table`."""
@@ -314,9 +332,8 @@ class ClusterTable(EngineTable):
     def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
         """An :class:`InputError`: rows do not leave the cluster."""
         raise InputError(
-            f"{self.name}: rows do not leave the cluster, and this needs them here; expected a release of sums with "
-            "trust (--trust) central, a region (--region), a tiling (--tiling) and times that are dates or timestamps, "
-            "or a local table"
+            f"{self.name}: rows do not leave the cluster, and this needs them here; expected a release of sums, or a "
+            "local table"
         )
 
 
@@ -326,8 +343,22 @@ def _numbers(points: Points, schema: pyarrow.Schema) -> list[str]:
 
     named = {name for kind, name in points.columns._asdict().items() if name and kind != "user"}
     floating = [field.name for field in schema if pyarrow.types.is_floating(field.type)]
-    words = {word.lower() for word in re.findall(r"\w+", points.where or "")}
-    return [name for name in floating if name in named or words >= set(re.findall(r"\w+", name.lower()))]
+    where = (points.where or "").lower()
+    words = set(re.findall(r"\w+", where))
+
+    def read(name: str) -> bool:
+        parts = set(re.findall(r"\w+", name.lower()))
+        return words >= parts if parts else name in where
+
+    return [name for name in floating if name in named or read(name)]
+
+
+def _warn(text: str) -> None:
+    """Warn from a thread that must go on: a warning that is turned into an error is written to stderr instead."""
+    try:
+        warnings.warn(text, CuratorWarning, stacklevel=2)
+    except CuratorWarning:
+        sys.stderr.write(f"warning: {text}\n")
 
 
 def _within(seconds: float, call: Callable[[], str]) -> str:

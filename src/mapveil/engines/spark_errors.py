@@ -11,7 +11,20 @@ from mapveil_client import __version__
 from mapveil_client.errors import CuratorWarning, InputError
 
 SILENT: Final = "no Spark Connect server answers there, or TLS is not spoken (use_ssl)"
-"""The cause of every error of the connection."""
+"""The cause of every error of the connection before the server's first answer."""
+
+STOPPED: Final = "the server stopped answering during the query"
+"""The cause of every error of the connection after the session's first answer."""
+
+_NOT_FOUND: Final = r"\[(TABLE_OR_VIEW|SCHEMA|CATALOG|NO_SUCH_CATALOG)_(NOT_FOUND|EXCEPTION)\]"
+_NO_NAME: Final = (
+    r"\[(PARSE_|INVALID_IDENTIFIER)|SINGLE_PART_NAMESPACE|^invalid argument: (found|table reference)"
+)
+_FORBIDDEN: Final = (
+    r"\[INSUFFICIENT_PERMISSIONS|(^|StatusCode\.)(UNAUTHENTICATED|PERMISSION_DENIED)\b|AccessControlException|"
+    r"AccessDenied|403 Forbidden"
+)
+_FOREIGN: Final = r"No module named 'mapveil(_client)?\.|Can't get attribute '\w+' on <module 'mapveil"
 
 
 def treat_bad_rows(points: Points, bad: int) -> None:
@@ -26,12 +39,22 @@ def treat_bad_rows(points: Points, bad: int) -> None:
     warnings.warn(text, CuratorWarning, stacklevel=2)
 
 
-def reason_of(error: Exception) -> str:
-    """The cause of a cluster's error, without what a message may quote of a row."""
+def reason_of(error: Exception, *, answered: bool = True, opening: bool = False) -> str:
+    """The cause of a cluster's error, without what a message may quote of a row.
+
+    Parameters
+    ----------
+    error : PySparkException
+        The error.
+    answered : bool
+        Whether the server has answered this session before.
+    opening : bool
+        Whether the call looked a table up by its name, so that the name may be the cause.
+    """
     text = str(error)
-    status = getattr(error, "getGrpcStatusCode", lambda: None)()
-    if getattr(status, "name", "") == "UNAVAILABLE":
-        return SILENT
+    status = getattr(getattr(error, "getGrpcStatusCode", lambda: None)(), "name", "")
+    if status == "UNAVAILABLE":
+        return STOPPED if answered else SILENT
     missing = re.search(r"No module named '([\w.]+)'", text)
     ids = re.search(r"mapveil-ids: (\w+), (\w+)", text)
     version = re.search(r"mapveil-version: (executors have [\w.+]+, the driver [\w.+]+)", text)
@@ -40,18 +63,20 @@ def reason_of(error: Exception) -> str:
             f"the executors read ids of type {ids[1]}, some of which do not fit {ids[2]}, the type in the table's "
             "schema; expected ids that fit, such as texts"
         )
+    if re.search(_FOREIGN, text):
+        return f"executors have another build of mapveil than the driver; install the driver's {__version__} there"
     if missing:
         return f"an executor has no Python package {missing[1].split('.')[0]!r}; install mapveil {__version__} there"
     if version:
         return f"{version[1]}; expected the same version"
-    if re.search(r"\[PARSE_|SINGLE_PART_NAMESPACE|^invalid argument: (found|table reference)", text):
+    if re.search(_NOT_FOUND, text):
+        return "no such catalog, schema or table"
+    if opening and re.search(_NO_NAME, text):
         return (
             "this is no name of a table there; expected catalog.schema.table, schema.table or table, where a part that "
             "has more than letters, digits and '_' stands in backticks"
         )
-    if re.search(r"TABLE_OR_VIEW_NOT_FOUND|[Tt]able not found|SCHEMA_NOT_FOUND|CATALOG", text):
-        return "no such catalog, schema or table"
-    if re.search(r"PERMISSION|UNAUTHENTICATED|Permission|permission|AccessDenied|Forbidden", text):
+    if status in ("UNAUTHENTICATED", "PERMISSION_DENIED") or re.search(_FORBIDDEN, text):
         return "the user of this session may not read it"
     condition = re.search(r"\[([A-Z][A-Z_.]+)\]", text)
     return f"{type(error).__name__}{f' {condition[1]}' if condition else ''}; the cluster's log says more"

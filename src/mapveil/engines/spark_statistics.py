@@ -2,7 +2,8 @@
 
 Sail (that is, DataFusion) takes a column for constant where a file's statistics have one minimum and maximum.
 Writers such as Arrow leave NaN out of those statistics, so each NaN of the file is read as that number. The plan of a
-query shows which statistics the server knows, of all files together; other servers write plans without them.
+query shows which statistics the server knows, of all files together. Apache Spark reads the rows, and is known by its
+plans; a server whose plans are neither Spark's nor of that form of Sail's is refused.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from mapveil_client.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_SPARK: Final = "Statistics(sizeInBytes="  # in each cost plan of Apache Spark
+_SAIL: Final = "statistics=[Rows="  # in each cost plan of Sail 0.7, whether it collects statistics or not
+_OTHER_FORM: Final = re.compile(r"Min=(?!\w+\(([A-Z]\w*\(|NULL)|Absent)")
 _KNOWN: Final = re.compile(r"Min=\w+\(Float\d+\(")
 _CONSTANT: Final = re.compile(r"Min=\w+\((Float\d+\([^()]*\))\) Max=\w+\(\1\)")
 _CURE: Final = "a server that collects no statistics (Sail: SAIL_EXECUTION__COLLECT_STATISTICS=false)"
@@ -37,29 +41,46 @@ def refuse_trusted_statistics(frame: Any, where: str, user: str, numbers: Sequen
     Raises
     ------
     InputError
-        Such a column is there.
+        Such a column is there, or the server's plans are of no known form.
     """
-    if _KNOWN.search(_plan(frame, [user])):
+    unknown = (
+        f"{where}: this server's plans show statistics in no form that Mapveil knows, so NaN in a file could be read "
+        "as another number; expected Apache Spark or Sail 0.7.2; nothing was charged"
+    )
+    plan = _plan(frame, [user])
+    if plan is None:
+        raise InputError(unknown)
+    if _KNOWN.search(plan):
         raise InputError(
             f"{where}: column {user!r} has ids of floating point, and this server reads NaN beside one id in a file "
             f"as that id; expected ids that are whole numbers or texts, or {_CURE}; nothing was charged"
         )
-    if numbers and _CONSTANT.search(_plan(frame, numbers)):
-        one = next((each for each in numbers if _CONSTANT.search(_plan(frame, [each]))), numbers[0])
+    plan = _plan(frame, numbers) if numbers else ""
+    if plan is None:
+        raise InputError(unknown)
+    if _CONSTANT.search(plan):
+        one = next((each for each in numbers if _CONSTANT.search(_plan(frame, [each]) or "")), numbers[0])
         raise InputError(
-            f"{where}: column {one!r} has the same number in all files, and this server reads NaN beside it as that "
-            f"number; expected a column without such numbers, or {_CURE}; nothing was charged"
+            f"{where}: column {one!r} has the same number in all files, and this server would read NaN beside it as "
+            f"that number; expected numbers that differ, whole numbers, no such column (without one each row weighs "
+            f"1), or {_CURE}; nothing was charged"
         )
 
 
-def _plan(frame: Any, columns: Sequence[str]) -> str:
-    """Plan of a query of some columns, with the statistics that the server knows.
+def _plan(frame: Any, columns: Sequence[str]) -> str | None:
+    """Plan of a query of some columns with the statistics that the server knows, empty of Spark; None of another form.
 
-    The one before any optimization, because a later one has the types of a view's casts, not those of the files.
+    Sail's plan of mode ``cost`` tells whether there are statistics. Theirs are those after optimization, of the types
+    of a view's casts: ids cast to texts would look harmless. Of the modes, ``codegen`` alone has each step of the
+    plan, and so the first physical one, with the types of the files. (The client is pinned, so a private method stays.)
     """
     from pyspark.sql import functions as fn
 
     quoted = [fn.col(f"`{each.replace('`', '``')}`") for each in columns]
     query = frame.select(*quoted)
     plan = str(query._explain_string(mode="cost"))
-    return str(query._explain_string(mode="codegen")) if "Exact(" in plan else plan
+    if _SAIL in plan:
+        if "Exact(" in plan:
+            plan = str(query._explain_string(mode="codegen"))
+        return plan if _SAIL in plan and not _OTHER_FORM.search(plan) else None
+    return "" if _SPARK in plan else None

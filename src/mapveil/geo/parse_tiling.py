@@ -151,6 +151,7 @@ def places_of_column(points: Points, column: str, region: Region) -> Places:
     """
     import duckdb
 
+    points.table.check_here(f"a tiling that is not made of column {column!r}")
     with duckdb.connect() as connection, reading(points.source):
         relation = points.table.relation(connection)
         if column not in column_types(points.table):

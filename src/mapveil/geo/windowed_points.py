@@ -167,6 +167,7 @@ def _of_reading(wall: str, zone: str | None) -> tuple[str, str]:
 
 
 def _times_of_text(points: Points, windows: Windows, time: str) -> tuple[str, str]:
+    points.table.check_here(f"dates or timestamps in column {points.columns.time!r}, not texts")
     zone = windows.zone
     zoned = f"regexp_matches({time}, '{_ZONED}')"
     # DuckDB would read 8:30 PM as 8:30, and 8:30 of a named zone as that of any. Trimmed, else its reader of CSV takes

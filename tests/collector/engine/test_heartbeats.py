@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import select
 
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.roles import Loop
 from mapveil.collector.rounds import conductor, loops
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store import backends
 from mapveil.collector.store.heartbeats import ABSENT_SECONDS, STUCK_SECONDS, has_heartbeat, send_heartbeat
+from mapveil.collector.store.schema import collections
 from tests.authority import AUTHORITY
 
 from ..heartbeats import age_heartbeats
@@ -157,3 +160,34 @@ def test_a_conductor_that_reads_nothing_or_was_replaced_sends_no_heartbeat(
         engine._conductor.step = lambda _: monkeypatch.setattr(postgresql_store, "remain", lambda _: False)
         engine._conductor.tick()
     assert not has_heartbeat(postgresql_store, "conductor")
+
+
+@pytest.mark.parametrize("locked", [0, 1], ids=["the oldest", "the newest"])
+def test_a_collection_whose_rows_are_locked_stops_no_other(
+    postgresql, postgresql_url, new_store, clock, opened, make_spec, crowd_of, monkeypatch, locked
+):
+    """Somebody's session holds one collection; the others go on, and that one once it is let go."""
+    settings = (*backends._POSTGRESQL_SETTINGS, "SET lock_timeout = '1s'")
+    monkeypatch.setattr(backends, "_POSTGRESQL_SETTINGS", settings)
+    store = new_store(postgresql_url)
+    store.create_tables()
+    engine = Engine(store, clock, authority=AUTHORITY)
+    crowd_of(store, 3)
+    ids = [opened(engine, make_spec("local", join_seconds=60))[0] for _ in range(2)]
+    clock.advance(61)
+    with postgresql.connect(postgresql_url.split("@/")[1].split("?")[0]) as session, session.transaction():
+        session.execute("SELECT 1 FROM collections WHERE id = %s FOR UPDATE", (ids[locked],))
+        with pytest.raises(StoreUnavailable):
+            engine._conductor.tick()
+        states = states_of(store)
+        assert [states[each] == "open" for each in ids] == [number == locked for number in range(2)]
+    clock.advance(61)
+    assert engine._conductor.tick()
+    assert "open" not in states_of(store).values()
+
+
+def states_of(store):
+    with store.read() as connection:
+        return {
+            row.id: row.state for row in connection.execute(select(collections.c.id, collections.c.state))
+        }

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from sqlalchemy import select
+
 from mapveil.collector.operators.leader import Leader
 from mapveil.collector.operators.peer import PeerUnavailable
 from mapveil.collector.operators.task_records import is_helped
@@ -49,6 +51,9 @@ from mapveil_client.secure_sum.states import Abort, ServerState, phase_name
 
 _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after a step that failed for no reason of the collection's own
+_BLOCKED_SECONDS: Final = (
+    60.0  # after one for which the store kept this process waiting, with all other collections
+)
 _RETENTION_SECONDS: Final = 60.0  # between looks for collections that are kept in days
 
 LANES: Final = (Loop.CONDUCT, Loop.LEAD)
@@ -101,17 +106,20 @@ class Conductor:
                 with self._store.read() as connection:
                     active = listed(connection, ACTIVE)
                 self._forget_ended(frozenset(each.id for each in active))
+                blocked: list[StoreUnavailable] = []
                 own = [each for each in active if self._lane(each) is lane]
                 if not own:
                     self._beat(lane)
                 for collection in own:
                     steps = partial(self._steps, collection.id, lane)
-                    if self._store.remain(lane.value) and self._guarded(collection.id, steps):
+                    if self._store.remain(lane.value) and self._guarded(collection.id, steps, blocked):
                         self._beat(lane)
                 if lane is Loop.LEAD and self._leader is not None:
-                    self._guarded("ends", self._leader.end_all)
+                    self._guarded("ends", self._leader.end_all, blocked)
                 if lane is Loop.CONDUCT and self._keep_days:
-                    self._guarded("retention", self._retire)
+                    self._guarded("retention", self._retire, blocked)
+                if blocked:  # others went on; that this one cannot must be seen
+                    raise blocked[0]
         return mine
 
     def _beat(self, lane: Loop) -> None:
@@ -155,18 +163,24 @@ class Conductor:
             if collection.state in ACTIVE and self._lane(collection) is not lane:
                 return
 
-    def _guarded(self, name: str, act: Callable[[], None]) -> bool:
+    def _guarded(self, name: str, act: Callable[[], None], blocked: list[StoreUnavailable]) -> bool:
         """Do what is due for one collection, and let no failure of it stop the others; False where this process fails.
 
-        That another process was faster, or the peer does not answer, is no failure of this one.
+        That another process was faster, or the peer does not answer, is no failure of this one. Where the store can be
+        read but not this collection's rows, which somebody may lock, the failure is added to ``blocked``.
         """
         now = self._store.clock.monotonic()
         if self._resting.get(name, now) > now:
             return False
         try:
             act()
-        except StoreUnavailable:
-            raise
+        except StoreUnavailable as error:
+            with self._store.read() as connection:
+                connection.execute(select(1))
+            _LOG.warning("collection %s waits for the store: %s", name, error)
+            self._resting[name] = self._store.clock.monotonic() + _BLOCKED_SECONDS
+            blocked.append(error)
+            return False
         except Conflict as error:
             _LOG.info("collection %s: %s", name, error)
         except PeerUnavailable as error:
