@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.engines import UNIT, user_sums
-from mapveil.engines.spark_connect import SparkEngine, _numbers
+from mapveil.engines.spark_connect import SparkEngine, _read_columns
 from mapveil.engines.spark_statistics import refuse_trusted_statistics
 from mapveil.privacy.population import see
 from mapveil_client.errors import CuratorWarning, InputError
@@ -111,7 +111,7 @@ def test_a_column_without_a_letter_is_read_where_the_filter_names_it() -> None:
     frame = pyarrow.table({"user_id": [1], "lon": [-74.0], "lat": [40.7], "%": [0.5], "speed": [1.0]})
     for where, found in (("speed < 5", ["speed"]), ('"%" < 1', ["%"])):
         points = mv.read_points(frame, where=where)
-        assert _numbers(points, frame.schema) == ["lon", "lat", *found]
+        assert set(_read_columns(points, frame.schema)) == {"user_id", "lon", "lat", *found}
 
 
 def unsigned(engine: SparkEngine, folder: Path, ids: list[int]) -> tuple[mv.Points, mv.Points]:
@@ -201,5 +201,39 @@ def test_numbers_that_sail_reads_from_statistics_are_refused(
     assert user_sums(mv.read_points(engine.table(name), **kept), QUADTREE).sums.sum() == 3 * UNIT
     bad = frame | {column: [frame[column][0], np.nan, frame[column][0]]}
     name = of_file(engine, pyarrow.table(bad), tmp_path / "bad.parquet")
-    with pytest.raises(InputError, match=f"column '{column}' has the same number in all files.*charged"):
-        user_sums(mv.read_points(engine.table(name), **kept), QUADTREE)
+    others = ", ".join(each for each in frame if each != column)
+    cast = f"SELECT {others}, CAST({column} AS DECIMAL(9, 6)) AS {column} FROM {name}"
+    engine.session.sql(cast).createTempView(f"{name}v")
+    for table in (name, f"{name}v"):
+        with pytest.raises(InputError, match=f"column '{column}' has the same number in all files.*charged"):
+            user_sums(mv.read_points(engine.table(table), **kept), QUADTREE)
+
+
+def test_columns_that_are_not_read_are_in_nobodys_way(engine: SparkEngine, tmp_path: Path) -> None:
+    """Sail cannot pass a name with a dot to Python, nor two names that differ in case."""
+    frame = pyarrow.table({"x.y": [1], "X": [1], "x": [2], "user_id": [7], "lon": [-74.0], "lat": [40.7]})
+    points = mv.read_points(engine.table(on_cluster(engine, frame.drop_columns(["X"]))))
+    assert user_sums(points, QUADTREE).sums.sum() == UNIT
+
+
+def test_ids_that_engines_compare_differently_are_refused(engine: SparkEngine) -> None:
+    """A list with -0.0 is another one than that with 0.0 on Sail alone: one user counted twice."""
+    frame = pyarrow.table({"user_id": [[0.0], [-0.0]], "lon": [-74.0, -73.9], "lat": [40.7, 40.75]})
+    points = mv.read_points(engine.table(on_cluster(engine, frame)))
+    wanted = "column 'user_id' has ids of type list.*nothing was charged"
+    with pytest.raises(InputError, match=wanted):
+        user_sums(points, QUADTREE)
+    with pytest.raises(InputError, match=wanted), see(points, b"k" * 32):
+        pass
+
+
+def test_a_release_with_an_account_keeps_the_clusters_own_error(engine: SparkEngine, tmp_path: Path) -> None:
+    frame = pyarrow.table({"user_id": [[1], [2]], "lon": [-74.0, -73.9], "lat": [40.7, 40.75]})
+    account = mv.Account.open("lake", ledger=tmp_path / "ledger.sqlite", budget=3)
+    with pytest.raises(InputError, match="column 'user_id' has ids of type list"):
+        mv.release(
+            mv.read_points(engine.table(on_cluster(engine, frame))),
+            region=QUADTREE.region,
+            epsilon=1,
+            account=account,
+        )

@@ -163,14 +163,14 @@ class SparkEngine:
         """See :class:`mapveil.engines.table_engine.Engine`; the driver holds 8 bytes of each user."""
         from pyspark.sql import functions as fn
 
-        quoted = f"`{column.replace('`', '``')}`"
         work = functools.partial(valued, __version__, values)
         assert isinstance(table, ClusterTable)
         with self._speaking(table.name), self._telling():
             frame = self.session.table(table.name)
             table.rows_of_ledger[:] = [int(frame.count())]
+            self._check_ids(table, column)
             refuse_trusted_statistics(frame, self._place(table.name), column)
-            ids = frame.select(fn.col(quoted)).distinct()
+            ids = frame.select(fn.col(_quoted(column))).distinct()
             found = ids.mapInArrow(work, "value bigint").toArrow()
         return np.asarray(found["value"].to_numpy(), dtype=np.int64)
 
@@ -198,9 +198,12 @@ class SparkEngine:
             cells_of(np.zeros(1, dtype=np.int64))  # makes the tables that the executors are sent
         tiling.locate(np.zeros(1), np.zeros(1))
         with self._speaking(points.source), self._telling(told):
-            frame = self.session.table(table.name)
-            numbers = _numbers(points, table.schema)
-            refuse_trusted_statistics(frame, self._place(table.name), points.columns.user, numbers)
+            self._check_ids(table, points.columns.user)
+            read = _read_columns(points, table.schema)
+            # Of those alone: executors are sent nothing else, and no other column's name or type can be in the way.
+            frame = self.session.table(table.name).select(*map(_quoted, read))
+            others = [name for name in read if name != points.columns.user]
+            refuse_trusted_statistics(frame, self._place(table.name), points.columns.user, others)
             found = self._summed(
                 frame, functools.partial(executed, __version__, here, tiling, key, made.schema), made.schema
             )
@@ -214,6 +217,17 @@ class SparkEngine:
         label = None if windows is None else found["label"].to_numpy().astype(np.int64)
         size = tiling.size if points.columns.to_lon is None else tiling.size**2
         return placed(cells_of(found["cell"].to_numpy()), label, found["share"].to_numpy(), size, windows)
+
+    def _check_ids(self, table: ClusterTable, column: str) -> None:
+        """Refuse ids that engines compare differently: one of a list with -0.0 is the one with 0.0 on some alone."""
+        import pyarrow
+
+        kind = table.schema.field(column).type
+        if pyarrow.types.is_nested(kind):
+            raise InputError(
+                f"{self._place(table.name)}: column {column!r} has ids of type {kind}; expected numbers or texts; "
+                "nothing was charged"
+            )
 
     def _summed(self, frame: Any, work: Any, schema: pyarrow.Schema) -> Any:
         """Shares and rows per cell, and label where there is one."""
@@ -337,20 +351,21 @@ class ClusterTable(EngineTable):
         )
 
 
-def _numbers(points: Points, schema: pyarrow.Schema) -> list[str]:
-    """Columns of floating point that are read beside the ids: coordinates, weights and those of the filter."""
-    import pyarrow
-
-    named = {name for kind, name in points.columns._asdict().items() if name and kind != "user"}
-    floating = [field.name for field in schema if pyarrow.types.is_floating(field.type)]
+def _read_columns(points: Points, schema: pyarrow.Schema) -> list[str]:
+    """Columns that are read: those of the points, and those that the filter may name."""
+    named = {name for name in points.columns if name}
     where = (points.where or "").lower()
     words = set(re.findall(r"\w+", where))
 
-    def read(name: str) -> bool:
+    def filtered(name: str) -> bool:
         parts = set(re.findall(r"\w+", name.lower()))
         return words >= parts if parts else name in where
 
-    return [name for name in floating if name in named or read(name)]
+    return [name for name in schema.names if name in named or filtered(name)]
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
 
 
 def _warn(text: str) -> None:
