@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -12,16 +13,20 @@ import pytest
 
 from mapveil.collector.http import asgi as application
 from mapveil.collector.http.asgi import create_app
+from mapveil.collector.http.prometheus import Metrics
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.roles import Loop, Role
 from mapveil.collector.rounds import loops
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.heartbeats import ABSENT_SECONDS, BEAT_SECONDS, STUCK_SECONDS, send_heartbeat
 from mapveil.collector.store.work_queue import Task, Work, order
 from tests.authority import AUTHORITY
 
 from ..faults.scene import until
+from ..heartbeats import age_heartbeats
 
 IDLE = {"stuck": [], "workers": True}
+LOST = {"status": "failing", "store": False, "conductor": None, "workers": None}
 
 
 def health(address: str) -> tuple[int, dict[str, Any]]:
@@ -43,7 +48,7 @@ def test_a_lost_store_is_said_and_heals(api: Any, sqlite_url: str) -> None:
     assert (lost.status_code, lost.json()["error"]["code"]) == (503, "unavailable")
     assert lost.headers["retry-after"] in ("1", "2")  # drawn, so that devices come again apart
     assert api.ask("GET", "/v1/collections").status_code == 503
-    assert health(api.address) == (503, {"status": "failing", "store": False, "conductor": True, **IDLE})
+    assert health(api.address) == (503, {**LOST, "stuck": []})
     away.rename(path)
     assert health(api.address)[0] == 200
     assert api.ask("GET", "/v1/collections").status_code == 200
@@ -105,6 +110,7 @@ def test_a_loop_that_hangs_is_said_to(
 
 def test_work_that_waits_for_a_worker_is_said_to(api_with: Any, postgresql_store: Any) -> None:
     api = api_with(store=postgresql_store)
+    send_heartbeat(postgresql_store, "conductor")
     with api.store.write() as connection:
         order(connection, [Work(Task.MAP, "a" * 32)])
     assert health(api.address)[1]["workers"] is True
@@ -116,30 +122,58 @@ def test_work_that_waits_for_a_worker_is_said_to(api_with: Any, postgresql_store
     )
 
 
-@pytest.mark.parametrize("role", ["intake", "worker"])
-def test_that_no_process_conducts_is_said_by_the_others(
-    live: Any, new_store: Any, postgresql_store: Any, postgresql_url: str, clock: Any, role: str
+@pytest.mark.parametrize("role", Role)
+def test_that_no_process_conducts_is_said_by_all(
+    live: Any,
+    new_store: Any,
+    postgresql_store: Any,
+    postgresql_url: str,
+    clock: Any,
+    role: Role,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(application, "_MEASURE_SECONDS", 0.05)
     settings = Settings(role=role, store="postgresql://elsewhere/store", exports="unused")
     engine = Engine(postgresql_store, clock, authority=AUTHORITY)
     conductor = Engine(new_store(postgresql_url), clock, authority=AUTHORITY)
-    absent, there = (200, "degraded", False, False), (200, "ok", True, True)
+    absent, there = (200, "degraded", False), (200, "ok", True)
     with live(create_app(engine, postgresql_store, settings, conduct=False), settings) as address:
 
-        def told() -> tuple[int, str, bool, bool]:
+        def told() -> tuple[int, str, bool]:
             status, said = health(address)
-            shown = httpx.get(f"{address}/metrics", timeout=300).text
-            return status, said["status"], said["conductor"], "\nmapveil_conducted 1.0\n" in shown
+            number = f"\nmapveil_conducted {float(said['conductor'])}\n"
+            until(lambda: number in httpx.get(f"{address}/metrics", timeout=300).text, "the number follows")
+            return status, said["status"], said["conductor"]
 
         assert told() == absent
         conductor.loops.tick()
         assert told() == there
-        clock.advance(200)  # a long step
+        age_heartbeats(postgresql_store, STUCK_SECONDS)  # a long step
         assert told() == there
-        clock.advance(200)
+        age_heartbeats(postgresql_store, ABSENT_SECONDS - STUCK_SECONDS)
         assert told() == absent
+        clock.advance(BEAT_SECONDS)
         conductor.loops.tick()
         assert told() == there
+
+
+def test_loops_that_are_stuck_are_counted_without_a_scrape(
+    live: Any, sqlite_store: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "_MEASURE_SECONDS", 0.05)
+    engine = Engine(sqlite_store, clock, authority=AUTHORITY)
+    monkeypatch.setattr(engine.loops, "stuck", lambda: ["conductor", "maps"])
+    counted: list[float] = []
+    monkeypatch.setattr(application, "Metrics", lambda *given: _watched(Metrics(*given), "stuck", counted))
+    with live(create_app(engine, sqlite_store, Settings(), conduct=False), Settings()):
+        until(lambda: counted.count(2) > 1, "the number is set again and again")
+
+
+def _watched(metrics: Metrics, name: str, kept: list[float]) -> Metrics:
+    """Metrics that keep whatever one of their numbers is set to."""
+    number = getattr(metrics, name)
+    setattr(metrics, name, SimpleNamespace(set=lambda value: (kept.append(value), number.set(value))))
+    return metrics
 
 
 def test_processes_that_do_not_answer_devices_tell_of_their_health_only(

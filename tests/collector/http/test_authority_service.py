@@ -106,6 +106,7 @@ def test_it_certifies_at_a_pace_and_serves_the_list_and_nothing_else(apart: Apar
     described = apart.client.get("/v1/openapi.json").json()["paths"]
     assert {"/v1/devices", ROUTE, "/v1/revocation-list", "/v1/authority"} <= set(described)
     assert not any("collections" in path for path in described)
+    assert apart.client.get("/healthz").json()["conductor"] is None
     assert apart.client.get("/healthz").status_code == 200
 
 

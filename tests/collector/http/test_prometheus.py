@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,3 +65,45 @@ def test_two_services_of_one_process_count_apart() -> None:
     one.request("/a", "GET", 200, 0.1)
     assert b'route="/a"' in one.text()
     assert b'route="/a"' not in other.text()
+
+
+SCRAPED = """
+import subprocess, sys
+from mapveil.collector.http.prometheus import Metrics
+metrics = Metrics(dict)
+sibling = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+sibling.stdout.readline()
+print(metrics.text().decode(), flush=True)
+metrics.set_conducted(False)
+print("----", metrics.text().decode(), flush=True)
+sibling.kill()
+sibling.wait()
+print("----", metrics.text().decode(), flush=True)
+"""
+SIBLING = """
+import sys
+from mapveil.collector.http.prometheus import Metrics
+metrics = Metrics(dict)
+metrics.stuck.set(1)
+metrics.set_conducted(True)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_that_is_scraped_shows_what_its_siblings_set_while_they_live(tmp_path: Path) -> None:
+    variables = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", SCRAPED, SIBLING]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True, timeout=300)
+    shown = [numbers(text) for text in done.stdout.split("----")]
+    assert [each.get(("mapveil_stuck_loops", ())) for each in shown] == [1, 1, 0]
+    # The newest word counts, and a process that has said nothing says nothing.
+    assert [each.get(("mapveil_conducted", ())) for each in shown] == [1, 0, 0]
+
+
+def test_an_enrolment_authority_serves_no_number_of_a_conductor() -> None:
+    metrics = Metrics(dict)
+    metrics.set_conducted(None)
+    assert b"mapveil_conducted" not in metrics.text()
+    metrics.set_conducted(True)
+    assert b"\nmapveil_conducted 1.0\n" in metrics.text()

@@ -40,6 +40,7 @@ from mapveil.collector.refusals import NotFound
 from mapveil.collector.roles import LOOPS, Loop, Role
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import Certification, Lifetimes
+from mapveil.collector.store.heartbeats import has_heartbeat
 from mapveil.collector.store.principals import Accounts
 from mapveil.collector.store.schema import collections
 from mapveil.collector.store.work_queue import waiting, waits_in_vain
@@ -55,6 +56,7 @@ _HEALTH_SECONDS: Final = 3.0
 _VAIN_SECONDS: Final = 60.0  # that work waits for a worker: a lease of one that was killed, and some more
 _RESTART_SECONDS: Final = 1.0
 _LIST_SECONDS: Final = 15.0
+_MEASURE_SECONDS: Final = 15.0  # as often as deploy/prometheus.yml scrapes
 _QUERY: Final = "/retrieval/query"
 _OF_EVERY_ROLE: Final = ("/healthz", "/metrics")
 
@@ -220,11 +222,12 @@ class _Collector:
         anyio.to_thread.current_default_thread_limiter().total_tokens = self._service.settings.threads
         if self._conduct:
             self._task = asyncio.create_task(self._keep_conducting())
-        looking = asyncio.create_task(self._keep_looking())
+        tasks = [asyncio.create_task(each) for each in (self._keep_looking(), self._keep_measuring())]
         try:
             yield
         finally:
-            looking.cancel()
+            for task in tasks:
+                task.cancel()
             if self._task is not None:
                 self._engine.loops.stop()
                 await asyncio.wait([self._task], timeout=self._service.settings.shutdown_seconds)
@@ -241,6 +244,16 @@ class _Collector:
             with contextlib.suppress(MapveilError):
                 await self._service.run(self._service.certification.revocation_list)
             await asyncio.sleep(_LIST_SECONDS)
+
+    async def _keep_measuring(self) -> None:
+        """Set what this process knows of itself, in every process: a scrape is answered by one of several."""
+        service = self._service
+        while True:
+            service.metrics.bodies.set(service.bodies.held)
+            service.metrics.stuck.set(len(service.engine.loops.stuck()))
+            with contextlib.suppress(MapveilError):
+                service.metrics.set_conducted(await service.run(_conducted, service))
+            await asyncio.sleep(_MEASURE_SECONDS)
 
     async def _keep_conducting(self) -> None:
         """Run the conductor; whatever it stumbles over, collections must go on."""
@@ -316,18 +329,19 @@ def _add_public_routes(app: FastAPI, service: Service) -> None:
         responses={503: {"model": Health, "description": "It does not"}},
     )
     async def healthz(response: Response) -> Health:
-        others: tuple[bool, bool] | None = None
+        workers, conductor, store = None, None, False
         with contextlib.suppress(TimeoutError, MapveilError):
             async with asyncio.timeout(_HEALTH_SECONDS):
-                others = await service.run(_others, service)
-        stuck, store = service.engine.loops.stuck(), others is not None
-        workers, attended = others or (True, True)
-        conductor = service.alive() and Loop.CONDUCT.value not in stuck and attended
+                workers, conductor = await service.run(_others, service)
+                store = True
+        stuck = service.engine.loops.stuck()
+        if not service.alive() or Loop.CONDUCT.value in stuck:
+            conductor = False
         good = store and service.alive() and not stuck
         response.status_code = 200 if good else 503
         status: Literal["ok", "degraded", "failing"] = "failing"
         if good:  # this process does its part, and would do it no better after a restart
-            status = "ok" if workers and conductor else "degraded"
+            status = "degraded" if False in (workers, conductor) else "ok"
         return Health(status=status, store=store, conductor=conductor, stuck=stuck, workers=workers)
 
     if service.settings.metrics == "off":
@@ -345,20 +359,21 @@ def _add_public_routes(app: FastAPI, service: Service) -> None:
         if service.settings.metrics == "viewer":
             service.access.operator(request.scope)
         service.metrics.bodies.set(service.bodies.held)
-        service.metrics.stuck.set(len(service.engine.loops.stuck()))
-        service.metrics.conducted.set(_attended(service))
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
 
-def _others(service: Service) -> tuple[bool, bool]:
+def _others(service: Service) -> tuple[bool, bool | None]:
     """Whether some process works, and some process conducts."""
-    return not waits_in_vain(service.store, _VAIN_SECONDS), _attended(service)
+    return not waits_in_vain(service.store, _VAIN_SECONDS), _conducted(service)
 
 
-def _attended(service: Service) -> bool:
-    """Whether some process conducts; of one that is to conduct itself its own loops tell."""
-    own = service.authority_only or Loop.CONDUCT in LOOPS[Role(service.settings.role)]
-    return own or service.engine.loops.attended()
+def _conducted(service: Service) -> bool | None:
+    """Whether some process, this or another, conducts; None at an enrolment authority, which has no collections."""
+    if service.authority_only:
+        return None
+    if service.store.shareable:
+        return has_heartbeat(service.store, Loop.CONDUCT.value)
+    return service.alive() and Loop.CONDUCT.value not in service.engine.loops.stuck()
 
 
 def _states(store: Store) -> dict[str, int]:

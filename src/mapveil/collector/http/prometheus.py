@@ -4,9 +4,11 @@ Labels are routes, statuses, phases and states: nothing of a person or of a coll
 share their numbers through files, where ``PROMETHEUS_MULTIPROC_DIR`` names a folder.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from mapveil.collector.rounds.life_cycle import State
@@ -55,8 +57,8 @@ class Metrics:
         self.work = gauge("mapveil_work_waiting", about, ("task",), multiprocess_mode="mostrecent")
         about = "Loops of this process that come to no end"
         self.stuck = gauge("mapveil_stuck_loops", about, multiprocess_mode="livesum")
-        about = "1 where a process conducts the collections, 0 where none has said so for minutes"
-        self.conducted = gauge("mapveil_conducted", about, multiprocess_mode="livemin")
+        self._gauge = gauge
+        self._conducted: Any = None
         self._states, self._waiting = states, waiting
         self._counted: dict[tuple[str, str, int], Any] = {}
         self._timed: dict[str, Any] = {}
@@ -72,6 +74,17 @@ class Metrics:
         counter.inc()
         self._timed[route].observe(seconds)
 
+    def set_conducted(self, conducted: bool | None) -> None:
+        """Set whether some process conducts; None, of an enrolment authority: no such number is served."""
+        if conducted is None:
+            return
+        if self._conducted is None:  # not before: a new number is 0
+            about = (
+                "1 where some process takes the steps of collections, 0 where no heartbeat of one is recent"
+            )
+            self._conducted = self._gauge("mapveil_conducted", about, multiprocess_mode="livemostrecent")
+        self._conducted.set(conducted)
+
     def text(self) -> bytes:
         """All metrics in Prometheus' text format. Run by: a thread."""
         from prometheus_client import CollectorRegistry, generate_latest
@@ -82,9 +95,22 @@ class Metrics:
         for task in Task:
             self.work.labels(task.value).set(waiting.get(task.value, 0))
         shown = self._own
-        if os.environ.get(_FOLDER):
+        if folder := os.environ.get(_FOLDER):
             from prometheus_client.multiprocess import MultiProcessCollector
 
+            _forget_dead(Path(folder))
             shown = CollectorRegistry()
             MultiProcessCollector(shown)
         return generate_latest(shown)
+
+
+def _forget_dead(folder: Path) -> None:
+    """Remove what processes that have ended said of themselves, such as one that was killed because it was stuck."""
+    from prometheus_client.multiprocess import mark_process_dead
+
+    for process in {int(file.stem.rpartition("_")[2]) for file in folder.glob("gauge_live*.db")}:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            with contextlib.suppress(FileNotFoundError):  # a sibling that is scraped too was faster
+                mark_process_dead(process, str(folder))

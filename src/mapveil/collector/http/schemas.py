@@ -192,12 +192,15 @@ class Health(BaseModel):
     status: Literal["ok", "degraded", "failing"] = Field(
         description="degraded: this process does its part, and no other does that of the conductor or of a worker"
     )
-    store: bool
-    conductor: (
-        bool  # False: this process is to conduct and does not, or it is not, and no other said that it does
+    store: bool = Field(description="Whether the store can be read")
+    conductor: bool | None = Field(
+        description="false: this process is to conduct and does not, or no process of this store does. "
+        "null: not known while the store cannot be read; always at an enrolment authority, which has no collections"
     )
-    stuck: list[str]  # loops of this process that come to no end
-    workers: bool  # False: work waits, and no process has any
+    stuck: list[str] = Field(description="Loops of this process that come to no end")
+    workers: bool | None = Field(
+        description="false: work waits, and no process has any. null: not known while the store cannot be read"
+    )
 
 
 class OperatorAnswer(BaseModel):
