@@ -57,6 +57,17 @@ def test_an_operator_is_made_and_the_token_is_all_of_stdout(mapveil: Call, store
     assert timedelta(days=29) < lifetime <= timedelta(days=30)
 
 
+def test_a_new_store_and_an_operator_of_the_same_name_are_said(mapveil: Call, store: Path) -> None:
+    first, other, again = (
+        mapveil("serve", "--store", store, "--new-operator", each)
+        for each in ("admin:me", "viewer:me", "admin:me")
+    )
+    assert f"New store made at {store}" in first.err
+    assert "New store" not in other.err + again.err
+    assert "same role and name" not in first.err + other.err
+    assert "Operator 1 has the same role and name, and its token is still good" in again.err
+
+
 def test_an_enrolment_is_made_for_so_many_devices(mapveil: Call, store: Path) -> None:
     made = mapveil("serve", "--store", store, "--new-enrolment", "2000:pilot", "--expires", "12h", "--json")
     record = json.loads(made.out)
