@@ -45,6 +45,7 @@ class Progress(NamedTuple):
     closes_in_s: float | None
     wanted: int
     present: int
+    reason: str = ""  # of an abort
 
 
 @dataclass(frozen=True)
@@ -308,15 +309,15 @@ class Connection:
         """The progress of a collection."""
         record = await self.record(f"/v1/collections/{collection}/progress")
         with reading("the progress of a collection"):
-            closes = record["closes_in_s"]
             return Progress(
                 str(record["state"]),
                 int(record["round"] or 0),
                 None if record["phase"] is None else str(record["phase"]),
                 bool(record["open"]),
-                None if closes is None else float(closes),
+                None if record["closes_in_s"] is None else float(record["closes_in_s"]),
                 int(record["wanted"] or 0),
                 int(record["present"] or 0),
+                one_line(str(record.get("reason") or "")),
             )
 
     async def enrol(self, token: str, identity: Identity, *, simulated: bool = False) -> int:
@@ -325,9 +326,8 @@ class Connection:
             "token": token,
             "public_key": identity.public.hex(),
             "signature": identity.sign(enrolment_statement(token, identity.public)).hex(),
+            **({"simulated": True} if simulated else {}),
         }
-        if simulated:
-            record["simulated"] = True
         body = json.dumps(record).encode()
         answer = await self.request("POST", "/v1/devices", body, media="application/json")
         with reading("the answer to an enrolment"):

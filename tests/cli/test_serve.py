@@ -57,6 +57,17 @@ def test_an_operator_is_made_and_the_token_is_all_of_stdout(mapveil: Call, store
     assert timedelta(days=29) < lifetime <= timedelta(days=30)
 
 
+def test_a_new_store_and_an_operator_of_the_same_name_are_said(mapveil: Call, store: Path) -> None:
+    first, other, again = (
+        mapveil("serve", "--store", store, "--new-operator", each)
+        for each in ("admin:me", "viewer:me", "admin:me")
+    )
+    assert f"New store made at {store}" in first.err
+    assert "New store" not in other.err + again.err
+    assert "same role and name" not in first.err + other.err
+    assert "Operator 1 has the same role and name, and its token is still good" in again.err
+
+
 def test_an_enrolment_is_made_for_so_many_devices(mapveil: Call, store: Path) -> None:
     made = mapveil("serve", "--store", store, "--new-enrolment", "2000:pilot", "--expires", "12h", "--json")
     record = json.loads(made.out)
@@ -322,51 +333,3 @@ def test_a_head_is_signed_published_and_checked(mapveil: Call, store: Path, tmp_
     other = mapveil(*given, "--check", "--head", published, "--head-key", tmp_path / "other")
     assert other.code == 1
     assert "another key" in other.out
-
-
-def certificate(folder: Path, *, days: int) -> tuple[Path, Path]:
-    """A certificate for this machine that is good for so many days from now, and its key."""
-    from ipaddress import ip_address
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=60))
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    paths = folder / "chain.pem", folder / "key.pem"
-    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-    return paths
-
-
-@pytest.mark.parametrize(("days", "code"), [(30, 0), (-1, 1)])
-def test_a_check_reads_the_certificate(
-    mapveil: Call, store: Path, tmp_path: Path, days: int, code: int
-) -> None:
-    mapveil("serve", "--store", store, "--new-operator", "admin")
-    chain, key = certificate(tmp_path, days=days)
-    given = ("serve", "--store", store, "--port", free_port(), "--check")
-    outcome = mapveil(*given, "--tls-cert", chain, "--tls-key", key)
-    assert outcome.code == code
-    assert "the certificate is good until" in outcome.out
-    swapped = mapveil(*given, "--tls-cert", key, "--tls-key", chain)
-    assert swapped.code == 1
-    assert "cannot be used" in swapped.out

@@ -167,6 +167,11 @@ def test_progress_and_server_messages_are_read() -> None:
     none = b'{"state":"open","round":null,"phase":null,"open":true,"closes_in_s":null,"wanted":9,"present":4}'
     made, _ = against([answer(200, none)], lambda c: c.progress("a" * 32))
     assert made == Progress("open", 0, None, True, None, 9, 4)
+    over = none.replace(b'"present":4', b'"present":4,"reason":"too few\\nsent shares"').replace(
+        b'"open"', b'"aborted"', 1
+    )
+    made, _ = against([answer(200, over)], lambda c: c.progress("a" * 32))
+    assert (made.state, made.reason) == ("aborted", "too few sent shares")
     made, seen = against(
         [answer(200, b"message", b"Mapveil-Phase: shares")],
         lambda c: c.server_message("a" * 32, 3, signer=(IDENTITY, 1)),

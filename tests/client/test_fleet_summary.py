@@ -63,6 +63,8 @@ def test_devices_are_counted_by_what_became_of_them() -> None:
 
 def test_an_aborted_collection_or_nobody_is_no_success() -> None:
     counts = {"sent": 0, "dropped": 0, "unreachable": 0, "seconds": 0.0}
-    assert not FleetSummary.of([device(1, "ended")], {HERE: "aborted"}, **counts).good
+    ended = FleetSummary.of([device(1, "ended")], {HERE: "aborted"}, reasons={HERE: "too few"}, **counts)
+    assert not ended.good
+    assert ended.lines()[0] == f"{HERE}: aborted: too few"
     assert not FleetSummary.of([device(1, None, "no")], {HERE: "done"}, **counts).good
     assert FleetSummary.of([device(1, "ended")], {HERE: "done"}, **counts).good

@@ -18,6 +18,7 @@ from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
     from mapveil.collector.store.database import Store
+    from mapveil.collector.store.principals import Operator
 
 _NEEDED: Final = ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client")
 _UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
@@ -185,16 +186,46 @@ def _issue(
     from mapveil.collector.refusals import Invalid
 
     lifetime = _lifetime(expires)
+    fresh = _is_missing(settings)
     store = open_store(settings)
     try:
+        alike = _alike(store, text) if make is _new_operator else None
         number, token = make(store, text, lifetime)
     except Invalid as error:
         raise InputError(str(error)) from None
     finally:
         store.close()
+    if fresh:
+        console.note(f"New store made at {store.path}")
+    if alike is not None:
+        console.note(f"Operator {alike.id} has the same role and name, and its token is still good")
     console.note(f"Number {number}, good for {expires}. This is the only time the token is shown:")
     console.result(token, {"id": number, "token": token})
     return 0
+
+
+def _is_missing(settings: Settings) -> bool:
+    """Whether the file of the store is yet to be made."""
+    from mapveil.collector.clock import SystemClock
+    from mapveil.collector.store.database import Store
+
+    store = Store(settings.store, clock=SystemClock())
+    store.close()
+    return store.path is not None and not store.path.exists()
+
+
+def _alike(store: Store, text: str) -> Operator | None:
+    """The newest operator with the role and name of a ROLE[:NAME], whose token is still good."""
+    from mapveil.collector.clock import time_text
+    from mapveil.collector.store.principals import Accounts
+
+    role, _, name = text.partition(":")
+    now = time_text(store.clock.now())
+    for each in reversed(Accounts(store).operators()):
+        alike = (each.role, each.name) == (role, name or role)
+        if alike and each.revoked_at is None and each.expires_at > now:
+            return each
+    return None
 
 
 def _new_operator(store: Store, text: str, lifetime: timedelta) -> tuple[int, str]:

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from mapveil.collector.refusals import Invalid
+from mapveil.collector.rounds.collection import log_text
 from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.store.schema import audit, shards
 from mapveil.collector.store.watched_devices import device_faults
@@ -201,7 +202,7 @@ def test_two_devices_with_one_listed_identity_count_once_and_end_nothing(
 
 @pytest.mark.parametrize("phase", ["keys", "shares"])
 def test_a_round_that_told_nothing_is_run_again_with_the_devices_left(
-    engine, store, clock, crowd_of, opened, make_spec, phase
+    engine, store, clock, crowd_of, opened, make_spec, phase, caplog
 ):
     crowd = crowd_of(store, 24)
     id, _ = opened(engine, make_spec("distributed", **ROUND))
@@ -214,6 +215,12 @@ def test_a_round_that_told_nothing_is_run_again_with_the_devices_left(
     (charge,) = engine.ledger()
     assert (charge["number"], charge["devices"], charge["epsilon"]) == (2, 20, "2")
     assert [each["failed"] for each in lines(store, "round.restart")] == [1]
+    (failure,) = lines(store, "shard.fail")
+    warned = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert warned == [
+        f"collection {id} round 1: {log_text(failure['reason'])}",
+        f"collection {id} round 1 is run again: shards that failed: 1",
+    ]
     failed(store)
 
 
@@ -286,7 +293,7 @@ def test_after_two_restarts_a_shard_is_left_out(engine, store, clock, crowd_of, 
 
 
 def test_fewer_included_than_the_minimum_end_the_collection_uncharged(
-    engine, store, clock, crowd_of, opened, make_spec
+    engine, store, clock, crowd_of, opened, make_spec, caplog
 ):
     crowd = crowd_of(store, 24)
     id, _ = opened(engine, make_spec("distributed", minimum=13, **ROUND))
@@ -294,8 +301,13 @@ def test_fewer_included_than_the_minimum_end_the_collection_uncharged(
     leaving(engine, id, crowd, 1, "inputs", 1, 4)
     assert crowd.play(engine, id, clock) == "aborted"
     record = engine.collection(id)
-    assert record["reason"] == "12 devices are in the sums; 13 are promised at least"
+    assert record["reason"] == (
+        "12 devices are in the sums; 13 are promised at least; "
+        "devices had 60 s, a longer phase_seconds gives them more"
+    )
     assert (record["spent"], engine.ledger()) == ("0", [])
+    assert record["progress"]["reason"] == record["reason"]
+    assert f"collection {id} is aborted: {record['reason']}" in [each.getMessage() for each in caplog.records]
     failed(store)
 
 

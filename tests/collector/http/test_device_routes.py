@@ -59,6 +59,16 @@ def test_enrolling_needs_a_token_and_the_key_itself(api: Any) -> None:
         answer = api.client.post("/v1/devices", json=bad)
         assert answer.status_code == 401, bad
         assert token not in answer.text
+    for text, told in (
+        ("mvo_" + "x" * 43, "this is an operator's token"),
+        ("mve_" + "x" * 42, "this is a token that begins with mve_ and is not whole"),
+        ("x", "this is no token"),
+    ):
+        answer = api.client.post("/v1/devices", json={**body, "token": text})
+        needed = (
+            "expected an enrolment token: mve_ and 43 characters, as mapveil serve --new-enrolment prints"
+        )
+        assert (answer.status_code, answer.json()["error"]["message"]) == (401, f"{told}; {needed}")
     for unread in ({}, {**body, "place": [1, 2]}, {**body, "public_key": "AB" * 32}, {**body, "token": 5}):
         assert api.client.post("/v1/devices", json=unread).status_code == 422
     for text in (b"", b"{", b"[" * 5000, b'{"token": "\\ud800"}', b"\xff"):

@@ -180,6 +180,7 @@ class Fleet:
         return FleetSummary.of(
             self.clients,
             dict(zip(chosen, states, strict=True)),
+            reasons={each: said for each in chosen if (said := self._latest[each].reason)},
             sent=self._sent,
             dropped=int(np.count_nonzero(self._plan.gone)),
             unreachable=self._given_up,

@@ -45,6 +45,8 @@ class FleetSummary:
         From the first enrolment to the end.
     states : mapping of str to str
         Last state of each collection.
+    reasons : mapping of str to str
+        Reason of each collection that was aborted, as the server gives it.
     """
 
     devices: int
@@ -61,6 +63,7 @@ class FleetSummary:
     bytes_down: tuple[float, int]
     seconds: float
     states: Mapping[str, str]
+    reasons: Mapping[str, str]
 
     @classmethod
     def of(
@@ -72,6 +75,7 @@ class FleetSummary:
         dropped: int,
         unreachable: int,
         seconds: float,
+        reasons: Mapping[str, str] | None = None,
     ) -> FleetSummary:
         """Count what the devices' own memories say about these collections."""
         devices = list(clients)
@@ -103,6 +107,7 @@ class FleetSummary:
             bytes_down=down,
             seconds=seconds,
             states=dict(states),
+            reasons=dict(reasons or {}),
         )
 
     @property
@@ -124,7 +129,7 @@ class FleetSummary:
         """The summary for a person."""
         up, down = (f"{mean:,.0f} ({most:,})" for mean, most in (self.bytes_up, self.bytes_down))
         made = [
-            *(f"{name}: {state}" for name, state in self.states.items()),
+            *(": ".join(filter(None, (*each, self.reasons.get(each[0])))) for each in self.states.items()),
             f"{self.devices} devices, {self.joined} took part, {self.sent} messages sent in {self.seconds:.1f} s",
             f"the most that a device has spent in its life: epsilon {readable(self.epsilon)}",
             f"the least that a device has left now: epsilon {readable(self.least_left)} of {self.budget}",

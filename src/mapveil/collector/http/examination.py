@@ -2,17 +2,15 @@
 
 import functools
 import os
-import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from cryptography import x509
-
 from mapveil.collector.clock import SystemClock, time_text
 from mapveil.collector.http.serving import bind, keys_of
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.http.tls_files import check_tls
 from mapveil.collector.operators.peer import HttpPeer
 from mapveil.collector.operators.served_keys import fault_of_keys, own_key_of
 from mapveil.collector.rounds.reconciliation import reconcile
@@ -200,13 +198,12 @@ def key_path(settings: Settings, store: Store) -> Path:
 
 
 def _tls(settings: Settings) -> Finding:
-    if settings.tls_cert is None or settings.tls_key is None:
-        return _finding("tls", True, "none: serve over a proxy with TLS, or to this machine only")
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key)
-        certificate = x509.load_pem_x509_certificate(Path(settings.tls_cert).read_bytes())
-    except (OSError, ValueError) as error:  # an SSLError is an OSError
-        return _finding("tls", False, f"certificate and key cannot be used ({type(error).__name__})")
+        certificate = check_tls(settings)
+    except InputError as error:
+        return _finding("tls", False, error.in_flags())
+    if certificate is None:
+        return _finding("tls", True, "none: serve over a proxy with TLS, or to this machine only")
     expires = certificate.not_valid_after_utc
     return _finding("tls", expires > datetime.now(UTC), f"the certificate is good until {expires:%Y-%m-%d}")
 
@@ -215,7 +212,9 @@ def _port(settings: Settings) -> Finding:
     try:
         bind(settings).close()
     except InputError as error:
-        return _finding("port", False, f"{error}; while the service runs, check with --port 0")
+        text = error.in_flags()
+        hint = "" if text.startswith("--host") else "; while the service runs, check with --port 0"
+        return _finding("port", False, text + hint)
     return _finding("port", True, f"{settings.host}:{settings.port} is free")
 
 

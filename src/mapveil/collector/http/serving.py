@@ -1,6 +1,7 @@
 """Running the service: sockets, workers, signals, and the order in which they end."""
 
 import asyncio
+import errno
 import functools
 import gc
 import multiprocessing.connection
@@ -162,7 +163,7 @@ def bind(settings: Settings) -> socket.socket:
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except OSError as error:
-        raise InputError(f"host {settings.host!r} is no address of this machine ({error.strerror})") from None
+        raise InputError(f"host (--host) {settings.host} names no address ({error.strerror})") from None
     family, kind, protocol, _, address = found[0]
     listener = socket.socket(family, kind, protocol)
     try:
@@ -172,6 +173,10 @@ def bind(settings: Settings) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise InputError(
+                f"host (--host) {settings.host} is no address of this machine; 0.0.0.0 listens on all of its addresses"
+            ) from None
         raise InputError(
             f"port {settings.port} of {settings.host} cannot be listened on ({error.strerror}); choose a free one"
         ) from None

@@ -5,6 +5,7 @@ and writes the audit line in the same transaction.
 """
 
 import functools
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -50,6 +51,8 @@ from mapveil_client.arrays import IntArray
 from mapveil_client.secure_sum.states import ServerState
 from mapveil_client.terms import CollectionTerms
 
+_LOG: Final = logging.getLogger(__name__)
+_CLIENT: Final = re.compile(r"\bclient \d+")
 _OPERATOR: Final = re.compile(r"operator (\d{1,18})")
 MOST_REASON: Final = 500
 CHARGE: Final = "collection.charge"
@@ -201,6 +204,9 @@ def abort(
         if state == State.ABORTED:
             return False
         raise Conflict(f"the collection is {state}", "one that has not ended")
+    # The log quotes no text that was sent, so neither an operator's reason nor one that the other service gave.
+    told = log_text(reason) if actor == "service" else f"by {actor}; the audit log holds the reason"
+    _LOG.warning("collection %s is aborted: %s", identifier, told)
     if before.state is State.OPEN:
         charge_reports(connection, before)
     newest = newest_round(connection, identifier)
@@ -209,6 +215,17 @@ def abort(
     order(connection, [Work(Task.ERASE, identifier)])
     forget_sums(connection, identifier)
     return True
+
+
+def log_text(reason: str) -> str:
+    """A reason for the service's log, which names no device: without the numbers of clients in their shard.
+
+    Examples
+    --------
+    >>> log_text("shard 1: 3 neighbours of client 17 sent shares; 5 are needed")
+    'shard 1: 3 neighbours of a client sent shares; 5 are needed'
+    """
+    return _CLIENT.sub("a client", reason)
 
 
 def check_reason(reason: str) -> None:

@@ -210,7 +210,6 @@ class Conductor:
         except Refusal:
             raise
         except MapveilError as error:
-            _LOG.warning("collection %s cannot go on: %s", collection.id, error)
             done = self.end(collection, str(error))
         if done:
             self.steps += 1
@@ -325,7 +324,8 @@ class Conductor:
                 moved = secure_rounds.restart(connection, collection.id, number, phase, closed)
                 moved = moved or secure_rounds.open_next(connection, terms, announced, phase, closed)
         except Abort as error:
-            return self.end(collection, str(error), closed.lines)
+            reason = secure_rounds.timed_reason(str(error), collection.phase_seconds)
+            return self.end(collection, reason, closed.lines)
         if not moved:  # another process was faster, and may have ended the messages
             self._machines.forget(collection.id)
         if moved:

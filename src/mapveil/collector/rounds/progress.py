@@ -74,6 +74,7 @@ class Progress:
     closes_in_s: float | None
     wanted: int
     present: int  # members, reports, or messages of this phase
+    reason: str | None = None  # of an abort, for everybody to read
 
     @property
     def due(self) -> bool:
@@ -97,7 +98,8 @@ def progress_of(connection: Connection, collection: Collection, deadlines: Deadl
     if state is State.OPEN and collection.opened_at is not None:
         left = deadlines.left(collection.id, "open", collection.opened_at, collection.join_seconds)
     there = present(connection, collection)
-    return Progress(state, number, None, state is State.OPEN, left, collection.terms.devices, there)
+    wanted, opened = collection.terms.devices, state is State.OPEN
+    return Progress(state, number, None, opened, left, wanted, there, collection.reason)
 
 
 def _messages(connection: Connection, collection: Collection, newest: Round) -> tuple[int, int]:

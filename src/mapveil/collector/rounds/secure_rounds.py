@@ -6,6 +6,8 @@ opened (a transaction). Whatever is lost between them is done again, and comes o
 """
 
 import json
+import logging
+import re
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from mapveil.collector.rounds.collection import (
     charge,
     forget_inputs,
     forget_messages,
+    log_text,
     move,
     newest_round,
     now_text,
@@ -37,6 +40,8 @@ from mapveil_client.secure_sum.messages import usual_size
 from mapveil_client.secure_sum.states import Abort, Message, ServerState, sent_messages
 from mapveil_client.terms import CollectionTerms
 
+_LOG: Final = logging.getLogger(__name__)
+_TOO_FEW: Final = re.compile(r"; \d+ are (?:promised at least|needed)$")
 _RUN_BYTES: Final = 16
 _SEED_BYTES: Final = 32
 _ROWS: Final = 5000
@@ -213,10 +218,32 @@ def open_next(
     return True
 
 
+def timed_reason(reason: str, seconds: int) -> str:
+    """The reason of an abort; where too few devices answered in a phase, with the time they had and what helps.
+
+    Examples
+    --------
+    >>> timed_reason("354 clients sent shares; 381 are promised at least", 60)
+    '354 clients sent shares; 381 are promised at least; devices had 60 s, a longer phase_seconds gives them more'
+    """
+    if not _TOO_FEW.search(reason):
+        return reason
+    return f"{reason}; devices had {seconds} s, a longer phase_seconds gives them more"
+
+
 def record_lines(connection: Connection, identifier: str, lines: Lines) -> None:
-    """Write lines of the service to the audit log."""
+    """Write lines of the service to the audit log, and failures of shards and restarts to its own log too."""
     for action, detail in lines:
         audit.record(connection, "service", action, identifier, **detail)
+        if action == "shard.fail":
+            _LOG.warning(
+                "collection %s round %d: %s", identifier, detail["round"], log_text(detail["reason"])
+            )
+        elif action == "round.restart":
+            _LOG.warning(
+                "collection %s round %d is run again: shards that failed: %d",
+                *(identifier, detail["round"], detail["failed"]),
+            )
 
 
 def _of(identifier: str, number: int) -> tuple[ColumnElement[bool], ...]:

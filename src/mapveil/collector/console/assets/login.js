@@ -56,7 +56,7 @@ export function showLogin(main, reason, done) {
             "p",
             { id: "token-help", class: "hint" },
             "Whoever runs the server makes one with ",
-            el("code", {}, "mapveil serve --new-operator operator"),
+            el("code", {}, "mapveil serve --new-operator operator:NAME"),
             ". It stays in this tab and is forgotten when the tab closes.",
           ),
         ),
