@@ -17,7 +17,7 @@ from mapveil.collector.http.settings import Settings
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 LABELS = {"route", "method", "status", "phase", "state", "task", "le"}
-OF_PROMETHEUS = {"job", "instance"}
+OF_PROMETHEUS = {"job", "instance", "role"}
 
 
 def expressions() -> dict[str, str]:
@@ -81,13 +81,25 @@ def test_the_targets_are_the_ports_of_the_units_and_of_the_composition() -> None
     (names,) = job["dns_sd_configs"]
     assert set(names["names"]) == set(composed) - {"postgres", "proxy"}
     assert names["port"] == Settings().port
-    lines = re.findall(r"^    # ( *(?:static_configs:|- targets).*)$", text, re.MULTILINE)
+    lines = re.findall(r"^    # ( *(?:static_configs:|- .targets).*)$", text, re.MULTILINE)
     ports = {
         role: re.search(r"^MAPVEIL_PORT=(\d+)$", (DEPLOY / f"systemd/{role}.env").read_text(), re.MULTILINE)
         for role in ("intake", "conductor", "worker")
     }
-    wanted = [f"localhost:{found[1] if found else Settings().port}" for found in ports.values()]
-    assert yaml.safe_load("\n".join(lines))["static_configs"] == [{"targets": wanted}]
+    wanted = [
+        {"targets": [f"localhost:{found[1] if found else Settings().port}"], "labels": {"role": role}}
+        for role, found in ports.items()
+    ]
+    assert yaml.safe_load("\n".join(lines))["static_configs"] == wanted
+
+
+def test_a_role_without_a_target_is_noticed() -> None:
+    (job,) = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())["scrape_configs"]
+    expression = expressions()["MapveilRoleMissing"]
+    asked = set(re.findall(r'absent\(up{job="mapveil", role="(\w+)"}\)', expression))
+    assert asked == set(job["dns_sd_configs"][0]["names"])
+    (relabelled,) = job["relabel_configs"]
+    assert (relabelled["source_labels"], relabelled["target_label"]) == (["__meta_dns_name"], "role")
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
