@@ -198,4 +198,4 @@ def test_tuning_code_enters_the_sandbox_first(path: Path) -> None:
 def test_there_is_tuning_code_to_check() -> None:
     found = {path.stem for path in TUNING}
     constants = {f"{of}_constants" for of in ("estimator", "flow", "mechanism")}
-    assert found == {"curator_designs", "declared_users", "priors", *constants}
+    assert found == {"curator_designs", "declared_users", "local_priors", "priors", *constants}

@@ -50,6 +50,7 @@ async def ready(checks: SignatureChecks) -> int:
 @pytest.mark.parametrize("count", [1, 10, 100, 300])
 def test_every_signature_gets_its_own_verdict(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     some, here = signed(count), []
+    monkeypatch.setattr(signature_checks, "_MOST_SENT", 128)
     check_here = signature_checks._check_here
     monkeypatch.setattr(
         signature_checks, "_check_here", lambda batch: here.append(len(batch)) or check_here(batch)
