@@ -218,7 +218,7 @@ def abort(
 
 
 def log_text(reason: str) -> str:
-    """A reason for the service's log, which names no device: without the numbers of clients in their shard.
+    """A reason for the service's log and for everybody: it names no device, so without clients' numbers in a shard.
 
     Examples
     --------

@@ -17,6 +17,7 @@ from mapveil.collector.rounds.collection import (
     Round,
     counted,
     find,
+    log_text,
     newest_round,
     present,
 )
@@ -99,7 +100,8 @@ def progress_of(connection: Connection, collection: Collection, deadlines: Deadl
         left = deadlines.left(collection.id, "open", collection.opened_at, collection.join_seconds)
     there = present(connection, collection)
     wanted, opened = collection.terms.devices, state is State.OPEN
-    return Progress(state, number, None, opened, left, wanted, there, collection.reason)
+    reason = None if collection.reason is None else log_text(collection.reason)
+    return Progress(state, number, None, opened, left, wanted, there, reason)
 
 
 def _messages(connection: Connection, collection: Collection, newest: Round) -> tuple[int, int]:

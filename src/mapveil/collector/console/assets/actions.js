@@ -93,7 +93,7 @@ function askReason(one, done, trouble) {
       el("h2", { id: head }, `End "${one.title}" without a map?`),
       el("p", {}, "This cannot be undone."),
       ...chargesOf(one),
-      el("div", { class: "field" }, el("label", { for: reason }, "Reason, for the audit log"), field),
+      el("div", { class: "field" }, el("label", { for: reason }, "Reason, for everybody to read"), field),
       el(
         "div",
         { class: "actions" },
