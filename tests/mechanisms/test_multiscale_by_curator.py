@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from mapveil.geo.counts import Counts
+from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
 from mapveil.mechanisms import even_blocks
 from mapveil.mechanisms.multiscale import Multiscale
+from mapveil.mechanisms.release import release
 from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Setting
 from mapveil_client.errors import ParameterError
@@ -149,13 +151,13 @@ def test_a_flat_map_comes_out_nearly_flat() -> None:
     assert np.median([high / max(low, 1e-9) for low, high in blocks]) < 2
 
 
-@pytest.mark.parametrize("users", [1_500, 6_000])
+@pytest.mark.parametrize("users", [2_500, 6_000])
 def test_a_flat_map_is_asked_for_cells_of_one_size(users: int) -> None:
     counts = np.random.default_rng(3).multinomial(users, np.full(4**DEPTH, 1 / 4**DEPTH))
     city = Counts(counts.astype(np.int64), a_city().tiling)
     for seed in range(4):
         heat = Multiscale(epsilon="0.5").release(city, rng=seed)
-        assert heat.guarantee.shares[-1].purpose.startswith("every cell of level")
+        assert heat.guarantee.shares[-1].purpose.startswith("leaves of the blocks: every cell of level")
         assert "spread over the whole map" in heat.notes[1]
         assert sum(share.epsilon for share in heat.guarantee.shares) <= Fraction(1, 2)
         assert len(heat.guarantee.shares) == len(heat.measurements) == 3
@@ -185,6 +187,30 @@ def test_a_skewed_map_and_one_with_a_hot_spot_are_cut_by_where_people_are(spot: 
         heat = Multiscale(epsilon="0.5").release(city, rng=seed)
         assert heat.guarantee.shares[-1].purpose == "leaves of the blocks"
         assert not any("spread over the whole map" in note for note in heat.notes)
+
+
+@pytest.mark.parametrize(("users", "epsilon"), [(1_500, "0.1"), (400, "0.5"), (240, "1")])
+def test_few_blocks_of_a_map_with_a_hot_spot_are_cut_by_where_people_are(users: int, epsilon: str) -> None:
+    """A tenth of the people in one cell: of 16 blocks, theirs has two and a half mean densities."""
+    counts = np.random.default_rng(3).multinomial(users - users // 10, np.full(4**DEPTH, 1 / 4**DEPTH))
+    counts[1234] += users // 10
+    city = Counts(counts.astype(np.int64), a_city().tiling)
+    for seed in range(6):
+        heat = Multiscale(epsilon=epsilon).release(city, rng=seed)
+        assert heat.guarantee.shares[-1].purpose == "leaves of the blocks"
+
+
+@pytest.mark.parametrize("users", [1_500, 6_000])
+def test_a_flat_table_with_default_cells_is_measured_once_in_each_round(users: int) -> None:
+    """A reply was kept by its purpose, and both rounds of a flat map had one."""
+    rng = np.random.default_rng(3)
+    lon, lat = rng.random((2, users))
+    points = Points.from_arrays(user=np.arange(users), lon=lon, lat=lat)
+    for seed in range(3):
+        heat = release(points, region=a_city().tiling.region, epsilon="0.5", account=None, rng=seed)
+        epsilons = [measurement.epsilon for measurement in heat.measurements]
+        assert epsilons == [share.epsilon for share in heat.guarantee.shares]
+        assert len({share.purpose for share in heat.guarantee.shares}) == len(epsilons)
 
 
 def test_a_few_noisy_blocks_do_not_make_a_map_flat() -> None:

@@ -77,7 +77,7 @@ def check_repeated(paths: tuple[Path, ...]) -> None:
     for path in paths:
         status = path.stat()
         file = status.st_dev, status.st_ino
-        if file in seen:
+        if file in seen and status.st_ino:  # some file systems number none
             also = "" if path == seen[file] else f", also as {seen[file]}"
             raise InputError(
                 f"{path}: is given twice{also}, so its rows would count twice; expected each file once"

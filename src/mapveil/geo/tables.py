@@ -204,10 +204,11 @@ def _one_line(name: str, message: str) -> str:
     own = re.search(r"InputError: (.+)", message)
     if own:
         return own.group(1).strip()
-    if "state machine" in message:
-        return _not_csv(name, message)
     # A message can quote the row or the sum it stumbled on, and either may be one person's.
-    message = re.split(r"\s+(?:Original Line|Input|LINE \d+):", message)[0] + _csv_reason(message)
+    before = re.split(r"\s+(?:Original Line|Input|LINE \d+):", message)[0]
+    if "state machine" in before:
+        return _not_csv(name, message)
+    message = before + _csv_reason(message)
     message = re.sub(r"with value \S+", "with a value", message)
     if re.search(r"magic bytes|too small to be a Parquet|footer|TProtocol|[Tt]hrift|[Ss]nappy|ZSTD", message):
         return f"{name}: not a complete Parquet file (truncated, or of another format)"
@@ -218,12 +219,13 @@ def _one_line(name: str, message: str) -> str:
 
 def _not_csv(name: str, message: str) -> str:
     """The reason of a file of CSV whose rows DuckDB cannot part, which it does not tell."""
-    file = re.search(r"^\s*file = (.+)$", message, flags=re.MULTILINE)
-    path = Path(file[1] if file else name)
-    odd = odd_line(path) if path.is_file() else None
+    files = re.findall(r"^\s*file = (.+)$", message, flags=re.MULTILINE)  # the last is DuckDB's, not a row's
+    path, odd = Path(files[-1] if files else name), None
+    with contextlib.suppress(OSError):
+        odd = odd_line(path) if path.is_file() else None
     if odd is None:
         return f"{name}: cannot be read as CSV; expected quotes around whole values only, and doubled inside them"
-    where = path if file and Path(name).suffix else name
+    where = path if files and Path(name).suffix else name
     return (
         f"{where}: line {odd.number} ends with {odd.end}, the lines before it with {odd.usual}; expected one kind of "
         "line end, such as a text editor or dos2unix writes"

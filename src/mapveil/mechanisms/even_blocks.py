@@ -1,6 +1,6 @@
 r"""The noisy blocks of a first round, and cells of one size for the second where people are spread over the whole map.
 
-People are spread over it, for a curator, where at least 16 blocks hold n users, 1.5 noise scales of them each on
+People are spread over it, for a curator, where at least 64 blocks hold n users, 1.5 noise scales of them each on
 average or more, and
 
 .. math:: \frac{A}{n^2} \sum_b \frac{\hat x_b^2}{a_b} \le 1.5, \qquad
@@ -8,9 +8,9 @@ average or more, and
 
 where: :math:`\hat x_b` is the estimated number of users of block b, and :math:`a_b` its number of cells. The second
 round then asks for the level whose number of cells is nearest (as a ratio) to :math:`n \epsilon^2 / 2.5`, where
-:math:`\epsilon` is its budget, but for no coarser one than the first. So the number of users in a cell is about the
-variance of the noise on its sum, :math:`2 / \epsilon^2`, or somewhat more: noise and the chance of who is there move a
-cell alike. Smaller cells show noise, and larger ones hide where nobody is.
+:math:`\epsilon` is its budget, but for no coarser one than the first. So the number of users in a cell is the variance
+of the noise on its sum, :math:`2 / \epsilon^2`, within a factor of about two: noise and the chance of who is there move
+a cell alike. Smaller cells show noise, and larger ones hide where nobody is.
 
 The decision reads noisy sums only, and costs no privacy. Run by: whoever holds them.
 """
@@ -27,10 +27,10 @@ from mapveil_client.arrays import FloatArray, IntArray
 # Chosen on flat, rough and hot-spot maps of 500 to 60,000 users, drawn with seeds that no set of the benchmarks has,
 # and on the sets of the role tune.
 _CONCENTRATION: Final = 1.5  # flat and rough maps have 1.0 to 1.5 here, skewed ones 2.6 or more
-_DENSEST: Final = (
-    3.0  # mean densities: with a spot of 5 % of the users a block has 3.7 or more, on flat maps 2.7 at most
+_DENSEST: Final = 3.0  # mean densities: with a spot of 5 % of the users one of 64 blocks has 3.7 or more, on flat maps 2.7 at most
+_FEWEST: Final = (
+    64  # blocks: 16 would hide a spot of 13 % of the users, for it has 1 + f (B - 1) mean densities
 )
-_FEWEST: Final = 16  # blocks: fewer of a skewed map of 500 users seemed even at epsilon 0.1
 _TOLD: Final = 1.5  # noise scales of users per block: with fewer, noise hid skewed maps of 200 to 800 users
 _CELL: Final = (
     2.5  # users in a cell times the square of epsilon; 2 to 2.8 choose alike, 1 and 5.6 lose either metric

@@ -56,7 +56,7 @@ _BLOCKS, _BLOCKS_OF_CURATOR = 1.6, 0.8  # beta
 # Of blocks: flat tuning maps have 1.0, Manhattan 1.6 to 1.8, skewed ones 4.7 or more.
 _UNIFORM_CONCENTRATION = 2.5
 _UNIFORM_BLOCKS = 256  # of fewer blocks, one with a hot spot may seem like the others
-_UNIFORM = "people are spread over the whole map, so the second round asked for cells of one size"
+_UNIFORM = "the noisy blocks are as of people spread over the whole map, so the second round asked for cells of one size"
 _FIRST_SHARE, _LEAF_SIGNAL = 0.15, 1.4  # of secure sums: fraction of the budget for the first round, and c
 _OF_AIM = {
     None: 0.3,
@@ -97,8 +97,8 @@ class Multiscale(PriorMechanism, GridMechanism):
     a curator measures every site in one round, and where nearly all are empty leaves fewer users on those
     (:mod:`mapveil.inference.empty_cells`). Where a curator's blocks say that people are spread over the whole map, the
     second round asks for cells of one size, about :math:`\hat n \epsilon_2^2 / 2.5` of them
-    (:mod:`mapveil.mechanisms.even_blocks`), unless there is a prior: :math:`\hat n` is the sum of :math:`\hat x` over
-    all blocks, and :math:`\epsilon_2` the second round's budget.
+    (:mod:`mapveil.mechanisms.even_blocks`), unless a prior, k or c is given: :math:`\hat n` is the sum of
+    :math:`\hat x` over all blocks, and :math:`\epsilon_2` the second round's budget.
 
     What follows the queries is post-processing and costs nothing:
 
@@ -265,14 +265,17 @@ class Multiscale(PriorMechanism, GridMechanism):
             made = self._inside(setting, self._blocks(setting, even, consistent(*measured[-2:])))
             notes = resolution_note(setting, even, even, below), _UNIFORM
             return Estimate(off_raster(made), measurements_of(measured), notes)
-        by_curator = setting.curator and setting.prior is None
-        evenly = even_depth(setting, blocks, sums.laplace_scale, float(second)) if by_curator else None
+        unsaid = setting.prior is None and self.leaf_signal is None and self.concentration == 1
+        by_rule = setting.curator and unsaid
+        evenly = even_depth(setting, blocks, sums.laplace_scale, float(second)) if by_rule else None
         if evenly is not None:
             depths = np.where(blocks.held > 0, min(evenly, _DEEPEST), 0)
         deepest = level + int(depths.max(initial=0))
         leaves = leaf_nodes(setting, level, blocks.codes, depths[deinterleave(blocks.codes)])
-        purpose = "leaves of the blocks" if evenly is None else f"every cell of level {deepest}"
-        again = yield Query(purpose, NodeEncoding(leaves), second, row_by_row(leaves))
+        purpose = "" if evenly is None else f": every cell of level {deepest}"
+        again = yield Query(
+            f"leaves of the blocks{purpose}", NodeEncoding(leaves), second, row_by_row(leaves)
+        )
         measured.append(MeasuredNodes(leaves, again))
         made = self._combine(setting, blocks, depths, measured)
         note = resolution_note(setting, level if evenly is None else deepest, deepest, below)

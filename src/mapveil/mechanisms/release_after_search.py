@@ -46,16 +46,22 @@ _DEPTH: Final = 8  # of the raster whose sites are added up to the number of use
 
 
 @dataclass(frozen=True)
-class _KeptOnce:
-    """Gives the reply to a query that is asked again, and keeps those to new ones."""
+class _BoughtBefore:
+    """Replies that the choice of cells bought, each to be given to the plan once."""
 
     keep: Keep
     replies: dict[str, Any] = field(default_factory=dict)
 
-    def __call__(self, purpose: str, kind: type[T], draw: Callable[[], T], /) -> T:
-        if purpose not in self.replies:
-            self.replies[purpose] = self.keep(purpose, kind, draw)
-        return cast("T", self.replies[purpose])
+    def buy(self, purpose: str, kind: type[T], draw: Callable[[], T], /) -> T:
+        """A reply that the plan will ask for."""
+        made = self.replies[purpose] = self.keep(purpose, kind, draw)
+        return made
+
+    def give(self, purpose: str, kind: type[T], draw: Callable[[], T], /) -> T:
+        """The reply to a query of the plan."""
+        if purpose in self.replies:
+            return cast("T", self.replies.pop(purpose))
+        return self.keep(purpose, kind, draw)
 
 
 def split_region(budget: Fraction) -> tuple[Fraction, Fraction]:
@@ -128,10 +134,13 @@ def after_search(
                     charges.answered(error)
                     raise
                 region, shares, rounds = found.region, found.shares, found.rounds
-            execution = execution._replace(before_reveal=measure, keep=_KeptOnce(charges.keep))
+            bought = _BoughtBefore(charges.keep)
+            execution = execution._replace(before_reveal=measure, keep=bought.buy)
             chosen = _chosen(held, region, on_rest, execution) if spec is None else None
             cells = tiling_for(points, chosen.spec if chosen else spec, region, places_are_public=True)
-            made = on_rest.execute(held, cells, execution)
+            made = on_rest.execute(held, cells, execution._replace(keep=bought.give))
+            if bought.replies:
+                raise AssertionError("the plan did not ask for what was bought for it")
     guarantee = replace(
         made.guarantee,
         epsilon=part + rest,
