@@ -26,7 +26,7 @@ from mapveil.evaluation.comparison import interval_of_mean
 from mapveil.inference import interpolation, local_dimension, shrinkage, split_prior, threshold_expansion
 from mapveil.local.estimators import estimate_shrinkage
 from mapveil.local.estimators.estimators import ESTIMATORS
-from mapveil.mechanisms import even_blocks, multiscale
+from mapveil.mechanisms import multiscale
 from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.mechanisms.private_region import find_region
 from mapveil.trust.curator import Curator
@@ -94,8 +94,6 @@ VARIED: Final[dict[str, tuple[Constant, ...]]] = {
         Constant(None, "shifts", (2, 16)),
         Constant(multiscale, "_BLOCKS_OF_CURATOR", (0.4, 1.6)),
         Constant(multiscale, "_FULL", (1.0, 10.0)),
-        Constant(even_blocks, "_CONCENTRATION", (0.5, 1.2, 2.5)),
-        Constant(even_blocks, "_DENSEST", (2.0, 6.0)),
         Constant(local_dimension, "_LEAST", (0.3, 1.0, 2.0)),
         Constant(multiscale, "_DEEPEST", (2, 4)),
         Constant(shrinkage, "_WHOLE", (0.0, 3.99)),
@@ -283,9 +281,8 @@ Over secure sums:
 {secure}
 
 A curator's `leaf_signal`, `_BLOCKS_OF_CURATOR`, `_FULL` and the kinds of maps (`_FLAT`, `_TOLD`) were chosen on the
-data sets of the role `tune`, by KL, similarity, earth mover's distance and top-ten mass together; those of
-`even_blocks` on further synthetic maps with seeds of their own too. `_CONCENTRATION` 0.5 quarters every block by its
-own users on flat maps as well. Over secure sums `leaf_signal` 0.7 adds two thirds to the error on flat maps.
+data sets of the role `tune`, by KL, similarity, earth mover's distance and top-ten mass together. Over secure sums
+`leaf_signal` 0.7 adds two thirds to the error on flat maps.
 
 `split_prior._SHARES`, `_REACH`, `_BELOW`, `_FIRST_OCTAVE`, `_OCTAVES`, `_SURE_S` and `_SURE_T` bound the tables of the
 prior: outside them the measurement or the even split stands.

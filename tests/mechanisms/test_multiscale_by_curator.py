@@ -9,7 +9,6 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
-from mapveil.mechanisms import even_blocks
 from mapveil.mechanisms.multiscale import Multiscale
 from mapveil.mechanisms.release import release
 from mapveil.trust.curator import Curator
@@ -151,58 +150,9 @@ def test_a_flat_map_comes_out_nearly_flat() -> None:
     assert np.median([high / max(low, 1e-9) for low, high in blocks]) < 2
 
 
-@pytest.mark.parametrize("users", [2_500, 6_000])
-def test_a_flat_map_is_asked_for_cells_of_one_size(users: int) -> None:
-    counts = np.random.default_rng(3).multinomial(users, np.full(4**DEPTH, 1 / 4**DEPTH))
-    city = Counts(counts.astype(np.int64), a_city().tiling)
-    for seed in range(4):
-        heat = Multiscale(epsilon="0.5").release(city, rng=seed)
-        assert heat.guarantee.shares[-1].purpose.startswith("leaves of the blocks: every cell of level")
-        assert "spread over the whole map" in heat.notes[1]
-        assert sum(share.epsilon for share in heat.guarantee.shares) <= Fraction(1, 2)
-        assert len(heat.guarantee.shares) == len(heat.measurements) == 3
-
-
-def test_a_flat_map_has_less_error_with_cells_of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On 16 x 16 blocks of cells."""
-    errors: dict[float, list[float]] = {1.5: [], 0.5: []}
-    for seed in range(6):
-        counts = np.random.default_rng(seed).multinomial(6_000, np.full(4**DEPTH, 1 / 4**DEPTH))
-        city = Counts(counts.astype(np.int64), a_city().tiling)
-        lattice = city.tiling.lattice()
-        block = (lattice.row >> 2 << 4) + (lattice.col >> 2)
-        for most, found in errors.items():  # no map has a concentration of 0.5
-            monkeypatch.setattr(even_blocks, "_CONCENTRATION", most)
-            heat = Multiscale(epsilon="0.5").release(city, rng=seed)
-            found.append(float(np.abs(np.bincount(block, heat.values - counts)).sum()))
-    assert np.mean(errors[1.5]) < 0.9 * np.mean(errors[0.5])
-
-
-@pytest.mark.parametrize("spot", [0, 180])
-def test_a_skewed_map_and_one_with_a_hot_spot_are_cut_by_where_people_are(spot: int) -> None:
-    flat = np.random.default_rng(3).multinomial(1_500 - spot, np.full(4**DEPTH, 1 / 4**DEPTH))
-    flat[1234] += spot
-    city = Counts(flat.astype(np.int64), a_city().tiling) if spot else a_city(users=1_500)
-    for seed in range(4):
-        heat = Multiscale(epsilon="0.5").release(city, rng=seed)
-        assert heat.guarantee.shares[-1].purpose == "leaves of the blocks"
-        assert not any("spread over the whole map" in note for note in heat.notes)
-
-
-@pytest.mark.parametrize(("users", "epsilon"), [(1_500, "0.1"), (400, "0.5"), (240, "1")])
-def test_few_blocks_of_a_map_with_a_hot_spot_are_cut_by_where_people_are(users: int, epsilon: str) -> None:
-    """A tenth of the people in one cell: of 16 blocks, theirs has two and a half mean densities."""
-    counts = np.random.default_rng(3).multinomial(users - users // 10, np.full(4**DEPTH, 1 / 4**DEPTH))
-    counts[1234] += users // 10
-    city = Counts(counts.astype(np.int64), a_city().tiling)
-    for seed in range(6):
-        heat = Multiscale(epsilon=epsilon).release(city, rng=seed)
-        assert heat.guarantee.shares[-1].purpose == "leaves of the blocks"
-
-
 @pytest.mark.parametrize("users", [1_500, 6_000])
 def test_a_flat_table_with_default_cells_is_measured_once_in_each_round(users: int) -> None:
-    """A reply was kept by its purpose, and both rounds of a flat map had one."""
+    """What the choice of cells bought is one reply, and every other query is answered anew."""
     rng = np.random.default_rng(3)
     lon, lat = rng.random((2, users))
     points = Points.from_arrays(user=np.arange(users), lon=lon, lat=lat)
@@ -211,13 +161,6 @@ def test_a_flat_table_with_default_cells_is_measured_once_in_each_round(users: i
         epsilons = [measurement.epsilon for measurement in heat.measurements]
         assert epsilons == [share.epsilon for share in heat.guarantee.shares]
         assert len({share.purpose for share in heat.guarantee.shares}) == len(epsilons)
-
-
-def test_a_few_noisy_blocks_do_not_make_a_map_flat() -> None:
-    """500 users at epsilon 0.1: less than 1.5 noise scales in a block of the first round."""
-    for seed in range(8):
-        heat = Multiscale(epsilon="0.1").release(a_city(users=500), rng=seed)
-        assert heat.guarantee.shares[-1].purpose == "leaves of the blocks"
 
 
 def test_more_epsilon_is_no_worse_on_a_line_of_people() -> None:

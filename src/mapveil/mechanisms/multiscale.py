@@ -4,7 +4,7 @@ import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ from mapveil.inference.interpolation import Known, interpolate, slope_exponent
 from mapveil.inference.local_dimension import local_dimension
 from mapveil.inference.shrinkage import multiscale_shrinkage, pool, spread
 from mapveil.maps.density_map import DensityMap
-from mapveil.mechanisms.even_blocks import Blocks, even_depth
 from mapveil.mechanisms.measured_nodes import (
     MeasuredNodes,
     consistent,
@@ -56,7 +55,8 @@ _BLOCKS, _BLOCKS_OF_CURATOR = 1.6, 0.8  # beta
 # Of blocks: flat tuning maps have 1.0, Manhattan 1.6 to 1.8, skewed ones 4.7 or more.
 _UNIFORM_CONCENTRATION = 2.5
 _UNIFORM_BLOCKS = 256  # of fewer blocks, one with a hot spot may seem like the others
-_UNIFORM = "the noisy blocks are as of people spread over the whole map, so the second round asked for cells of one size"
+_LEAST = 1e-12  # users squared
+_UNIFORM = "people are spread over the whole map, so the second round asked for cells of one size"
 _FIRST_SHARE, _LEAF_SIGNAL = 0.15, 1.4  # of secure sums: fraction of the budget for the first round, and c
 _OF_AIM = {
     None: 0.3,
@@ -67,6 +67,18 @@ _SHIFTS, _SHIFTS_OF_CURATOR = 8, 4
 _CHECK = 0.02  # of the budget: a noisy number of users beside the declared one, as where none is declared
 _FAR = 2.5  # noise scales between both from which the noisy one is believed: by chance once in 12 maps
 _FULL = 3.0  # noise scales of users per site from which a curator measures every site at once
+
+
+class Blocks(NamedTuple):
+    """The first answer, on the raster of its level."""
+
+    level: int
+    codes: IntArray  # of the cells asked for
+    weights: npt.NDArray[Any]  # of the raster of sites: their members, mixed with a prior, shape (side, side)
+    held: IntArray  # members of the level, shape (cells, cells)
+    shrunk: FloatArray
+    floor: float  # users per member
+    exponent: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +107,7 @@ class Multiscale(PriorMechanism, GridMechanism):
     (:mod:`mapveil.inference.local_dimension`): 2 where a block is like its surroundings, less where it stands out, so
     that a hot spot is divided deeper than a crowded district. Where a site is expected to hold 3 noise scales of users,
     a curator measures every site in one round, and where nearly all are empty leaves fewer users on those
-    (:mod:`mapveil.inference.empty_cells`). Where a curator's blocks say that people are spread over the whole map, the
-    second round asks for cells of one size, about :math:`\hat n \epsilon_2^2 / 2.5` of them
-    (:mod:`mapveil.mechanisms.even_blocks`), unless a prior, k or c is given: :math:`\hat n` is the sum of
-    :math:`\hat x` over all blocks, and :math:`\epsilon_2` the second round's budget.
+    (:mod:`mapveil.inference.empty_cells`).
 
     What follows the queries is post-processing and costs nothing:
 
@@ -139,8 +148,8 @@ class Multiscale(PriorMechanism, GridMechanism):
         Fraction of the budget for the first of two rounds, from 0.0001 to 0.9999; 0.3 for a curator (0.5 with the
         aim of totals) and 0.15 otherwise by default.
     leaf_signal : float, optional
-        c, above 0: number of users in a leaf of the second round, in deviations, where not all cells have one size; 2
-        for a curator and 1.4 otherwise by default.
+        c, above 0: number of users in a leaf of the second round, in deviations; 2 for a curator and
+        1.4 otherwise by default.
     slope : bool, optional
         Whether users inside a block follow the slope around it; not for a curator, by default.
     shifts : int, optional
@@ -265,23 +274,14 @@ class Multiscale(PriorMechanism, GridMechanism):
             made = self._inside(setting, self._blocks(setting, even, consistent(*measured[-2:])))
             notes = resolution_note(setting, even, even, below), _UNIFORM
             return Estimate(off_raster(made), measurements_of(measured), notes)
-        unsaid = setting.prior is None and self.leaf_signal is None and self.concentration == 1
-        by_rule = setting.curator and unsaid
-        evenly = even_depth(setting, blocks, sums.laplace_scale, float(second)) if by_rule else None
-        if evenly is not None:
-            depths = np.where(blocks.held > 0, min(evenly, _DEEPEST), 0)
-        deepest = level + int(depths.max(initial=0))
         leaves = leaf_nodes(setting, level, blocks.codes, depths[deinterleave(blocks.codes)])
-        purpose = "" if evenly is None else f": every cell of level {deepest}"
-        again = yield Query(
-            f"leaves of the blocks{purpose}", NodeEncoding(leaves), second, row_by_row(leaves)
-        )
+        again = yield Query("leaves of the blocks", NodeEncoding(leaves), second, row_by_row(leaves))
         measured.append(MeasuredNodes(leaves, again))
         made = self._combine(setting, blocks, depths, measured)
-        note = resolution_note(setting, level if evenly is None else deepest, deepest, below)
-        found = () if evenly is None else (_UNIFORM,)
-        told = (note, *found, *note_on_declared(setting, measured))
-        return Estimate(off_raster(made), measurements_of(measured), told)
+        note = resolution_note(setting, level, level + int(depths.max(initial=0)), below)
+        return Estimate(
+            off_raster(made), measurements_of(measured), (note, *note_on_declared(setting, measured))
+        )
 
     def _inside(self, setting: Setting, blocks: Blocks) -> FloatArray:
         """Users per site of cells of one level, shape (side, side)."""
@@ -295,9 +295,12 @@ class Multiscale(PriorMechanism, GridMechanism):
         """The level of one round, where secure sums of the blocks say that people are spread out; else None."""
         if setting.curator or setting.clients is None or blocks.codes.size < _UNIFORM_BLOCKS:
             return None
+        there = blocks.held > 0
+        users, held = blocks.shrunk[there], blocks.held[there].astype(np.float64)
+        concentration = float((users**2 / held).sum() * held.sum() / max(float(users.sum()) ** 2, _LEAST))
         level = nearest_level(setting, self._cells_of_one_round(setting, float(setting.clients), epsilon))
         level = no_longer(setting, level, self._longest(setting) - blocks.codes.size)
-        evenly = blocks.concentration <= _UNIFORM_CONCENTRATION
+        evenly = concentration <= _UNIFORM_CONCENTRATION
         deepest = blocks.level + int(depths.max(initial=0))
         return level if evenly and blocks.level < level and deepest <= level + 1 else None
 

@@ -19,8 +19,7 @@ from mapveil.maps.density_map import DensityMap
 from mapveil.maps.proportion_map import LabelMeasurement
 from mapveil.maps.round_cost import RoundCost
 from mapveil.maps.series_map import SeriesMap, blocks_note
-from mapveil.mechanisms.even_blocks import Blocks
-from mapveil.mechanisms.multiscale import Multiscale
+from mapveil.mechanisms.multiscale import Blocks, Multiscale
 from mapveil.mechanisms.uniform_grid import noise_deviation
 from mapveil.mechanisms.window_blocks import OverWindows, blocks_of_windows, blocks_over_time, widened
 from mapveil.privacy.claim import Assumes, Share, Unit
