@@ -30,6 +30,7 @@ def mapveil(
     from mapveil.cli.app import run
 
     monkeypatch.setenv("MAPVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
+    monkeypatch.delenv("MAPVEIL_REQUIRE", raising=False)  # of the tests: a service would warn of it
 
     def call(*arguments: object) -> Outcome:
         with pytest.raises(SystemExit) as stopped:
