@@ -152,7 +152,7 @@ def test_a_flat_map_comes_out_nearly_flat() -> None:
 
 @pytest.mark.parametrize("users", [1_500, 6_000])
 def test_a_flat_table_with_default_cells_is_measured_once_in_each_round(users: int) -> None:
-    """What the choice of cells bought is one reply, and every other query is answered anew."""
+    """What the choice of cells bought is one reply; each other query has one of its own."""
     rng = np.random.default_rng(3)
     lon, lat = rng.random((2, users))
     points = Points.from_arrays(user=np.arange(users), lon=lon, lat=lat)

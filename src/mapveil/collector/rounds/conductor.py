@@ -52,7 +52,7 @@ from mapveil_client.secure_sum.states import Abort, ServerState, phase_name
 _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after a step that failed for no reason of the collection's own
 _BLOCKED_SECONDS: Final = (
-    60.0  # after one for which the store kept this process waiting, with all other collections
+    60.0  # after one that waited for the store in vain, and all other collections with it
 )
 _RETENTION_SECONDS: Final = 60.0  # between looks for collections that are kept in days
 
@@ -324,8 +324,8 @@ class Conductor:
                 moved = secure_rounds.restart(connection, collection.id, number, phase, closed)
                 moved = moved or secure_rounds.open_next(connection, terms, announced, phase, closed)
         except Abort as error:
-            reason = secure_rounds.timed_reason(str(error), collection.phase_seconds)
-            return self.end(collection, reason, closed.lines)
+            time = f"devices had {collection.phase_seconds} s, a longer phase_seconds gives them more"
+            return self.end(collection, f"{error}; {time}", closed.lines)
         if not moved:  # another process was faster, and may have ended the messages
             self._machines.forget(collection.id)
         if moved:

@@ -7,7 +7,6 @@ opened (a transaction). Whatever is lost between them is done again, and comes o
 
 import json
 import logging
-import re
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -41,7 +40,6 @@ from mapveil_client.secure_sum.states import Abort, Message, ServerState, sent_m
 from mapveil_client.terms import CollectionTerms
 
 _LOG: Final = logging.getLogger(__name__)
-_TOO_FEW: Final = re.compile(r"; \d+ are (?:promised at least|needed)$")
 _RUN_BYTES: Final = 16
 _SEED_BYTES: Final = 32
 _ROWS: Final = 5000
@@ -216,19 +214,6 @@ def open_next(
         forget_work(connection, identifier, Task.SHARD)
         audit.record(connection, "service", "round.done", identifier, round=number)
     return True
-
-
-def timed_reason(reason: str, seconds: int) -> str:
-    """The reason of an abort; where too few devices answered in a phase, with the time they had and what helps.
-
-    Examples
-    --------
-    >>> timed_reason("354 clients sent shares; 381 are promised at least", 60)
-    '354 clients sent shares; 381 are promised at least; devices had 60 s, a longer phase_seconds gives them more'
-    """
-    if not _TOO_FEW.search(reason):
-        return reason
-    return f"{reason}; devices had {seconds} s, a longer phase_seconds gives them more"
 
 
 def record_lines(connection: Connection, identifier: str, lines: Lines) -> None:

@@ -15,12 +15,10 @@ one of largest
 
 where: :math:`\ell` is its log-likelihood, W the sum of its weights (and 6 for the quarters), f its freedom
 :math:`t\, \phi f_p`, with :math:`f_p` effective parameters of p, and :math:`f_0` the freedom of the first. G is what
-the freedom gains by chance: its mean, and one deviation, so that a prior whose gain is only ambiguous is used.
+the freedom may gain by chance: a part of it, and its root, so that a prior is used where neither is told to be better.
 
-Source: Mapveil; the optimism of a fitted likelihood of Efron, "How biased is the apparent error rate of a prediction
-rule?" (1986), measured instead of assumed: at epsilon 1 and 32,000 users or more the log-likelihood of the same reports
-exceeds that of new ones by 0.3 to 0.6 of the freedom on eight of the eleven maps of benchmarks/local_priors.py, and by
-less on the others.
+Source: Mapveil; the optimism of a fitted likelihood is that of Efron, "How biased is the apparent error rate of a
+prediction rule?" (1986), with a weight that was chosen by the errors of maps.
 """
 
 import math
@@ -32,11 +30,9 @@ import numpy as np
 from mapveil.local.estimators.likelihood import TINY
 from mapveil_client.arrays import FloatArray, IntArray
 
-# Both chosen by the errors of benchmarks/local_priors.py on data of the role tune.
+# Both chosen by the errors of maps of the role tune, as benchmarks/local_priors.py shows them.
 _PRIOR_GAIN: Final = 6.0  # of log-likelihood, from which a prior is used: docs/explanation/choosing-local.md
-_OPTIMISM: Final = 0.4
-"""Of freedom, that a fit gains by chance. Good priors gain 13.8, 14.5 and 14.2 % of L1 with 0.3, 0.4 and 0.5; 45, 74
-and 118 of 2,400 rows are more than 3 % worse than without a prior."""
+_OPTIMISM: Final = 0.4  # of freedom, that a fit gains by chance; less trusts priors less
 _BISECTIONS: Final = 12  # of the weight of a mixture
 _NEAR_BASE: Final = np.linspace(0.0, 1.0, _BISECTIONS) ** 2
 """Weights of the trapezoidal rule: slopes change most near a base without the estimate."""
