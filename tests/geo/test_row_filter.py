@@ -209,6 +209,18 @@ def test_bad_rows_are_refused_under_every_trust(trust: str, accounted: bool, tmp
 
 def test_a_table_of_nobody_is_said_to_its_curator_and_charged() -> None:
     region = mv.Region.from_bbox(-74.03, 40.69, -73.88, 40.83)
-    with pytest.warns(CuratorWarning, match="has no rows in the region .* so a map of it is about nobody"):
+    with pytest.warns(CuratorWarning, match="has no rows in the cells .* so the map is about nobody"):
         heat = mv.release(mv.read_points(TABLE.slice(0, 0)), "grid:4x4", region=region, epsilon=1)
     assert heat.guarantee.account.after == 1
+
+
+def test_rows_of_which_none_lies_in_the_region_are_said_to_their_curator() -> None:
+    region = mv.Region.from_bbox(-74.03, 40.69, -73.88, 40.83)
+    swapped = {"lon": TABLE["lat"], "lat": TABLE["lon"]}
+    points = mv.read_points(
+        TABLE.drop_columns(["lon", "lat"])
+        .append_column("lon", swapped["lon"])
+        .append_column("lat", swapped["lat"])
+    )
+    with pytest.warns(CuratorWarning, match="latitude and longitude swapped"):
+        mv.release(points, "grid:4x4", region=region, epsilon=1, account=None)

@@ -13,7 +13,7 @@ from mapveil.geo.zone_order import zone_order
 from mapveil.maps.flow_map import FlowMap
 from mapveil.mechanisms.flow_blocks import FlowBlocks
 from mapveil.trust.secure_aggregation.model import SecureAggregation
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import CuratorWarning, InputError, ParameterError
 from mapveil_client.morton import deinterleave
 
 REGION = mv.Region.from_bbox(-8.70, 41.10, -8.52, 41.22)
@@ -127,7 +127,8 @@ def test_a_table_without_destinations_and_too_many_zones_are_refused() -> None:
 
 def test_nobody_inside_is_released_as_noise() -> None:
     trips = Trips(np.arange(3), *(np.full(3, each) for each in (0.0, 0.0, 1.0, 1.0)))
-    flows = mv.flows(trips, ZONES, epsilon=1, trust="central", account=None)
+    with pytest.warns(CuratorWarning, match="so the map is about nobody"):
+        flows = mv.flows(trips, ZONES, epsilon=1, trust="central", account=None)
     assert flows.all_trips < 100
 
 

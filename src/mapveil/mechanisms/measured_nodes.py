@@ -70,7 +70,7 @@ def consistent(above: MeasuredNodes, below: MeasuredNodes) -> list[MeasuredNodes
 def note_on_declared(
     setting: Setting,
     replies: Sequence[MeasuredNodes],
-    why: str = "the cells and blocks may have followed the declared number",
+    why: str,
 ) -> tuple[str, ...]:
     """A note where all of a curator's replies together contradict the declared number of users, and why it matters."""
     if not setting.curator or setting.clients is None:

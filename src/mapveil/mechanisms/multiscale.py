@@ -65,6 +65,7 @@ _OF_AIM = {
 _LEAF_SIGNAL_OF_CURATOR = 2.0
 _SHIFTS, _SHIFTS_OF_CURATOR = 8, 4
 _CHECK = 0.02  # of the budget: a noisy number of users beside the declared one, as where none is declared
+_FOLLOWED, _NOT_FOLLOWED = (f"{who} followed the declared number" for who in ("cells and blocks", "nothing"))
 _FAR = 2.5  # noise scales between both from which the noisy one is believed: by chance once in 12 maps
 _FULL = 3.0  # noise scales of users per site from which a curator measures every site at once
 
@@ -219,8 +220,7 @@ class Multiscale(PriorMechanism, GridMechanism):
             return (yield from super().number_of_users(setting))
         found = yield from super().number_of_users(setting._replace(clients=None, users_share=_CHECK))
         assert found.noisy is not None
-        far = abs(found.users - setting.clients) > _FAR / float(found.noisy.epsilon)
-        return found if far else found._replace(users=float(setting.clients))
+        return found if _refutes(found.noisy, setting) else found._replace(users=float(setting.clients))
 
     @property
     def curators_last_budget(self) -> Fraction:
@@ -251,6 +251,7 @@ class Multiscale(PriorMechanism, GridMechanism):
     def plan(self, setting: Setting) -> Plan:
         """One query or two, after one for the number of users where it is needed; see :meth:`SumMechanism.plan`."""
         level, budget, total = yield from self.grid_level(setting)
+        why = _NOT_FOLLOWED if any(_refutes(each, setting) for each in total) else _FOLLOWED
         single = self.rounds == 1 or level == setting.depth or self._longest(setting) < 2
         first, second = self._budgets(setting, budget, single)
         tree = tree_at(setting, level)
@@ -263,7 +264,7 @@ class Multiscale(PriorMechanism, GridMechanism):
             made = self._inside(setting, blocks)
             note = resolution_note(setting, level, level, below)
             return Estimate(
-                off_raster(made), measurements_of(measured), (note, *note_on_declared(setting, measured))
+                off_raster(made), measurements_of(measured), (note, *note_on_declared(setting, measured, why))
             )
         depths = self._depths(setting, blocks, float(second))
         even = self._uniform_level(setting, blocks, depths, float(second))
@@ -280,7 +281,7 @@ class Multiscale(PriorMechanism, GridMechanism):
         made = self._combine(setting, blocks, depths, measured)
         note = resolution_note(setting, level, level + int(depths.max(initial=0)), below)
         return Estimate(
-            off_raster(made), measurements_of(measured), (note, *note_on_declared(setting, measured))
+            off_raster(made), measurements_of(measured), (note, *note_on_declared(setting, measured, why))
         )
 
     def _inside(self, setting: Setting, blocks: Blocks) -> FloatArray:
@@ -384,6 +385,12 @@ class Multiscale(PriorMechanism, GridMechanism):
         np.add.at(parts, deinterleave(leaves.code >> (2 * (leaves.level - blocks.level))), 1)
         floor = _FLOOR * math.sqrt(sums.variance) * parts / np.maximum(blocks.held, 1)
         return interpolate(pool(square, down), weights, blocks.exponent, floor, known=Known(square, depths))
+
+
+def _refutes(found: NoisySums, setting: Setting) -> bool:
+    """Whether a noisy number of users is so far from the declared one that it is believed instead."""
+    declared = setting.clients
+    return declared is not None and abs(float(found.values[0]) - declared) > _FAR / float(found.epsilon)
 
 
 def _deviation(setting: Setting, epsilon: float) -> float:

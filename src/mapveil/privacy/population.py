@@ -28,7 +28,6 @@ from __future__ import annotations
 import contextlib
 import hmac
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +40,6 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import ROUNDED_ID, Points, id_text
 from mapveil.geo.tables import Table, connection, quote_text, reading
-from mapveil_client.errors import CuratorWarning
 
 if TYPE_CHECKING:
     import duckdb
@@ -184,13 +182,6 @@ def see(data: Points | Counts, key: bytes) -> Iterator[Seen]:
             people = values.size
         else:
             people = _read_people(opened, data, key)
-        if not people:
-            text = (
-                f"{data.source}: has no rows in the region (are latitude and longitude swapped?), so a map of it is "
-                "about nobody; it is charged as any other, for a refusal would tell that nobody is there; keep this "
-                "private"
-            )
-            warnings.warn(text, CuratorWarning, stacklevel=2)
         sketch = _smallest(opened, people)
         digest = hmac.digest(key, b"people" + sketch.tobytes(), "sha256").hex()
         yield Seen(digest, sketch, people, _respelled(opened, data, people), data.counted() != "TRUE", opened)

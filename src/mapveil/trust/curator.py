@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -31,7 +32,7 @@ from mapveil.trust.queries import CuratorQuery, Execution, NoisySums, Query, Ras
 from mapveil_client.arrays import FloatArray, IntArray
 from mapveil_client.contribution import Devices
 from mapveil_client.encodings import Encoding
-from mapveil_client.errors import Checked, InputError, ParameterError
+from mapveil_client.errors import Checked, CuratorWarning, InputError, ParameterError
 from mapveil_client.randomness.random import Randomness
 
 
@@ -128,6 +129,12 @@ class Curator(Checked):
                 f"exact sums must be of {raster.site.size} cells in {raster.labels} windows or labels, got shape "
                 f"{sums.shape}"
             )
+        if isinstance(points, Points) and not sums.any():
+            text = (
+                f"{points.source}: has no rows in the cells (are latitude and longitude swapped?), so the map is about "
+                "nobody; it is charged as any other, for a refusal would tell that nobody is there; keep this private"
+            )
+            warnings.warn(text, CuratorWarning, stacklevel=2)
         setting = Setting(
             raster.depth,
             raster.members,
