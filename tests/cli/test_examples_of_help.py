@@ -123,7 +123,8 @@ def zones(folder: Path, points: mv.Points, tiling: mv.Quadtree) -> None:
         made.save(folder / f"{name}.parquet")
     weeks = mv.Windows(every="1w", start="2026-01-12", until="2026-01-26")
     given = {"trust": "central", "windows": weeks, "account": None}
-    mv.flows(read_trips(folder / "trips.parquet"), named, epsilon=1, **given).save(folder / "weeks.parquet")
+    dated = pd.read_csv(folder / "trips.csv").assign(time="2026-01-13T10:00:00Z")
+    mv.flows(read_trips(dated), named, epsilon=1, **given).save(folder / "weeks.parquet")
     transform = rasterio.Affine((east - west) / 20, 0, west, 0, (south - north) / 20, north)
     profile = {"driver": "GTiff", "width": 20, "height": 20, "count": 1, "dtype": "float64"}
     with rasterio.open(

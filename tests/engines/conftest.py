@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 
 import pytest
+from pyspark.errors import PySparkException
 
 from mapveil.engines.spark_connect import SparkEngine
 
@@ -24,5 +26,6 @@ def engine() -> Iterator[SparkEngine]:
     host, port = server.listening_address
     found = SparkEngine(f"sc://{host}:{port}")
     yield found
-    found.session.stop()
+    with contextlib.suppress(PySparkException):  # Sail has ended a session that nothing asked for long
+        found.session.stop()
     server.stop()

@@ -8,7 +8,7 @@ import pytest
 import mapveil as mv
 from mapveil.engines import user_sums
 from mapveil.mechanisms.methods import METHODS
-from mapveil_client.errors import InputError
+from mapveil_client.errors import CuratorWarning, InputError
 
 TILING = mv.Quadtree(mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83), 3)
 ELSEWHERE = mv.Points.from_arrays([1, 2, 3], [40.7, 40.75, 10.0], [-74.0, -73.95, 50.0])
@@ -18,7 +18,8 @@ NOTHING = mv.Points.from_arrays([], [], [])
 @pytest.mark.parametrize("table", [ELSEWHERE, NOTHING], ids=["elsewhere", "no rows"])
 @pytest.mark.parametrize("method", [row.name for row in METHODS if row.trust == "central"])
 def test_a_curators_release_of_an_empty_region_is_noise(method: str, table: mv.Points) -> None:
-    heat = mv.release(table, TILING, epsilon=1, method=method)
+    with pytest.warns(CuratorWarning, match="has no rows in the cells"):
+        heat = mv.release(table, TILING, epsilon=1, method=method)
     assert np.isfinite(heat.values).all()
     assert heat.guarantee.epsilon == 1
 
