@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +16,15 @@ from hypothesis import strategies as st
 
 from mapveil_client.errors import ParameterError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.masks import _CHUNK, _OPEN, Cipher, add_masks, agree, word_type
+from mapveil_client.secure_sum.masks import (
+    _CHUNK,
+    _OPEN,
+    Cipher,
+    add_masks,
+    agree,
+    check_public,
+    word_type,
+)
 from mapveil_client.secure_sum.states import PeerFault
 
 WORDS = [8, 16, 32, 64]
@@ -153,3 +163,29 @@ SMALL_ORDER = [
 def test_keys_on_which_everybody_agrees_are_refused(public):
     with pytest.raises(PeerFault, match=f"a public key of {len(public)} bytes"):
         agree(X25519PrivateKey.generate(), public, b"purpose")
+
+
+def test_keys_without_a_secret_are_those_with_which_the_library_agrees_on_nothing() -> None:
+    private, field = X25519PrivateKey.from_private_bytes(bytes([9]) * 32), (1 << 255) - 19
+    eighth = "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"
+    other = "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157"
+    small = (0, 1, field - 1, *(int.from_bytes(bytes.fromhex(each), "little") for each in (eighth, other)))
+    written = {(u + times * field + top) for u in small for times in (0, 1) for top in (0, 1 << 255)}
+    near = {number + 2 for number in written}
+    refused = []
+    for number in sorted(each % (1 << 256) for each in written | near if each % (1 << 255) < 1 << 255):
+        key = number.to_bytes(32, "little")
+        outcomes = [
+            _refuses(asked) for asked in (partial(agree, private, key, b""), partial(check_public, key))
+        ]
+        assert outcomes[0] == outcomes[1], key.hex()
+        refused += outcomes[:1]
+    assert 10 <= sum(refused) < len(refused)
+
+
+def _refuses(asked: Callable[[], object]) -> bool:
+    try:
+        asked()
+    except PeerFault:
+        return True
+    return False

@@ -141,14 +141,14 @@ class DealtShares:
             raise PeerFault(f"a share with a number of {PRIME} or above")
         if np.any(slots != self.held[client]):
             raise PeerFault("an answer without a share that this client holds")
-        for slot in np.flatnonzero(slots).tolist():
-            dealer = int(self._ring.neighbours[client, slot])
-            secret = 0 if included[dealer] else 1
-            digest = share_digest(
-                self._parameters, self._ring.seed, dealer, client, secret, rows[slot].tobytes()
-            )
-            start = secret * messages.DIGEST_BYTES
-            kept = self._digests[dealer, self._mirror[slot], start : start + messages.DIGEST_BYTES]
+        dealers = self._ring.neighbours[client, slots]
+        secrets = 1 - included[dealers].astype(np.int64)
+        of_both = self._digests[dealers, self._mirror[slots]].reshape(-1, 2, messages.DIGEST_BYTES)
+        dealt = of_both[np.arange(dealers.size), secrets]
+        for dealer, secret, share, kept in zip(
+            dealers.tolist(), secrets.tolist(), rows[slots], dealt, strict=True
+        ):
+            digest = share_digest(self._parameters, self._ring.seed, dealer, client, secret, share.tobytes())
             if digest != kept.tobytes():
                 raise PeerFault(f"another share of client {dealer} than that client dealt")
         return slots, rows

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
 from mapveil_client.secure_sum import messages
 from mapveil_client.secure_sum.keys import Enrolled, key_statement, signed_by
-from mapveil_client.secure_sum.masks import agree
+from mapveil_client.secure_sum.masks import check_public
 from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.states import PeerFault
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
 ByteArray = npt.NDArray[np.uint8]
-
-
-@functools.cache
-def _probe() -> X25519PrivateKey:
-    """Any private key: with a public key of small order every one of them agrees on zero."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    return X25519PrivateKey.from_private_bytes(bytes(range(32)))
 
 
 def check_keys(parameters: RoundParameters, client: int, keys: bytes, enrolled: Enrolled | None) -> ByteArray:
     """Refuse a key of small order, a wrong signature, or an identity that is not enrolled."""
     for part in (messages.MASK_KEY, messages.SEAL_KEY):
-        agree(_probe(), keys[part], b"")
+        check_public(keys[part])
     if parameters.signed:
         statement = key_statement(parameters, client, keys[: messages.SEAL_KEY.stop])
         if not signed_by(keys[messages.IDENTITY], keys[messages.SIGNATURE], statement):

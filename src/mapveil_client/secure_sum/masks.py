@@ -18,6 +18,7 @@ number of its purpose, and every part after it is preceded by its length, so tha
 
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -80,10 +81,13 @@ def info(purpose: Purpose, round_id: bytes, context: bytes, *parts: bytes) -> by
     >>> info(Purpose.GRAPH, b"r", b"").hex(" ")[-29:]
     '07 00 00 00 01 72 00 00 00 00'
     """
-    written = [PROTOCOL, VERSION.to_bytes(2, "big"), int(purpose).to_bytes(2, "big")]
-    for part in (round_id, context, *parts):
-        written += (len(part).to_bytes(_LENGTH_BYTES, "big"), part)
-    return b"".join(written)
+    named = PROTOCOL + VERSION.to_bytes(2, "big") + int(purpose).to_bytes(2, "big")
+    return named + in_order(round_id, context, *parts)
+
+
+def in_order(*parts: bytes) -> bytes:
+    """Parts of :func:`info`, each behind its length."""
+    return b"".join([each for part in parts for each in (len(part).to_bytes(_LENGTH_BYTES, "big"), part)])
 
 
 class Cipher(IntEnum):
@@ -112,6 +116,28 @@ def word_type(bits: int) -> np.dtype[np.unsignedinteger]:
     raise ParameterError(f"bits must be 1 to 64, got {bits}")
 
 
+_FIELD: Final = (1 << 255) - 19
+_ORDER_8: Final = (
+    0x00B8495F16056286FDB1329CEB8D09DA6AC49FF1FAE35616AEB8413B7C7AEBE0,
+    0x57119FD0DD4E22D8868E1C58C45C44045BEF839C55B1D0B1248C50A3BC959C5F,
+)
+_SMALL: Final = frozenset((0, 1, _FIELD - 1, *_ORDER_8))
+"""The u of the points of Curve25519 and its twist whose order divides 8."""
+
+
+def check_public(public: bytes) -> None:
+    """Refuse an X25519 key, 32 bytes, of an order of at most 8, in any encoding: all its shared secrets are zero."""
+    if (int.from_bytes(public, "little") & ((1 << 255) - 1)) % _FIELD in _SMALL:
+        raise _no_secret(public)
+
+
+def _no_secret(public: bytes) -> PeerFault:
+    return PeerFault(
+        f"a public key of {len(public)} bytes gives no shared secret; expected an X25519 key of 32 "
+        "bytes and large order"
+    )
+
+
 def agree(private: X25519PrivateKey, public: bytes, info: bytes) -> bytes:
     r"""Agree on a key with the holder of another key pair.
 
@@ -129,10 +155,7 @@ def agree(private: X25519PrivateKey, public: bytes, info: bytes) -> bytes:
     try:
         shared = private.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
-        raise PeerFault(
-            f"a public key of {len(public)} bytes gives no shared secret; expected an X25519 key of 32 "
-            "bytes and large order"
-        ) from None
+        raise _no_secret(public) from None
     return HKDF(SHA256(), SEED_BYTES, None, info).derive(shared)
 
 
