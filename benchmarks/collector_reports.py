@@ -112,7 +112,7 @@ def signed_reports(service: Service, terms: CollectionTerms, devices: int) -> tu
     """Enrol the devices, have each randomize its cell, and write and sign the requests that send the reports."""
     rng = Randomness()
     identities = [Identity.draw(rng) for _ in range(devices)]
-    numbers = _enrol(service, identities)
+    numbers = enrol(service, identities)
     cells = np.random.default_rng(1).integers(0, terms.cells.size, devices)
     bodies = write_reports(terms.randomizer.randomize(cells, rng), terms.randomizer)
     path = f"/v1/collections/{terms.identifier}/report"
@@ -126,11 +126,12 @@ def signed_reports(service: Service, terms: CollectionTerms, devices: int) -> tu
     return requests, len(bodies[0])
 
 
-def _enrol(service: Service, identities: list[Identity]) -> list[int]:
+def enrol(service: Service, identities: list[Identity]) -> list[int]:
+    """Enrol the devices; their numbers."""
     store = Store(service.store, clock=SystemClock())
     accounts, token = Accounts(store), service.enrolment
 
-    async def enrol() -> list[int]:
+    async def each_enrolled() -> list[int]:
         return await asyncio.gather(
             *(
                 accounts.enrol(token, each.public, each.sign(enrolment_statement(token, each.public)))
@@ -139,7 +140,7 @@ def _enrol(service: Service, identities: list[Identity]) -> list[int]:
         )
 
     with contextlib.closing(store):
-        return asyncio.run(enrol())
+        return asyncio.run(each_enrolled())
 
 
 def _sqlite_alone(path: Path, size: int, batch: int, rows: int) -> float:

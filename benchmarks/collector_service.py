@@ -134,13 +134,7 @@ class Service:
     @property
     def cpu(self) -> float:
         """Processor seconds so far of the server and of the processes that it has."""
-        used = 0
-        for found in Path("/proc").glob("[0-9]*/stat"):
-            with contextlib.suppress(OSError):  # it has ended
-                fields = found.read_text().rpartition(")")[2].split()
-                if self.process.pid in (int(found.parent.name), int(fields[1])):
-                    used += int(fields[11]) + int(fields[12])
-        return used / _TICKS
+        return cpu_of(self.process.pid)
 
     @property
     def peak_mb(self) -> float:
@@ -157,6 +151,25 @@ class Service:
             self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
+
+
+def cpu_of(process: int) -> float:
+    """Processor seconds so far of a process and of those that it started, also of those that have ended."""
+    used = 0
+    for found in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = found.read_text().rpartition(")")[2].split()
+            if int(found.parent.name) == process:
+                used += sum(map(int, fields[11:15]))
+            elif int(fields[1]) == process:
+                used += int(fields[11]) + int(fields[12])
+    return used / _TICKS
+
+
+def postgresql_cpu(url: str) -> float:
+    """Processor seconds so far of a server of :func:`postgresql`."""
+    told = Path(url.rpartition("=")[2], "data", "postmaster.pid").read_text(encoding="ascii")
+    return cpu_of(int(told.split()[0]))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,275 @@
+"""A round of secure sums whose messages were made beforehand: what the server alone takes, and one worker beside two.
+
+The devices are real: their keys, shares, masks and signatures are computed before, from the round as the store holds
+it. What is measured is the server: PostgreSQL below it, and a sender beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import multiprocessing
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from sqlalchemy import select
+
+from benchmarks.collector import CORRUPT, LOOK_S, LOST, SHARD, TOLERATED
+from benchmarks.collector_reports import GOAL_MS, enrol
+from benchmarks.collector_requests import send
+from benchmarks.collector_service import Service, postgresql, postgresql_cpu
+from benchmarks.record import Context, Result, line
+from mapveil.collector.clock import SystemClock
+from mapveil.collector.rounds.intake import KeepMembers, KeepMessages, Message
+from mapveil.collector.rounds.shard_machines import ShardMachines
+from mapveil.collector.store.database import Store
+from mapveil.collector.store.schema import shards as drawn
+from mapveil.secure_sum.server import Server
+from mapveil_client.arrays import FloatArray
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.client import Client
+from mapveil_client.secure_sum.keys import Identity, authorization
+from mapveil_client.secure_sum.round_parameters import RoundParameters
+from mapveil_client.secure_sum.states import ServerState, phase_name, server_phases
+
+GOAL_MINUTES: Final = 30.0  # of a core, for a round of a million devices
+GOAL_RATIO: Final = 1.8
+GOAL_MB: Final = 600.0
+_PHASES: Final = server_phases(active=False)
+_SPEC: Final[dict[str, Any]] = {
+    "trust": "distributed",
+    "active": False,
+    "method": "laplace",
+    "tiling": "quadtree:4",
+    "join_seconds": 3600,
+    "options": {"shard_size": SHARD, "tolerated_dropout": float(TOLERATED), "corrupt": float(CORRUPT)},
+}
+_REPEATS: Final = 3
+_PHASE_S: Final = 240  # in which the messages of all phases are made
+
+Sent = dict[ServerState, list[tuple[int, bytes]]]
+"""The messages of a shard's clients in each phase."""
+
+
+class _Fleet(NamedTuple):
+    identities: list[Identity]
+    numbers: list[int]  # of the devices
+
+
+class _Shard(NamedTuple):
+    """One shard of a round, and the places of its clients in the fleet."""
+
+    parameters: RoundParameters
+    graph_seed: bytes
+    places: list[int]
+
+
+def run(context: Context) -> list[Result]:
+    """Measure a round of one process, and rounds whose last phase one worker closes, or two."""
+    shards = 2 if context.quick else 10
+    with postgresql() as url:
+        if url is None:
+            return []
+        with Service(url, context.folder, SHARD * shards) as service:
+            identities = [Identity.draw(Randomness()) for _ in range(SHARD * shards)]
+            fleet = _Fleet(identities, enrol(service, identities))
+            rows = _one_process(context, service, fleet)
+        return rows + _workers(context, url, fleet)
+
+
+def _one_process(context: Context, service: Service, fleet: _Fleet) -> list[Result]:
+    """A round over HTTP to a server of one process."""
+    devices, worst = len(fleet.numbers), 0.0
+    with _store(service.store) as store:
+        collection, shards, played = _begin(service, store, fleet, LOST)
+    written = [list(_requests(collection, phase, shards, played, fleet)) for phase in _PHASES]
+    used = np.zeros(2)  # by the collector and by PostgreSQL
+    for phase, requests in zip(_PHASES, written, strict=True):
+        _wait(service, collection, phase)
+        used -= _cpu(service)
+        worst = max(worst, send(context, service.address, requests)["p99_ms"])
+        if phase is ServerState.INPUTS:  # the time for which it waits for the lost is no work of theirs
+            used += _cpu(service)
+            _wait(service, collection, phase, 1.0)
+            used -= _cpu(service)
+        _wait(service, collection, _after(phase))
+        used += _cpu(service)
+    name = f"a round of secure sums, {devices:,} devices over HTTP, shards of {SHARD:,}, l = 256, {LOST:.0%} lost"
+    own, below = (used / devices).tolist()
+    goal = GOAL_MINUTES * 60 / 1e6
+    return [
+        line(f"{name}: processor time of the collector, of a device", 1e3 * own, "ms", "of PostgreSQL below it",
+             1e3 * below, f"<= {1e3 * goal:g} ms", own <= goal),
+        line(f"{name}: 99th percentile of a request, in the slowest phase", worst, "ms", "the goal", GOAL_MS,
+             f"< {GOAL_MS:g} ms", worst < GOAL_MS),
+    ]  # fmt: skip
+
+
+def _cpu(service: Service) -> FloatArray:
+    return np.array([service.cpu, postgresql_cpu(service.store)])
+
+
+def _after(phase: ServerState) -> ServerState | None:
+    at = _PHASES.index(phase) + 1
+    return _PHASES[at] if at < len(_PHASES) else None
+
+
+def _begin(
+    service: Service, store: Store, fleet: _Fleet, lost: float
+) -> tuple[str, list[_Shard], list[Sent]]:
+    """Open a collection that all devices join, and make their messages of its round."""
+    devices = len(fleet.numbers)
+    collection = service.open(devices=devices, phase_seconds=_PHASE_S, **_SPEC)
+
+    async def join() -> None:
+        keep = KeepMembers(collection, devices)
+        await asyncio.gather(*(store.put(keep, number) for number in fleet.numbers))
+
+    asyncio.run(join())
+    _wait(service, collection, ServerState.KEYS)
+    shards = _shards(store, collection, fleet)
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        return collection, shards, pool.starmap(play, [(each, lost) for each in shards])
+
+
+def _shards(store: Store, collection: str, fleet: _Fleet) -> list[_Shard]:
+    """The shards of the round that has begun, as the server drew them."""
+    held = ShardMachines(store).of(collection, 1)
+    if held is None:
+        raise AssertionError("the round has begun")
+    announced = held.announcement
+    places = [[0] * size for size in announced.sizes]
+    for place, number in enumerate(fleet.numbers):
+        assigned = held.assignment(number)
+        if assigned is None:
+            raise AssertionError("every device joined")
+        places[assigned.shard][assigned.client] = place
+    here = drawn.c.collection == collection, drawn.c.round == 1
+    with store.read() as connection:
+        seeds = connection.execute(select(drawn.c.graph_seed).where(*here).order_by(drawn.c.shard)).scalars()
+        return [_Shard(announced.parameters(shard), seed, places[shard]) for shard, seed in enumerate(seeds)]
+
+
+def play(shard: _Shard, lost: float) -> Sent:
+    """Every client of a shard, and the server that they answer."""
+    parameters, rng = shard.parameters, Randomness()
+    n = parameters.clients
+    gone = round(lost * n)  # after the shares: who is lost then costs the server most
+    server = Server(parameters, shard.graph_seed)
+    clients = [
+        Client(
+            parameters,
+            client,
+            np.eye(1, parameters.length, client % parameters.length, dtype=np.int64)[0],
+            rng,
+        )
+        for client in range(n)
+    ]
+    sent: Sent = {}
+    outbox: Mapping[int, bytes] = {}
+    for at, phase in enumerate(_PHASES):
+        staying = [client for client in range(n) if at < 2 or (client >= gone and client in outbox)]
+        sent[phase] = [
+            (client, clients[client].receive(outbox[client]) if at else clients[client].advertise())
+            for client in staying
+        ]
+        for client, body in sent[phase]:
+            server.receive(client, body)
+        outbox = server.close_phase()
+    return sent
+
+
+def _requests(
+    collection: str, phase: ServerState, shards: list[_Shard], played: list[Sent], fleet: _Fleet
+) -> Iterator[bytes]:
+    """What the devices send in a phase: each asks for its shard or the server's message, then sends its own."""
+    base = f"/v1/collections/{collection}/rounds/1"
+    ask = f"{base}/{'assignment' if phase is ServerState.KEYS else 'server-message'}"
+    for shard, sent in zip(shards, played, strict=True):
+        for client, body in sent[phase]:
+            place = shard.places[client]
+            identity, number = fleet.identities[place], fleet.numbers[place]
+            yield _request("GET", ask, identity, number)
+            yield _request("PUT", f"{base}/messages/{phase_name(phase)}", identity, number, body)
+
+
+def _request(method: str, path: str, identity: Identity, number: int, body: bytes = b"") -> bytes:
+    head = f"{method} {path} HTTP/1.1\r\nHost: collector\r\n"
+    if method == "PUT":
+        head += f"Content-Type: application/cbor\r\nContent-Length: {len(body)}\r\n"
+    return (
+        f"{head}Authorization: {authorization(identity, number, method, path, body)}\r\n\r\n".encode() + body
+    )
+
+
+def _wait(service: Service, collection: str, phase: ServerState | None, left_s: float = math.inf) -> None:
+    """Wait until a phase, or the map where it is None, is there, and for no longer than this time of it."""
+    while True:
+        now = service.ask("GET", f"/v1/collections/{collection}/progress")
+        if now["state"] == "aborted":
+            raise RuntimeError(f"the collection is aborted: {now['reason']}")
+        there = phase is not None and now["phase"] == phase_name(phase)
+        if now["state"] == "done" or (there and now["closes_in_s"] <= left_s):
+            return
+        time.sleep(LOOK_S)
+
+
+def _workers(context: Context, url: str, fleet: _Fleet) -> list[Result]:
+    """The last phase of a round, closed by workers that were just started: one, and two."""
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    most = 0.0
+    exports = ("--exports", str(context.folder / "exports"))
+    with (
+        Service(url, context.folder, 1, "--role", "intake", *exports) as intake,
+        Service(url, context.folder, 1, "--role", "conductor"),
+        _store(url) as store,
+    ):
+        for count in (1, 2) * (1 if context.quick else _REPEATS):
+            with Service(url, context.folder, 1, "--role", "worker", *exports):
+                collection, _, played = _begin(intake, store, fleet, 0.0)
+                for phase in _PHASES[:-1]:
+                    _wait(intake, collection, phase)
+                    _put(store, collection, phase, played)
+                _wait(intake, collection, _PHASES[-1])
+            with contextlib.ExitStack() as stack:
+                workers = [
+                    stack.enter_context(Service(url, context.folder, 1, "--role", "worker", *exports))
+                    for _ in range(count)
+                ]
+                _put(store, collection, _PHASES[-1], played)
+                begun = time.perf_counter()
+                _wait(intake, collection, None)
+                seconds[count].append(time.perf_counter() - begun)
+                most = max(most, *(each.peak_mb for each in workers))
+    one, two = (float(np.median(seconds[count])) for count in (1, 2))
+    name = f"the last phase of a round of {len(fleet.numbers):,} devices, closed by"
+    return [
+        line(f"{name} two workers", two, "s", "one worker", one, f">= {GOAL_RATIO:g} x", one / two >= GOAL_RATIO),
+        line(f"{name} workers: peak memory of one", most, "MB", "the goal", GOAL_MB,
+             f"<= {GOAL_MB:g} MB", most <= GOAL_MB),
+    ]  # fmt: skip
+
+
+def _put(store: Store, collection: str, phase: ServerState, played: list[Sent]) -> None:
+    """Store the messages of a phase as the intake does."""
+    keep = KeepMessages(collection, 1, phase)
+
+    async def put() -> None:
+        await asyncio.gather(
+            *(
+                store.put(keep, Message(shard, client, body))
+                for shard, sent in enumerate(played)
+                for client, body in sent[phase]
+            )
+        )
+
+    asyncio.run(put())
+
+
+@contextlib.contextmanager
+def _store(url: str) -> Iterator[Store]:
+    with contextlib.closing(Store(url, clock=SystemClock())) as store:
+        yield store
