@@ -59,8 +59,8 @@ def _sums_of(heat: DensityMap, shown: FloatArray | None) -> NestedSums:
     most = max(each.noisy.size for each in heat.measurements)
     if most == 1 < heat.tiling.size and heat.placement is None:
         raise refuse(
-            "of its noisy sums only the number of all users is one over cells; more epsilon or larger cells (--tiling) "
-            "measure more"
+            "all its cells were measured as one block, so no noisy sum tells how many of its users are in a zone; a "
+            "release with more epsilon or more users, or by the method multiscale, is measured in more blocks"
         )
     inside = heat.tiling.lattice().inside
     if inside is None:
