@@ -186,7 +186,7 @@ def test_clients_answer_the_same_plan(trust: str) -> None:
     assert south_west()[np.argmax(series.by_window[3] - series.by_window[0])]
 
 
-@pytest.mark.filterwarnings("ignore:.*rows lie in no window")
+@pytest.mark.filterwarnings("ignore:.*(rows lie in no window|has no rows in the cells)")
 def test_windows_without_anybody_are_maps_too() -> None:
     nobody = visits(seed=4)
     empty = mv.Windows(every="1w", start="2031-01-06", until="2031-01-20")
