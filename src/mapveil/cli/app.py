@@ -153,7 +153,7 @@ def _failed(failure: Exception) -> int:
 
 
 def _several(error: click.UsageError) -> str:
-    """How several files are given, where a command of one INPUT got more arguments."""
+    """A hint on the way to give several files, where a command of one INPUT got more arguments."""
     inputs = [each for each in error.ctx.command.params if each.metavar == "INPUT"] if error.ctx else []
     if not inputs or "unexpected extra argument" not in error.message:
         return ""
