@@ -113,12 +113,6 @@ class Endpoint(NamedTuple):
     connections: int
     most_bytes: int  # of an answer
 
-    @property
-    def origin(self) -> str:
-        """Scheme, host and port, also where the port is the scheme's own."""
-        name = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{name}:{self.port}"
-
 
 class Transport(Protocol):
     """Exchanges of a request for an answer; raises :class:`TransportFault`. Redirections are not followed."""
@@ -134,10 +128,11 @@ class _Httpx:
     """The transport of a device: httpx, through the proxy that the environment names where it names one."""
 
     def __init__(self, library: Any, endpoint: Endpoint) -> None:
+        name = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         self._most = endpoint.most_bytes
         self._failed: type[Exception] = library.HTTPError
         self._client = library.AsyncClient(
-            base_url=endpoint.origin,
+            base_url=f"{endpoint.scheme}://{name}:{endpoint.port}",
             verify=endpoint.secure or False,
             trust_env=endpoint.host not in _LOOPBACK,
             timeout=library.Timeout(_SILENCE_S, connect=_CONNECT_S, pool=None),
@@ -213,8 +208,7 @@ class Connection:
             raise InputError(f"{server}: plain HTTP is for this machine only; expected https")
         library: Any = require("httpx", "device")
         self._prefix, self._patience_s = parts.path.rstrip("/"), patience_s
-        self._waiting = waiting or (lambda reason: None)
-        self.pauses = Pauses()
+        self._waiting, self.pauses = waiting or (lambda reason: None), Pauses()
         trusted: ssl.SSLContext | None = None
         if authority is not None:
             try:
@@ -225,9 +219,9 @@ class Connection:
         elif secure:
             trusted = library.create_ssl_context()  # one for all: reading the certificates takes a while
         port, host = parts.port or (443 if secure else 80), parts.hostname or ""
+        self._named = f"the server ({host}, port {port})"
         context = trusted if secure else None
         endpoint = Endpoint(parts.scheme, host, port, context, connections, _MOST_ANSWER)
-        self._origin = endpoint.origin
         behind = not here and any(name in getproxies() for name in (parts.scheme, "all"))
         self._transport: Transport = (
             _Httpx(library, endpoint) if transport is None or behind else transport(endpoint)
@@ -297,7 +291,7 @@ class Connection:
             wait *= 1 + random.random() / 4  # not all devices at once
             if clock() + wait > until:
                 self.pauses.note(wait)
-                raise Unreachable(f"{self._origin} gave {why} for {self._patience_s:g} s") from None
+                raise Unreachable(f"{self._named} gave {why} for {self._patience_s:g} s") from None
             await asyncio.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 

@@ -132,9 +132,9 @@ def test_patience_ends() -> None:
 @pytest.mark.parametrize(
     ("server", "named"),
     [
-        ("https://collector.example/here", "https://collector.example:443"),
-        ("http://[::1]", "http://[::1]:80"),
-        ("https://collector.example:8443", "https://collector.example:8443"),
+        ("https://collector.example/here", "collector.example, port 443"),
+        ("http://[::1]", "::1, port 80"),
+        ("https://collector.example:8443", "collector.example, port 8443"),
     ],
 )
 def test_a_server_that_does_not_answer_is_named_with_its_port(server: str, named: str) -> None:
@@ -148,7 +148,9 @@ def test_a_server_that_does_not_answer_is_named_with_its_port(server: str, named
         async with Connection(server, patience_s=0.0, transport=lambda _: Nobody()) as connection:
             await connection.document("/v1/open")
 
-    with pytest.raises(Unreachable, match=re.escape(f"{named} gave no answer (ConnectError) for 0 s")):
+    with pytest.raises(
+        Unreachable, match=re.escape(f"the server ({named}) gave no answer (ConnectError) for 0 s")
+    ):
         asyncio.run(ask())
 
 
