@@ -208,8 +208,7 @@ class Connection:
             raise InputError(f"{server}: plain HTTP is for this machine only; expected https")
         library: Any = require("httpx", "device")
         self._prefix, self._patience_s = parts.path.rstrip("/"), patience_s
-        self._waiting = waiting or (lambda reason: None)
-        self.pauses = Pauses()
+        self._waiting, self.pauses = waiting or (lambda reason: None), Pauses()
         trusted: ssl.SSLContext | None = None
         if authority is not None:
             try:
@@ -220,6 +219,7 @@ class Connection:
         elif secure:
             trusted = library.create_ssl_context()  # one for all: reading the certificates takes a while
         port, host = parts.port or (443 if secure else 80), parts.hostname or ""
+        self._named = f"the server ({host}, port {port})"
         context = trusted if secure else None
         endpoint = Endpoint(parts.scheme, host, port, context, connections, _MOST_ANSWER)
         behind = not here and any(name in getproxies() for name in (parts.scheme, "all"))
@@ -291,7 +291,7 @@ class Connection:
             wait *= 1 + random.random() / 4  # not all devices at once
             if clock() + wait > until:
                 self.pauses.note(wait)
-                raise Unreachable(f"the server gave {why} for {self._patience_s:g} s") from None
+                raise Unreachable(f"{self._named} gave {why} for {self._patience_s:g} s") from None
             await asyncio.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 

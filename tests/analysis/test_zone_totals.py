@@ -220,12 +220,13 @@ def test_maps_that_cannot_be_asked_say_why() -> None:
     everybody = replace(
         heat.measurements[0], groups=np.zeros(TILING.size, dtype=np.int64), noisy=np.array([3.0])
     )
-    with pytest.raises(InputError, match="only the number of all users"):
+    with pytest.raises(InputError, match=r"measured as one block.*more epsilon.*multiscale") as refused:
         replace(heat, measurements=(everybody,)).total(zone)
+    assert refused.value.in_flags() == str(refused.value), "the command line says the same"
     city = mv.synthetic.city(users=200, seed=1)
     small = mv.Quadtree(city.region, depth=3)
     local = mv.mechanisms.HadamardResponse(epsilon=2).release(city, small, account=None, rng=1)
-    with pytest.raises(InputError, match=r"olh-h, olh, subset and unary can be asked|only the number"):
+    with pytest.raises(InputError, match=r"olh-h, olh, subset and unary can be asked|one block"):
         local.total(zone)
     sketch = mv.mechanisms.CountMinHistogram(epsilon=4, width=8, rows=2).release(
         city, small, account=None, rng=1

@@ -35,6 +35,18 @@ def test_version_and_unknown_commands(mapveil: Callable) -> None:
     assert len(group.errors) > 10
 
 
+def test_several_files_are_said_to_be_a_pattern(mapveil: Callable) -> None:
+    several = mapveil("release", "a.csv", "a.csv", "--epsilon", "1", "-o", "map.html")
+    assert several.code == 2
+    assert "'visits-*.parquet', each once, for a file that is given twice is refused" in several.err
+    assert "pattern" not in mapveil("ask", "map.tif", "other.tif").err
+
+
+@pytest.mark.parametrize("command", ["release", "flows"])
+def test_the_help_names_the_option_of_a_declared_number_of_users(mapveil: Callable, command: str) -> None:
+    assert "such as users=N, a public number of users" in " ".join(mapveil(command, "--help").out.split())
+
+
 def test_our_own_bug_is_said_to_be_one(mapveil: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     from mapveil.cli import methods
 

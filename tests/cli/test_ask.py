@@ -45,6 +45,8 @@ def test_totals_are_listed_and_written(mapveil: Callable, folder: Path, tmp_path
     done = mapveil("ask", folder / "map1.parquet", "--zones", folder / "zones.geojson", *_outputs(out))
     assert done.code == 0, done.err
     assert "asking costs no privacy" in done.out
+    head = next(line for line in done.out.splitlines() if line.startswith("zone"))
+    assert head.split() == ["zone", "users", "low", "high", "placed", "inside", "touched"]
     assert "zones outside the map: far" in done.err
     assert "beyond (50 % of its area)" in done.err
     assert "overlap, so people count in both" in done.err
@@ -96,7 +98,7 @@ def test_rates_per_residents(mapveil: Callable, folder: Path) -> None:
     assert "rates per 1,000 of residents" in shown.out
     assert shown.out.splitlines()[2].split()[-4:] == ["denominator", "per", "1000", "low", "high"][1:]
     east = next(line.split() for line in shown.out.splitlines() if line.startswith("east"))
-    assert float(east[8]) == 200
+    assert float(east[7]) == 200
     wrong = mapveil(*asked, "--per", "people")
     assert wrong.code == 2
     assert "the zones have no column 'people'; their columns are name, residents" in wrong.err

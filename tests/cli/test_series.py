@@ -46,6 +46,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_one_block_is_not_foretold_where_the_noisy_sums_may_find_more_users_than_were_declared(
+    mapveil: Callable, folder: Path, tmp_path: Path
+) -> None:
+    given = ("--epsilon", 2, "--option", "users=5", "--seed", 1, "-o", tmp_path / "weeks.parquet")
+    done = mapveil("release", folder / "visits.parquet", *WHERE, *WEEKS, *given)
+    assert done.code == 0, done.err
+    warned = next(line for line in done.errors if "one block" in line)
+    assert "unless the noisy sums find about 48 users or more in all windows together, and 5 were" in warned
+    assert "each window was measured in 64 blocks" in done.out
+    assert "no block followed the declared number" in done.out
+
+
 def test_a_series_is_released_asked_and_compared(mapveil: Callable, folder: Path, tmp_path: Path) -> None:
     out, zones = tmp_path / "weeks.parquet", ("--zones", folder / "zones.geojson")
     done = mapveil("release", folder / "visits.parquet", *WHERE, *WEEKS, "--epsilon", 2, "-o", out)

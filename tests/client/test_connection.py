@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 
-from mapveil_client.connection import Connection, Progress, ServerRefusal, Traffic, Unreachable
+from mapveil_client.connection import (
+    Connection,
+    Progress,
+    ServerRefusal,
+    Traffic,
+    TransportFault,
+    Unreachable,
+)
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, read_authorization, request_statement, signed_by
@@ -118,6 +127,31 @@ def test_patience_ends() -> None:
     assert isinstance(made, Unreachable)
     assert "status 503 for 0.5 s" in str(made)
     assert 2 <= len(seen) < 10  # the pauses grow
+
+
+@pytest.mark.parametrize(
+    ("server", "named"),
+    [
+        ("https://collector.example/here", "collector.example, port 443"),
+        ("http://[::1]", "::1, port 80"),
+        ("https://collector.example:8443", "collector.example, port 8443"),
+    ],
+)
+def test_a_server_that_does_not_answer_is_named_with_its_port(server: str, named: str) -> None:
+    class Nobody:
+        async def exchange(self, *_request: object) -> NoReturn:
+            raise TransportFault("ConnectError")
+
+        async def aclose(self) -> None: ...
+
+    async def ask() -> None:
+        async with Connection(server, patience_s=0.0, transport=lambda _: Nobody()) as connection:
+            await connection.document("/v1/open")
+
+    with pytest.raises(
+        Unreachable, match=re.escape(f"the server ({named}) gave no answer (ConnectError) for 0 s")
+    ):
+        asyncio.run(ask())
 
 
 def test_a_refusal_is_not_tried_again_and_is_told_plainly() -> None:

@@ -81,6 +81,16 @@ def test_a_server_that_does_not_answer() -> None:
             SparkEngine(url)
 
 
+@pytest.mark.parametrize("url", ["sc://spark.example", "sc://me@spark.example:/;token=secret"])
+def test_the_port_of_a_url_without_one_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(place: tuple[str, int], _wait: float) -> None:
+        raise ConnectionRefusedError(f"nobody at {place}")
+
+    monkeypatch.setattr(spark_connect.socket, "create_connection", refused)
+    with pytest.raises(InputError, match=r"^engine spark\.example:15002: no server answers"):
+        SparkEngine(url)
+
+
 def test_a_port_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the time for an answer, from the first call on: pyspark alone takes ten minutes."""
     starts: list[float] = []

@@ -177,3 +177,16 @@ def test_fewer_than_two_sites_are_refused() -> None:
         StaircaseResponse(epsilon=1).release(
             some_counts(10, mv.Grid(common.REGION, rows=1, columns=1)), rng=1
         )
+
+
+def test_a_map_says_below_which_scale_its_reports_tell_nothing() -> None:
+    cells = mv.Quadtree(mv.Region.from_bbox(0, 0, 0.16, 0.16), depth=4)  # of 0.01 degrees
+    values = np.zeros(cells.size, dtype=np.int64)
+    values[100] = 3000
+    heat = mv.release(Counts(values, cells), epsilon=4, trust="local", account=None, rng=1)
+    told = "the blocks that are told from nobody are 1.1 km wide; elsewhere and below that the map is interpolated"
+    assert told in heat.notes
+    assert heat.supported().size == 1
+    few = mv.release(Counts(values // 30, cells), epsilon=0.1, trust="local", account=None, rng=1)
+    assert "no block of cells is told from nobody: the noise is larger than the counts" in few.notes
+    assert few.supported().size == 0

@@ -72,7 +72,27 @@ def test_a_curator_s_number_of_users_is_bought_once_and_decides() -> None:
     assert noisy != 767
     assert [share.purpose for share in made.guarantee.shares].count("number of users") == 1
     assert sum(share.epsilon for share in made.guarantee.shares) == made.guarantee.epsilon == 2
-    assert f"because of about {noisy:,.0f} users" in made.notes[-1]
+    assert f"because of a first noisy count of {noisy:,.0f} (95 % interval" in made.notes[-1]
+
+
+@pytest.mark.parametrize("options", [{}, {"users": 767}, {"users": 40_000}])
+def test_the_users_of_a_map_are_those_of_all_its_noisy_sums(options: dict[str, Any]) -> None:
+    made = mv.release(CITY, region=REGION, epsilon=0.5, options=options, account=None, rng=2)
+    low, high = made.total().interval()
+    said = (
+        f"about {made.total().estimate:,.0f} users are in the cells, 95 % interval {low:,.0f} to {high:,.0f}"
+    )
+    assert f"{said}, by all noisy sums together" in made.notes
+    rough = made.measurements[0].half_width(0.05)
+    assert high - low < rough, "less than half as wide as the first count's"
+    assert sum(share.epsilon for share in made.guarantee.shares) == Fraction(1, 2)
+
+
+def test_the_users_of_a_map_in_one_block_are_said_too() -> None:
+    given = {"region": REGION, "epsilon": "0.001", "account": None, "rng": 3}
+    made = mv.release(CITY, options={"users": 5}, **given)
+    assert {each.noisy.size for each in made.measurements} == {1}
+    assert any("users are in the cells, 95 % interval" in note for note in made.notes)
 
 
 @pytest.mark.parametrize("declared", [8, 76_700])
@@ -82,7 +102,7 @@ def test_cells_do_not_follow_a_declared_number_that_the_noisy_one_contradicts(de
         for options in ({"users": declared}, {"users": 767}, {})
     )
     assert made.tiling.spec == right.tiling.spec == without.tiling.spec
-    assert made.notes[-1].endswith(f"is too far from the declared {declared:,}")
+    assert f", too far from the declared {declared:,}, at epsilon 1" in made.notes[-1]
     assert "too far" not in right.notes[-1]
     assert [share.purpose for share in made.guarantee.shares].count("number of users") == 1
     assert sum(share.epsilon for share in made.guarantee.shares) == made.guarantee.epsilon == 1

@@ -119,6 +119,21 @@ def test_a_declared_number_is_contradicted_only_where_each_user_counts_once(
     assert any("the declared number of users" in note for note in series.notes) == noted
 
 
+@pytest.mark.parametrize(
+    ("trust", "options", "why"),
+    [
+        ("central", {"users": 700}, "because of about 700 users at epsilon 2"),
+        ("central", {}, "because no number of users was declared"),
+        ("distributed", {}, "because of about 600 users at epsilon 2"),
+    ],
+)
+def test_a_series_says_why_its_default_cells_are_as_they_are(trust: str, options: dict, why: str) -> None:
+    given = {"epsilon": 2, "region": REGION, "account": None, "rng": 3, "trust": trust}
+    series = mv.release_series(visits(), WEEKS, options=options, **given)
+    assert sum(why in note for note in series.notes) == 1
+    assert not any("because" in note for note in release(options={"users": 700}).notes)
+
+
 def test_empty_cells_are_told_by_noise_as_wide_as_users_count(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
@@ -171,7 +186,7 @@ def test_clients_answer_the_same_plan(trust: str) -> None:
     assert south_west()[np.argmax(series.by_window[3] - series.by_window[0])]
 
 
-@pytest.mark.filterwarnings("ignore:.*rows lie in no window")
+@pytest.mark.filterwarnings("ignore:.*(rows lie in no window|has no rows in the cells)")
 def test_windows_without_anybody_are_maps_too() -> None:
     nobody = visits(seed=4)
     empty = mv.Windows(every="1w", start="2031-01-06", until="2031-01-20")

@@ -6,15 +6,21 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pyarrow
 import pytest
 import shapely
+from matplotlib.colors import to_rgba
 
+import mapveil as mv
 from mapveil.geo.context import Context, read_context
+from mapveil.geo.parse_tiling import parse_tiling
+from mapveil.geo.region import Region
 from mapveil.geo.zone_cells import ZoneCells
 from mapveil.geo.zones import Zones
 from mapveil.pictures.picture import drawn_context, plot
-from mapveil.pictures.picture_plane import map_plane
-from mapveil.pictures.plane_ground import plane_ground
+from mapveil.pictures.picture_frame import PAPER
+from mapveil.pictures.picture_plane import arcs, map_plane
+from mapveil.pictures.plane_ground import WATER, plane_ground
 from mapveil.pictures.scene_record import scene_record
 
 
@@ -24,14 +30,40 @@ def test_the_ground_lies_under_the_map(make_map, kind):
     plane = map_plane(tiling)
     ground = plane_ground(plane, tiling.region, margin=0.5)
     x0, y0, x1, y1 = plane.bounds
-    assert ground.bounds == pytest.approx(
-        (x0 - (x1 - x0) / 2, y0 - (y1 - y0) / 2, x1 + (x1 - x0) / 2, y1 + (y1 - y0) / 2)
-    )
+    across = max(x1 - x0, (y1 - y0) * plane.aspect) / 2  # as far beyond the shorter sides
+    up = across / plane.aspect
+    assert ground.bounds == pytest.approx((x0 - across, y0 - up, x1 + across, y1 + up))
     named = dict(zip(ground.names, ground.places.tolist(), strict=True))
     place, lon, lat = ("Singapore", 103.85, 1.29) if kind == "degrees" else ("Manhattan", -73.966, 40.783)
     x, y = plane.projection.project(np.array([lon]), np.array([lat]))
     assert named[place] == pytest.approx([x[0], y[0]], abs=0.01 * (x1 - x0) + 0.01)
     assert ground.land.corners.size > 0
+
+
+def test_the_ground_holds_arcs_that_bend_out_of_a_narrow_region():
+    tiling = parse_tiling("grid:2x20", Region.from_bbox(13.3, 50.0, 13.4, 52.0))
+    plane, lines = map_plane(tiling), np.array([[[13.3, 50.0], [13.3, 52.0]], [[13.4, 52.0], [13.4, 50.0]]])
+    ends = np.stack(plane.projection.project(lines[..., 0], lines[..., 1]), axis=-1)
+    x, y = arcs(ends, plane.aspect).reshape(-1, 2).T
+    west, south, east, north = plane_ground(plane, tiling.region, margin=0.3).bounds
+    assert x.min() < plane.bounds[0]
+    assert x.max() > plane.bounds[2]
+    assert (x.min() > west, x.max() < east, y.min() > south, y.max() < north) == (True,) * 4
+
+
+def test_where_the_earth_ends_no_sea_is_drawn():
+    rng = np.random.default_rng(5)
+    table = {"user": np.arange(3000), "lon": rng.uniform(-180, 180, 3000), "lat": rng.uniform(-89, 89, 3000)}
+    world = Region.from_bbox(-180, -90, 180, 90)
+    heat = mv.release(mv.read_points(pyarrow.table(table)), "grid:8x8", region=world, epsilon=9, rng=1)
+    axes = plot(heat)
+    low, _ = axes.get_ylim()
+    sea = next(each for each in axes.patches if each.get_facecolor() == to_rgba(WATER))
+    box = sea.get_bbox()
+    _, (south, north) = heat.tiling.region.projection.project(np.zeros(2), np.array([-90.0, 90.0]))
+    assert low < south  # the strip below the map, for its legend
+    assert (box.y0, box.y1) == pytest.approx((south, north))
+    assert axes.get_facecolor() == to_rgba(PAPER)
 
 
 def test_a_map_without_georeference_has_no_ground(make_map):

@@ -134,7 +134,7 @@ def _failed(failure: Exception) -> int:
             click.echo(error.message, err=True)
             return error.exit_code
         hint = f" (see '{error.ctx.command_path} --help')" if error.ctx else ""
-        return _fail(f"error: {error.format_message()}{hint}", error.exit_code)
+        return _fail(f"error: {error.format_message()}{_several(error)}{hint}", error.exit_code)
     except click.ClickException as error:
         return _fail(f"error: {error.format_message()}", error.exit_code)
     except BrokenPipeError:
@@ -150,6 +150,17 @@ def _failed(failure: Exception) -> int:
             "(a bug in mapveil; set MAPVEIL_TRACEBACK=1 to see where)",
             1,
         )
+
+
+def _several(error: click.UsageError) -> str:
+    """A hint on the way to give several files, where a command of one INPUT got more arguments."""
+    inputs = [each for each in error.ctx.command.params if each.metavar == "INPUT"] if error.ctx else []
+    if not inputs or "unexpected extra argument" not in error.message:
+        return ""
+    return (
+        "; INPUT is one argument: give several files of one table as a pattern in quotes, such as 'visits-*.parquet', "
+        "each once, for a file that is given twice is refused"
+    )
 
 
 def _show_warning(

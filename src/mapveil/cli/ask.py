@@ -219,12 +219,12 @@ def _table(found: ZoneTotals, columns: dict[str, Any], zones: IntArray) -> list[
     numbers = " ".join(f"{name:>10}" for name in ("users", "low", "high"))
     names = found.zones.labels
     wide = max(len(name) for name in ("zone", *(names[zone] for zone in zones[:MOST_LINES])))
-    head = f"{'zone':<{wide}} {numbers} {'sd':>8} {'placed':>7} {'inside':>10} {'touched':>10}"
+    head = f"{'zone':<{wide}} {numbers} {'placed':>7} {'inside':>10} {'touched':>10}"
     lines = [head + (f" {'denominator':>12} {'per 1000':>10} {'low':>10} {'high':>10}" if rates else "")]
     for zone in zones[:MOST_LINES].tolist():
         cells = (columns["estimate"][zone], *(each[zone] for each in found.bounds))
         text = f"{names[zone]:<{wide}} " + " ".join(f"{value:>10,.1f}" for value in cells)
-        text += f" {found.deviation[zone]:>8,.1f} {100 * found.placed[zone]:>6.0f}%"
+        text += f" {100 * found.placed[zone]:>6.0f}%"
         text += f" {max(found.inside[zone], 0):>10,.1f} {max(found.touched[zone], 0):>10,.1f}"
         if rates:
             text += f" {columns['denominator'][zone]:>12,.1f}"

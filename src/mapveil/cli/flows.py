@@ -12,6 +12,7 @@ import click
 from mapveil.cli.arguments import name_list
 from mapveil.cli.console import Console, console_options, counted, save_all
 from mapveil.cli.options import (
+    DECLARED_USERS,
     drawing_options,
     epsilon_option,
     evaluate_option,
@@ -108,7 +109,7 @@ def _candidates(context: click.Context, parameter: click.Parameter, path: Path |
     show_default=True,
     help="One trip of each user, at random; or every trip, with a guarantee about one trip only.",
 )
-@method_options()
+@method_options(such=DECLARED_USERS)
 @click.option(
     "--candidates",
     type=click.Path(path_type=Path),

@@ -231,15 +231,19 @@ epsilons_option = click.option(
 """Add ``--epsilon`` of several budgets."""
 
 
-def method_options(*, of: str = "method") -> Decorator:
-    """Add ``--option K=V``; the command receives one mapping, ``options``."""
+DECLARED_USERS: Final = ", such as users=N, a public number of users that is declared to a curator"
+"""Words on the option that a curator's methods share."""
+
+
+def method_options(*, of: str = "method", such: str = "") -> Decorator:
+    """Add ``--option K=V``, with words on one ``such`` option; the command receives one mapping, ``options``."""
     return click.option(
         "--option",
         "options",
         multiple=True,
         metavar="K=V",
         callback=lambda _context, _parameter, pairs: read_options(pairs),
-        help=f"Set an option of the {of}. Repeatable.",
+        help=f"Set an option of the {of}{such}. Repeatable.",
     )
 
 

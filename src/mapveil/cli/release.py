@@ -13,6 +13,7 @@ from mapveil.cli.clusters import read_cluster
 from mapveil.cli.console import Console, console_options, save_all
 from mapveil.cli.options import (
     CHOSEN_TILING,
+    DECLARED_USERS,
     drawing_options,
     epsilon_option,
     method_options,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     "[default: one-server]",
 )
 @epsilon_option("The whole privacy budget of this map, such as 1, 0.5 or 1/3.")
-@method_options()
+@method_options(such=DECLARED_USERS)
 @click.option(
     "--aim",
     type=click.Choice(["totals"]),
@@ -123,10 +124,11 @@ def command(
 ) -> None:
     """Release a private map of a table of points or a raster of counts.
 
-    INPUT is Parquet (a glob too), GeoParquet, CSV, GeoJSON, '-' for CSV on standard input, or a
-    raster of counts (.npz, .tif); or --engine and --table name a table on a cluster. One row is
-    one visit; a user's rows together count as one user. A region without rows gives a map as if
-    it had few: 'mapveil describe' tells the curator.
+    INPUT is Parquet, GeoParquet, CSV, GeoJSON, several such files as a pattern in quotes
+    ('visits-*.parquet'), '-' for CSV on standard input, or a raster of counts (.npz, .tif); or
+    --engine and --table name a table on a cluster. One row is one visit; a user's rows together
+    count as one user. A region without rows gives a map as if it had few: 'mapveil describe'
+    tells the curator.
 
     \b
     Examples:

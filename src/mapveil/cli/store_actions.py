@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -206,12 +207,10 @@ def _issue(
 
 def _is_missing(settings: Settings) -> bool:
     """Whether the file of the store is yet to be made."""
-    from mapveil.collector.clock import SystemClock
-    from mapveil.collector.store.database import Store
+    from mapveil.collector.store.backends import read_store_url
 
-    store = Store(settings.store, clock=SystemClock())
-    store.close()
-    return store.path is not None and not store.path.exists()
+    url = read_store_url(settings.store)
+    return url.drivername == "sqlite" and not Path(str(url.database)).exists()
 
 
 def _alike(store: Store, text: str) -> Operator | None:

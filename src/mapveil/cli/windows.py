@@ -145,7 +145,8 @@ def tell_of_one_block(
 ) -> None:
     """Say before any charge when each window of a curator's series is measured in one block, which has no pattern.
 
-    What is said follows from epsilon, the windows and the declared number of users, all of which are public.
+    What is said follows from epsilon, the windows and the declared number of users, all of which are public. The blocks
+    follow from the noisy sums.
     """
     from mapveil.mechanisms.multiscale_series import MultiscaleSeries
     from mapveil.trust.curator import Curator
@@ -162,9 +163,9 @@ def tell_of_one_block(
         )
     elif made.per == "user" and users * made.contribution < made.divided_from:
         console.warn(
-            f"each window would be measured in one block, without a pattern: {users:,} users were declared, and "
-            f"blocks need about {made.divided_from:,.0f} over all windows; take fewer windows, longer ones, or a "
-            "larger epsilon"
+            f"each window is measured in one block, without a pattern, unless the noisy sums find about "
+            f"{made.divided_from:,.0f} users or more in all windows together, and {users:,} were declared; take fewer "
+            "windows, longer ones, or a larger epsilon"
         )
 
 

@@ -86,7 +86,7 @@ class SparkEngine:
         except ValueError:
             port = 0
         if place.scheme != "sc" or not place.hostname or not port:
-            raise InputError("engine must be a Spark Connect server such as sc://host:15002")
+            raise InputError(f"engine must be a Spark Connect server, sc://host or sc://host:{_PORT}")
         require("pyspark", "spark")
         try:
             socket.create_connection((place.hostname, port), _WAIT).close()
@@ -107,7 +107,9 @@ class SparkEngine:
     @property
     def server(self) -> str:
         """Host and port, without parameters, which may hold a token."""
-        return urlsplit(self.url).netloc.split("@")[-1]
+        place = urlsplit(self.url)
+        named = place.netloc.split("@")[-1]
+        return named if place.port else f"{named.rstrip(':')}:{_PORT}"
 
     @functools.cached_property
     def session(self) -> Any:

@@ -37,30 +37,47 @@ def sums_of(heat: DensityMap) -> NestedSums:
         The map has no measurements that a zone's total could be made of; the message says why.
     """
     if heat not in _sums:
-        _sums[heat] = _sums_of(heat, heat.values)
+        made = _sums_of(heat, heat.values)
+        most = max(each.noisy.size for each in heat.measurements)
+        if most == 1 < heat.tiling.size and heat.placement is None:
+            raise _refusal(
+                heat,
+                "all its cells were measured as one block, so no noisy sum tells how many of its users are in a zone; "
+                "a release with more epsilon or more users, or by the method multiscale, is measured in more blocks",
+            )
+        _sums[heat] = made
     return _sums[heat]
 
 
-def _sums_of(heat: DensityMap, shown: FloatArray | None) -> NestedSums:
-    def refuse(why: str) -> InputError:
-        return InputError(f"this map ({heat.method}) cannot be asked for totals: {why}")
+def everybody(heat: DensityMap) -> LinearTotal:
+    """The users of all cells together, also of a map that was measured in one block. Costs no privacy.
 
+    Raises
+    ------
+    InputError
+        As :func:`sums_of`.
+    """
+    from scipy.sparse import csr_array
+
+    sums = _sums_of(heat, heat.values)
+    return LinearTotal(((sums, csr_array(np.ones((1, sums.cells.size)))),))
+
+
+def _refusal(heat: DensityMap, why: str) -> InputError:
+    return InputError(f"this map ({heat.method}) cannot be asked for totals: {why}")
+
+
+def _sums_of(heat: DensityMap, shown: FloatArray | None) -> NestedSums:
     if heat.guarantee.model is TrustModel.RANDOM_FEATURES:
-        raise refuse(
-            "random Fourier features are no sums over cells, so no exact law of a zone's error is known"
+        raise _refusal(
+            heat, "random Fourier features are no sums over cells, so no exact law of a zone's error is known"
         )
     if not heat.measurements:
-        raise refuse(f"it carries no measurements: {heat.unmeasured}")
+        raise _refusal(heat, f"it carries no measurements: {heat.unmeasured}")
     reports = [each for each in heat.measurements if isinstance(each, EstimatedUsers)]
     if not all(each.independent for each in reports):
-        raise refuse(
-            "the covariance of its estimates is not known; olh-h, olh, subset and unary can be asked"
-        )
-    most = max(each.noisy.size for each in heat.measurements)
-    if most == 1 < heat.tiling.size and heat.placement is None:
-        raise refuse(
-            "of its noisy sums only the number of all users is one over cells; more epsilon or larger cells (--tiling) "
-            "measure more"
+        raise _refusal(
+            heat, "the covariance of its estimates is not known; olh-h, olh, subset and unary can be asked"
         )
     inside = heat.tiling.lattice().inside
     if inside is None:
@@ -73,7 +90,7 @@ def _sums_of(heat: DensityMap, shown: FloatArray | None) -> NestedSums:
     try:
         return NestedSums(heat.measurements, inside, shown, adaptive=adaptive, windows=windows)
     except InputError as error:
-        raise refuse(str(error)) from None
+        raise _refusal(heat, str(error)) from None
 
 
 class ZoneOverlay(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, NamedTuple, cast
 from mapveil.geo.counts import Counts
 from mapveil.geo.points import Points
 from mapveil.geo.tiling import Tiling, as_tiling
+from mapveil.inference.supported_blocks import supported_blocks
 from mapveil.local.estimators.estimated_users import estimated_users
 from mapveil.local.estimators.estimators import (
     check_estimator,
@@ -16,6 +17,7 @@ from mapveil.local.estimators.estimators import (
 )
 from mapveil.local.randomizers.randomizer import Randomizer, SymbolRandomizer, Tally
 from mapveil.local.reported_cells import cells_of_users
+from mapveil.maps.block_scene import scale_note
 from mapveil.maps.density_map import DensityMap
 from mapveil.mechanisms.mechanism import PriorMechanism, charged_to, held_for, tiling_of
 from mapveil.privacy.account import OWN, Account
@@ -103,22 +105,23 @@ class LocalMechanism(LocalMethod, PriorMechanism):
             Whether the reports were made with a seed.
         """
         domain, prior = randomizer.domain, None
+        tiling = as_tiling(domain.tiling)
         if self.prior is not None:
-            expected = self.prior.on(as_tiling(domain.tiling)).fractions[domain.cells]
+            expected = self.prior.on(tiling).fractions[domain.cells]
             prior = expected / expected.sum()
         made = estimate_distribution(randomizer, tally, self.estimator, prior)
-        leaning = (
-            () if self.prior is None else (self.prior.note(as_tiling(domain.tiling), made.prior_weight),)
-        )
+        leaning = () if self.prior is None else (self.prior.note(tiling, made.prior_weight),)
+        measured = estimated_users(randomizer, tally, made.distribution, self.budget)
         return DensityMap(
             values=domain.on_cells(tally.reports * made.distribution),
-            tiling=as_tiling(domain.tiling),
+            tiling=tiling,
             guarantee=self.guarantee((Share(_REPORT, self.budget),), seeded=seeded),
             method=self.name,
             parameters=self.parameters(),
-            measurements=estimated_users(randomizer, tally, made.distribution, self.budget),
+            measurements=measured,
             notes=(
                 *made.notes,
+                scale_note(supported_blocks(measured, tiling.lattice()), tiling),
                 f"{tally.reports} user{'s' * (tally.reports != 1)} reported, once each",
                 *leaning,
             ),

@@ -104,6 +104,18 @@ def in_one_block(scene: Scene, values: FloatArray, tiling: Tiling, whole: Blocks
     )
 
 
+def scale_note(blocks: Blocks, tiling: Tiling) -> str:
+    """A note on the widths of the supported blocks of a map of reports: below them it is the estimator's alone."""
+    if not blocks.size:
+        return "no block of cells is told from nobody: the noise is larger than the counts"
+    inside = blocks.of_cell >= 0
+    size = np.bincount(blocks.of_cell[inside], (tiling.area_m2() / 1e6)[inside]).astype(np.float64)
+    wide = _widths(size) if tiling.region.georeferenced else "of one or more cells"
+    return (
+        f"the blocks that are told from nobody are {wide}; elsewhere and below that the map is interpolated"
+    )
+
+
 def above_the_floor(scene: Scene, floor: float) -> Scene:
     """A scene of cells that shows those above the noise floor only, in the unit of its density."""
     density = scene.layers[0]
@@ -120,8 +132,7 @@ def above_the_floor(scene: Scene, floor: float) -> Scene:
 
 def _caption(area: FloatArray, share: float, on_earth: bool, counted: str) -> str:
     """The picture in plain words: the areas of its blocks, and their share of the users."""
-    width = np.sqrt(area[area > 0])
-    sizes = f", {_length(width.min())} to {_length(width.max())} wide" if on_earth and width.size else ""
+    sizes = f", {_widths(area)}" if on_earth and (area > 0).any() else ""
     some = (
         f"{area.size} coloured blocks of one or more measured cells{sizes}, hold"
         if area.size > 1
@@ -132,6 +143,13 @@ def _caption(area: FloatArray, share: float, on_earth: bool, counted: str) -> st
         "blocks are expected to be empty. Hatched ground, also between dark blocks, holds nobody or too few users to "
         f"tell from nobody. {counted[:1].upper()}{counted[1:]}."
     )
+
+
+def _widths(area: FloatArray) -> str:
+    """The widths of squares of these areas, km², at least one above 0."""
+    width = np.sqrt(area[area > 0])
+    low, high = _length(width.min()), _length(width.max())
+    return f"{low} wide" if low == high else f"{low} to {high} wide"
 
 
 def _length(kilometres: float) -> str:

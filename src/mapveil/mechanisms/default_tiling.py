@@ -78,9 +78,9 @@ def default_tiling(mechanism: AnyMechanism, points: Points | Counts, region: Reg
     return quadtree_for(users, epsilon, deviation, _CROWDING)
 
 
-def declared_tiling(users: int, epsilon: Fraction) -> DefaultTiling:
-    """The default cells of a curator's map of a declared number of users."""
-    return quadtree_for(users, float(epsilon), math.sqrt(2) / float(epsilon), _CROWDING)
+def declared_tiling(users: int, epsilon: Fraction, counted: str = "") -> DefaultTiling:
+    """The default cells of a curator's map of a declared number of users, or of one ``counted`` as words say."""
+    return quadtree_for(users, float(epsilon), math.sqrt(2) / float(epsilon), counted=counted)
 
 
 def _reporting(points: Points | Counts, region: Region | None) -> float:
@@ -92,7 +92,7 @@ def _reporting(points: Points | Counts, region: Region | None) -> float:
 
 
 def quadtree_for(
-    users: float, epsilon: float, deviation: float, crowding: float = _CROWDING
+    users: float, epsilon: float, deviation: float, crowding: float = _CROWDING, *, counted: str = ""
 ) -> DefaultTiling:
     """The quadtree of the module's header, and why.
 
@@ -106,6 +106,8 @@ def quadtree_for(
         s, users.
     crowding : float
         k.
+    counted : str
+        Words on n for the reason, where it is no more than a rough number.
 
     Examples
     --------
@@ -119,11 +121,12 @@ average holds as many of them as the noise deviates by, here 0.75 beside 0.7'
     clipped = "least there is, above one" if depth > nearest else "most there is, below one"
     which = "nearest to one" if depth == nearest else clipped
     held = crowding * users / 4**depth
+    counted = counted or f"about {users:,.0f} user{'s' * (round(users) != 1)}"
     return DefaultTiling(
         f"quadtree:{depth}",
-        f"depth {depth}, because of about {users:,.0f} user{'s' * (round(users) != 1)} at epsilon {epsilon:g}: the "
-        f"{which} at which a cell {crowding:g} times as crowded as the average holds as many of them as the "
-        f"noise deviates by, here {_plain(held)} beside {_plain(deviation)}",
+        f"depth {depth}, because of {counted} at epsilon {epsilon:g}: the {which} at which a cell {crowding:g} times "
+        "as crowded as the average holds as many of them as the noise deviates by, here "
+        f"{_plain(held)} beside {_plain(deviation)}",
     )
 
 

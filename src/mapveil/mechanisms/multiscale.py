@@ -65,7 +65,7 @@ _OF_AIM = {
 _LEAF_SIGNAL_OF_CURATOR = 2.0
 _SHIFTS, _SHIFTS_OF_CURATOR = 8, 4
 _CHECK = 0.02  # of the budget: a noisy number of users beside the declared one, as where none is declared
-_FOLLOWED, _NOT_FOLLOWED = (f"{who} followed the declared number" for who in ("cells and blocks", "nothing"))
+_FOLLOWED, _NOT_FOLLOWED = (f"{who} followed the declared number" for who in ("cells and blocks", "no block"))
 _FAR = 2.5  # noise scales between both from which the noisy one is believed: by chance once in 12 maps
 _FULL = 3.0  # noise scales of users per site from which a curator measures every site at once
 

@@ -13,6 +13,7 @@ from mapveil.engines import UNIT
 from mapveil.geo.parse_tiling import DEFAULT_TILING, tiling_for
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
+from mapveil.inference.zone_overlay import everybody
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.measurement import INTERVAL_ALPHA
 from mapveil.maps.round_cost import RoundCost
@@ -149,7 +150,9 @@ def after_search(
     )
     if sum(share.epsilon for share in guarantee.shares) > planned.budget:
         raise AssertionError("the shares of epsilon exceed the budget")
-    notes = (() if given else ("the region was found privately",)) + ((chosen.reason,) if chosen else ())
+    notes = () if given else ("the region was found privately",)
+    if chosen is not None:
+        notes = (*notes, *((_users_note(made),) if buys_users(on_rest) else ()), chosen.reason)
     made = replace(made, rounds=(*rounds, *made.rounds), guarantee=guarantee, notes=(*made.notes, *notes))
     return charged_to(made, charges)
 
@@ -163,16 +166,25 @@ def _chosen(points: Points, region: Region, mechanism: SumMechanism, execution: 
     found = run(mechanism.number_of_users(answerer.setting), answerer.answer)
     assert found.noisy is not None
     assert isinstance(mechanism.trust, Curator)
-    chosen = declared_tiling(max(1, round(found.users)), mechanism.budget)
-    value, declared = float(found.noisy.values[0]), mechanism.trust.users
+    users, declared = max(1, round(found.users)), mechanism.trust.users
+    if users == declared:
+        return declared_tiling(users, mechanism.budget)
+    value = float(found.noisy.values[0])
     width = found.noisy.measurement(np.zeros(1, dtype=np.int64)).half_width(INTERVAL_ALPHA)
-    interval = f"95 % interval {max(value - width, 0):,.0f} to {value + width:,.0f}"
-    if declared is None:
-        return chosen._replace(reason=f"{chosen.reason}; the number is noisy, {interval}")
-    if found.users != declared:
-        reason = f"{chosen.reason}; this noisy number, {interval}, is too far from the declared {declared:,}"
-        return chosen._replace(reason=reason)
-    return chosen
+    counted = f"a first noisy count of {users:,} (95 % interval {max(value - width, 0):,.0f} to {value + width:,.0f})"
+    if declared is not None:
+        counted += f", too far from the declared {declared:,},"
+    return declared_tiling(users, mechanism.budget, counted)
+
+
+def _users_note(heat: DensityMap) -> str:
+    """A note on the users in the cells, by all noisy sums: the first count alone is rough."""
+    total = everybody(heat)
+    low, high = (max(each, 0.0) for each in total.interval())
+    return (
+        f"about {max(total.estimate, 0.0):,.0f} users are in the cells, {100 * (1 - INTERVAL_ALPHA):g} % interval "
+        f"{low:,.0f} to {high:,.0f}, by all noisy sums together"
+    )
 
 
 def _check_specification(

@@ -115,9 +115,11 @@ def release_series(
         assert isinstance(mechanism, MultiscaleSeries)
         check_error(mechanism.window_budget, mechanism.contribution, window_error, fix="raise epsilon")
     numbered = mechanism.numbered(points)
+    notes = windows.clock_notes
     if tiling is None:
         assert region is not None
-        tiling = default_tiling(mechanism, points, region).spec
+        tiling, reason = default_tiling(mechanism, points, region)
+        notes = (reason, *notes)
     check_times(numbered)
     try:
         series = release(numbered, tiling, method=mechanism, trust=trust, region=region, **given)
@@ -130,4 +132,4 @@ def release_series(
             )
         raise
     assert isinstance(series, SeriesMap)
-    return replace(series, notes=(*series.notes, *windows.clock_notes))
+    return replace(series, notes=(*series.notes, *notes))

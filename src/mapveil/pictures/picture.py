@@ -61,7 +61,7 @@ PALEST: Final = 0.06
 FAINTEST: Final = 0.22
 """Fraction of the ramp left out for lines: its first colours are paper, which no thin line can show."""
 
-_AROUND: Final = 0.3  # of the sides: ground beyond the cells, for arcs that bend out of them
+_AROUND: Final = 0.3  # of the longer side: ground beyond the cells, for arcs that bend out of them
 _UNKNOWN: Final = "#ececf0"
 _FREE: Final = "#cfcfd6"  # lines without a value
 _SITE: Final = "#d5d5db"

@@ -66,13 +66,15 @@ def plane_ground(
     context : Context, optional
         The user's own layers.
     margin : float
-        Width of the ground beyond each side of the plane, as a fraction of that side.
+        Width of the ground beyond each side of the plane, as a fraction of the longer side; no wider than the earth.
     """
     if not region.georeferenced:
         return None
     x0, y0, x1, y1 = plane.bounds
-    across, up = margin * (x1 - x0), margin * (y1 - y0)
-    bounds = (x0 - across, y0 - up, x1 + across, y1 + up)
+    across = margin * max(x1 - x0, (y1 - y0) * plane.aspect)
+    bounds = _on_earth(
+        plane, (x0 - across, y0 - across / plane.aspect, x1 + across, y1 + across / plane.aspect)
+    )
     box = _degrees_box(plane, bounds)
     if box is None:
         return None
@@ -104,7 +106,8 @@ def plane_ground(
 def draw_ground(ground: PlaneGround, axes: Axes) -> None:
     """Fill land and lakes below everything else, and draw coast, shores and borders over the cells."""
     patches, collections = require("matplotlib.patches", "viz"), require("matplotlib.collections", "viz")
-    axes.set_facecolor(WATER)
+    x0, y0, x1, y1 = ground.bounds
+    axes.add_patch(patches.Rectangle((x0, y0), x1 - x0, y1 - y0, facecolor=WATER, linewidth=0, zorder=-4))
     for courses, colour, order in ((ground.land, LAND, -3), (ground.lakes, WATER, -2)):
         if courses.corners.size:
             shape = patches.PathPatch(_path(courses), facecolor=colour, linewidth=0, zorder=order)
@@ -207,6 +210,20 @@ def _inner_lines(outlines: Iterable[Courses], bounds: Box) -> Courses:
             lines += [courses.corners[run[0] : run[-1] + 2] for run in runs]
     start_of = np.cumsum([0, *map(len, lines)])
     return Courses(np.concatenate([np.empty((0, 2)), *lines]), start_of.astype(np.int64))
+
+
+def _on_earth(plane: MapPlane, bounds: Box) -> Box:
+    """The part of a box of the plane on which there is earth; the box itself where meridians are not straight."""
+    if not plane.projection.separable:
+        return bounds
+    (west, east), (south, north) = plane.projection.project(
+        np.array([-180.0, 180.0]), np.array([-90.0, 90.0])
+    )
+    x0, y0, x1, y1 = bounds
+    return (
+        max(x0, float(west)), max(y0, float(south)),
+        min(x1, float(east)), min(y1, float(north)),
+    )  # fmt: skip
 
 
 def _degrees_box(plane: MapPlane, bounds: Box) -> Box | None:

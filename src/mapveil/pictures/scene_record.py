@@ -43,7 +43,7 @@ _MESH: Final = 64
 _DEGREE_DECIMALS: Final = 7
 _STRAIGHT: Final = 1e-9  # degrees
 _MOST_DOTS: Final = 20_000  # cells whose centres are all shown
-AROUND: Final = 1.0  # of the map's sides: ground around it, which the page shows when zoomed out
+AROUND: Final = 1.0  # of the map's longer side: ground around it, which the page shows when zoomed out
 
 
 def scene_record(released: ReleasedMap) -> dict[str, Any]:

@@ -19,29 +19,27 @@ from ..heartbeats import age_heartbeats
 
 
 @pytest.mark.parametrize("loop", [Loop.CONDUCT, Loop.LEAD])
-def test_who_waits_for_a_conductor_that_is_frozen_says_so(
+def test_a_process_that_waits_for_a_role_is_not_stuck_though_its_holder_sends_no_heartbeat(
     new_store, postgresql_url, clock, monkeypatch, loop
 ):
-    monkeypatch.setattr(loops, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(loops, "time", clock)
     stores = [new_store(postgresql_url) for _ in range(2)]
     stores[0].create_tables()
-    engines = [Engine(store, clock, authority=AUTHORITY) for store in stores]
-    for engine in engines:
-        engine._conductor._leader = NoLeader()
-    waiting = engines[0].loops
-
-    def looked() -> bool:
-        before = waiting._beats.get(loop)
-        waiting._act(loop)
-        return waiting._beats.get(loop) != before
-
-    engines[1].loops._act(loop)
+    engine = Engine(stores[0], clock, authority=AUTHORITY)
+    engine._conductor._leader = NoLeader()
+    waiting = engine.loops
+    waiting._begun = {loop: clock.monotonic()}
+    send_heartbeat(stores[1], loop.value)
     with stores[1].sole(loop.value) as frozen:
         assert frozen
-        assert looked()
-        age_heartbeats(stores[1], ABSENT_SECONDS)
-        assert not looked()
-    assert looked()
+        for _ in range(4):
+            clock.advance(STUCK_SECONDS)
+            age_heartbeats(stores[1], STUCK_SECONDS)
+            waiting._act(loop)
+            assert waiting.stuck() == []
+        assert not has_heartbeat(stores[0], loop.value)  # which health says by another field
+        clock.advance(STUCK_SECONDS + 1)
+        assert waiting.stuck() == [loop.value]  # a loop that does not go round is
 
 
 class NoLeader:

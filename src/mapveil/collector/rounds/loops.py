@@ -11,14 +11,12 @@ from mapveil.collector.roles import LOOPS, Loop, Role
 from mapveil.collector.rounds.conductor import LANES, Conductor
 from mapveil.collector.rounds.worker import Worker
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.heartbeats import STUCK_SECONDS, has_heartbeat
+from mapveil.collector.store.heartbeats import STUCK_SECONDS
 from mapveil.collector.store.work_queue import MOST_SECONDS
 
 _TICK_SECONDS: Final = 0.1
 _UNHURRIED: Final = {Loop.MAPS: 0.5, Loop.EXPORTS: 0.5}
 """Seconds between looks for work that takes longer than that, and whose order wakes this process."""
-
-_LOOK_SECONDS: Final = 15.0  # between looks of a process that does not conduct for one that does
 
 
 class Loops:
@@ -46,7 +44,6 @@ class Loops:
         self._stopping = False
         self._begun: dict[Loop, float] = {}
         self._beats: dict[Loop, float] = {}
-        self._look_at: dict[Loop, float] = {}
 
     async def run(self, role: Role = Role.ALL) -> None:
         """Do whatever is due of a role, until :meth:`stop`. A store that fails is asked again."""
@@ -81,27 +78,18 @@ class Loops:
         self._act(Loop.MAPS)
 
     def _act(self, loop: Loop) -> bool:
-        """Take every step of a loop that is due now; whether there may be more for the others."""
+        """Take every step of a loop that is due now; whether there may be more for the others.
+
+        Of a lane that another process has, there is none: this loop goes round all the same.
+        """
         steps, done = self._conductor.steps, None
         with contextlib.suppress(StoreUnavailable):
             done = self._acts[loop]()
-            if done or loop not in LANES or self._hears(loop):
-                self._beats[loop] = time.monotonic()
+            self._beats[loop] = time.monotonic()
         return self._conductor.steps > steps if loop in LANES else done is True
 
-    def _hears(self, loop: Loop) -> bool:
-        """Whether a process that takes no steps of a lane finds the heartbeat of the one that does."""
-        now = time.monotonic()
-        if now < self._look_at.get(loop, 0.0):
-            return False
-        self._look_at[loop] = now + _LOOK_SECONDS
-        return has_heartbeat(self._store, loop.value)
-
     def stuck(self) -> list[str]:
-        """Names of the loops that do not come to an end of what they do, or cannot reach the store.
-
-        Also the conductor's and the leader's, where another process has that role and sends no heartbeat.
-        """
+        """Names of the loops that do not come to an end of what they do, or cannot reach the store."""
         now = time.monotonic()
         patience = dict.fromkeys((Loop.MAPS, Loop.EXPORTS), MOST_SECONDS)
         return [
