@@ -23,7 +23,7 @@ from mapveil.collector.rounds.collection import charge, now_text
 from mapveil.collector.rounds.intake import Kept, Report, keep_reports
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store import audit_log as audit
-from mapveil.collector.store.database import Store, lock_collection
+from mapveil.collector.store.database import Store, join_in_bulk, lock_collection
 from mapveil.collector.store.schema import answers, collections, ended_tasks, jobs, report_ids, reports, tasks
 from mapveil.two_operators.aggregation import HELPER, Standing
 from mapveil_client.two_operators.sealed_report import ID_BYTES
@@ -147,6 +147,7 @@ def _bodies(connection: Connection, identifier: str, job: int | None, most: int)
     )
     if most >= 0:
         query = query.limit(most)
+    join_in_bulk(connection)
     return [bytes(body) for body in connection.execute(query).scalars()]
 
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import ColumnElement, Select, Table, exists, insert, inspect, select
 from sqlalchemy.engine import Connection
 
+from mapveil.collector.store.database import join_in_bulk
 from mapveil.collector.store.schema import assignments, messages, report_ids, reports, salts, shards, tasks
 from mapveil_client.secure_sum.states import ServerState
 
@@ -51,6 +52,7 @@ def charged_devices(
         kept = shard_counts(assignments, identifier, number, until=ServerState.INPUTS)
         query = select(assignments.c.device).where(*of_round(assignments, identifier, number), kept)
         if not forgotten:
+            join_in_bulk(connection)
             query = query.where(came(identifier, number, ServerState.INPUTS))
     count, digest = 0, hashlib.sha256(salt)
     in_order = query.order_by(query.selected_columns.device)
@@ -87,11 +89,8 @@ def shard_counts(
     table: Table, identifier: str, number: int, until: ServerState = ServerState.ABORTED
 ) -> ColumnElement[bool]:
     """Condition on a round's assignments or messages: the shard was not left out until the end of a phase."""
-    return ~exists().where(
-        *of_round(shards, identifier, number),
-        shards.c.shard == table.c.shard,
-        shards.c.failed <= until.value,
-    )
+    left_out = *of_round(shards, identifier, number), shards.c.failed <= until.value
+    return table.c.shard.not_in(select(shards.c.shard).where(*left_out))
 
 
 def came(identifier: str, number: int, phase: ServerState) -> ColumnElement[bool]:

@@ -29,7 +29,7 @@ from mapveil.collector.rounds.life_cycle import Happening, State, step_of
 from mapveil.collector.rounds.specification import PendingCollection
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.backends import CLOCK
-from mapveil.collector.store.database import lock_collection
+from mapveil.collector.store.database import join_in_bulk, lock_collection
 from mapveil.collector.store.schema import (
     ADMITTED,
     assignments,
@@ -274,6 +274,7 @@ def forget_messages(
 ) -> None:
     """Delete a round's messages; its assignments are left to those who answered ``phase``, whom the next one asks."""
     left = *of_round(assignments, identifier, number), ~came(identifier, number, phase)
+    join_in_bulk(connection)
     connection.execute(delete(assignments).where(*left))
     connection.execute(delete(messages).where(*of_round(messages, identifier, number)))
 

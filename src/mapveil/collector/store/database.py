@@ -264,6 +264,16 @@ def lock_collection(connection: Connection, collection: str, *, shared: bool = F
     return state
 
 
+def join_in_bulk(connection: Connection) -> None:
+    """Have PostgreSQL join whole tables by hashing or sorting, until the transaction ends.
+
+    Of rows that came since it last counted a table it expects one, and would compare each device of a new collection
+    with each message: hours for a million.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL enable_nestloop = off"))
+
+
 @contextlib.contextmanager
 def _transaction(engine: Engine) -> Iterator[Connection]:
     with _failures(), engine.begin() as connection:
