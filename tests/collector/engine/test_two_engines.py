@@ -16,10 +16,13 @@ from mapveil.collector.roles import LOOPS, Loop, Role
 from mapveil.collector.rounds import conductor, worker
 from mapveil.collector.rounds.collection import counted
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.rounds.shard_ends import close_shard
+from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import backends
 from mapveil.collector.store.schema import charges, messages
 from mapveil.collector.store.work_queue import LEASE_SECONDS
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.states import ServerState
 from tests.authority import AUTHORITY
 
 
@@ -211,3 +214,22 @@ def test_a_worker_that_dies_costs_its_lease_and_no_sum(
     assert included == 8
     assert np.array_equal(total, sum(crowd.vectors[d, 1] for d in range(1, 9)))
     assert len(engine.ledger()) == 1
+
+
+def test_a_process_that_answers_no_device_keeps_nothing_of_the_shards_that_it_closes(
+    store, engine, clock, crowd_of, opened, make_spec
+):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", method="uniform"))
+    while engine.devices.progress(id).phase != "keys":
+        asyncio.run(crowd.turn(engine, id))
+        engine.tick()
+    asyncio.run(crowd.turn(engine, id))
+    for answers in (False, True):
+        held = ShardMachines(store).of(id, 1)
+        held.answers = answers
+        ends = [close_shard(held, shard, ServerState.KEYS) for shard in range(2)]
+        assert [each.failure for each in ends] == ["", ""]
+        at = ServerState.SHARES if answers else ServerState.KEYS
+        assert [machine.server.state for machine in held.machines] == [at, at]
+    assert crowd.play(engine, id, clock) == "done"

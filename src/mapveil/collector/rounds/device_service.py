@@ -213,6 +213,7 @@ class DeviceService:
 
     @staticmethod
     def _assigned(held: RoundMachines, device: int) -> Assignment:
+        held.answers = True
         assigned = held.assignment(device)
         if assigned is None:
             raise NotFound("this device takes no part in this round")

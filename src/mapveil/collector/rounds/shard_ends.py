@@ -79,6 +79,8 @@ def close_shard(held: RoundMachines, shard: int, phase: ServerState) -> ShardEnd
             pass
         failure = machine.failure
         faults = tuple((FAULT, held.fault(machine, each)) for each in machine.faults(phase))
+        if not held.answers:
+            machine.let_go()
     if failure is None:
         return ShardEnd(shard, included, "", withdrawn, faults, total)
     return ShardEnd(shard, 0, failure.reason, (), (("shard.fail", held.described(failure)), *faults), b"")

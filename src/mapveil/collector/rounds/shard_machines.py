@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from sqlalchemy import select
 from sqlalchemy.engine import Row
 
@@ -24,6 +25,8 @@ from mapveil_client.secure_sum.keys import Enrolled
 from mapveil_client.secure_sum.states import Abort, OwnFault, PeerFault, ServerState, phase_name
 from mapveil_client.terms import CollectionTerms
 
+_KEY_BYTES: Final = 32  # of an identity
+_ROWS_AT_ONCE: Final = 5000
 _ROWS: Final = 256  # messages held at once while a machine takes them
 _ROUNDS: Final = 64  # kept at once, one of every collection that runs: the keys and shares of its devices
 
@@ -107,6 +110,10 @@ class ShardMachine:
                 self._reset()  # half a phase cannot be taken once more
                 raise
 
+    def let_go(self) -> None:
+        """Keep nothing of what came in; the machine is rebuilt when it is used again."""
+        self._reset()
+
     def fail(self, phase: ServerState, reason: str) -> None:
         """Give the shard's sum up at the end of a phase."""
         self.failure = ShardFailure(self.shard, phase, f"shard {self.shard + 1}: {reason}")
@@ -150,10 +157,18 @@ class ShardMachine:
 
 
 class RoundMachines:
-    """Everything about a round that messages are checked with: its announcement, its assignments, its machines."""
+    """Everything about a round that messages are checked with: its announcement, its assignments, its machines.
+
+    Attributes
+    ----------
+    answers : bool
+        Whether this process answers the round's devices, for which it keeps every machine where it stands: 10 MB or
+        more of a shard of 1,000. One that only closes shards lets each go.
+    """
 
     def __init__(self, store: Store, collection: str, number: int, announcement: RoundAnnouncement) -> None:
         self.announcement = announcement
+        self.answers = False
         sizes = announcement.sizes
         placed = (
             select(assignments.c.device, assignments.c.shard, assignments.c.client, devices.c.public_key)
@@ -167,21 +182,26 @@ class RoundMachines:
             .order_by(shards.c.shard)
         )
         agreed = select(collections.c.terms).where(collections.c.id == collection)
+        starts = np.cumsum((0, *sizes))
+        keys = np.zeros((starts[-1], _KEY_BYTES), dtype=np.uint8)  # by shard, and by client in it
+        parts = [np.zeros((0, 3), dtype=np.int64)]
         with store.read() as connection:
             authority = CollectionTerms.decode(connection.execute(agreed).scalar_one()).authority
-            rows: list[Any] = list(connection.execute(placed))
             seeds = [row.graph_seed for row in connection.execute(drawn)]
-        columns = np.array([row[:3] for row in rows], dtype=np.int64).reshape(-1, 3)
-        self._devices, self._shards, self._clients = columns.T.copy()
-        keys = [[b""] * size for size in sizes]
-        for row in rows:
-            keys[row.shard][row.client] = row.public_key
+            for rows in connection.execute(
+                placed, execution_options={"yield_per": _ROWS_AT_ONCE}
+            ).partitions():
+                part = np.array([row[:3] for row in rows], dtype=np.int64)
+                written = np.frombuffer(b"".join(row.public_key for row in rows), dtype=np.uint8)
+                keys[starts[part[:, 1]] + part[:, 2]] = written.reshape(-1, _KEY_BYTES)
+                parts.append(part)
+        self._devices, self._shards, self._clients = np.concatenate(parts).T.copy()
         self.machines = [
             ShardMachine(
                 _Place(store, collection, number, shard),
                 announcement,
                 seed,
-                _enrolled(keys[shard]),
+                _enrolled(keys[starts[shard] : starts[shard + 1]]),
                 authority,
             )
             for shard, seed in enumerate(seeds)
@@ -266,12 +286,12 @@ class ShardMachines:
             del self._rounds[key]
 
 
-def _enrolled(keys: list[bytes]) -> Enrolled:
+def _enrolled(keys: npt.NDArray[np.uint8]) -> Enrolled:
     """Whether an identity is that of the device enrolled under a client's number."""
 
     def check(client: int, identity: bytes) -> bool:
         if not 0 <= client < len(keys):
             raise OwnFault(f"client must be 0 to {len(keys) - 1}, got {client}")
-        return keys[client] == identity
+        return bool(keys[client].tobytes() == identity)
 
     return check
