@@ -107,9 +107,7 @@ class LocalMechanism(LocalMethod, PriorMechanism):
             expected = self.prior.on(as_tiling(domain.tiling)).fractions[domain.cells]
             prior = expected / expected.sum()
         made = estimate_distribution(randomizer, tally, self.estimator, prior)
-        leaning = (
-            () if self.prior is None else (self.prior.note(as_tiling(domain.tiling), made.prior_weight),)
-        )
+        leaning = () if self.prior is None else (self.prior.note(as_tiling(domain.tiling), made.moved),)
         return DensityMap(
             values=domain.on_cells(tally.reports * made.distribution),
             tiling=as_tiling(domain.tiling),
