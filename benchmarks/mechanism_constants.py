@@ -289,7 +289,7 @@ prior: outside them the measurement or the even split stands.
 
 Not varied here, but measured elsewhere: k of the default cells and the check of a declared number of users
 (`default_tiling._CROWDING`, `multiscale._CHECK` and `_FAR`) by `benchmarks/declared_users.py`; what weighs a prior by
-`benchmarks/priors.py` (`prior_mixture`) and `benchmarks/local_priors.py` (`prior_baseline`). The constants of
+`benchmarks/priors.py` (`prior_mixture`) and `benchmarks/local_priors.py` (`prior_evidence`). The constants of
 `empty_cells` count where every cell is measured at once, which these scenes do not reach.
 
 ## Estimator `multiscale` of local reports

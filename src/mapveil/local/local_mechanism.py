@@ -110,7 +110,7 @@ class LocalMechanism(LocalMethod, PriorMechanism):
             expected = self.prior.on(tiling).fractions[domain.cells]
             prior = expected / expected.sum()
         made = estimate_distribution(randomizer, tally, self.estimator, prior)
-        leaning = () if self.prior is None else (self.prior.note(tiling, made.prior_weight),)
+        leaning = () if self.prior is None else (self.prior.note(tiling, made.moved),)
         measured = estimated_users(randomizer, tally, made.distribution, self.budget)
         return DensityMap(
             values=domain.on_cells(tally.reports * made.distribution),

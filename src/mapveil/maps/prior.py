@@ -113,8 +113,8 @@ class Prior:
         """Whether a file is the one that the prior was read from, wherever it lies."""
         return Path(path).is_file() and file_digest(path) == self.digest
 
-    def note(self, tiling: Tiling, weight: float | None = None) -> str:
-        """A sentence for readers of a map on this tiling, of reports where it has one weight."""
+    def note(self, tiling: Tiling, moved: float | None = None) -> str:
+        """A sentence for readers of a map on this tiling; of reports, with the fraction of users that it moved."""
         licence = f"licence {self.licence}" if self.licence else "no licence stated"
         known = licence if not self.released else "an earlier release"
         basis = known if self.released else f"{known}, {STATED}"
@@ -125,11 +125,13 @@ class Prior:
             else f"; it covers {100 * covered:.3g} % of the cells' area, and is even elsewhere"
         )
         named = f"the prior {self.name} ({basis})"
-        if weight is None:
+        if moved is None:
             return f"the estimate leans on {named} as far as the noisy sums agree with it{part}"
-        if weight == 0:
+        if moved == 0:
             return f"the estimate does not use {named}: the reports do not tell that it is right"
-        return f"where reports tell little the estimate leans to {named} at a weight of {weight:.2g}{part}"
+        return (
+            f"{100 * moved:.2g} % of the users are elsewhere than without {named}, as the reports agree{part}"
+        )
 
     def check_covers(self, tiling: Tiling) -> None:
         """Refuse a prior that says nothing of a tiling, before any budget is charged."""

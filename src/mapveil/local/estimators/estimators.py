@@ -23,7 +23,7 @@ class Estimated(NamedTuple):
 
     distribution: FloatArray  # shape (sites,), not negative, sums to 1
     notes: tuple[str, ...] = ()
-    prior_weight: float = 0.0  # of a prior, where one was given
+    moved: float = 0.0  # fraction of the users that a prior moved, where one was given
 
 
 def estimate_distribution(
@@ -126,12 +126,12 @@ def _smoothed(randomizer: Randomizer, tally: Tally, prior: FloatArray | None) ->
         notes += (f"the smoothed likelihood had not settled after {made.steps} steps",)
     if not made.told:
         beyond, shown = (
-            ("beyond the prior", "the prior's, as far as it has weight")
-            if made.prior_weight
+            ("beyond the prior", "the prior's, as far as they agree with it")
+            if made.moved
             else ("beyond chance of where people are", "even")
         )
         notes += (f"the reports tell nothing {beyond}: the map is {shown}",)
-    return Estimated(made.distribution, notes, made.prior_weight)
+    return Estimated(made.distribution, notes, made.moved)
 
 
 def _by_candidates(randomizer: Randomizer, tally: Tally, prior: FloatArray | None) -> Estimated:

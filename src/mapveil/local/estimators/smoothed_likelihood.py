@@ -26,7 +26,7 @@ where: k is the number of peaks. The result is then the mixture of p and u with 
 .. math:: (1 - t)\, u + t\, p, \qquad t = \arg\max_t \ell(t) - t \phi f
 
 where: :math:`\phi` is 0.8 (the mean over trees has fewer parameters than the divisions of one tree). A prior
-distribution takes part in u (:mod:`mapveil.local.estimators.prior_baseline`).
+distribution may change the result where the reports say so (:mod:`mapveil.local.estimators.prior_evidence`).
 
 A map known to be near, such as that of all windows of a series for one of them, takes the place of the uniform
 baseline: divisions shrink to its own, :math:`\kappa_l` is drawn to 0.03 instead of 1, and u is that map, always mixed.
@@ -53,7 +53,7 @@ import numpy as np
 
 from mapveil.local.estimators.likelihood import TINY
 from mapveil.local.estimators.maximum_likelihood import extrapolated
-from mapveil.local.estimators.prior_baseline import Fit, Mixture, leaning_to
+from mapveil.local.estimators.prior_evidence import Mixture, leaning_to
 from mapveil.local.estimators.split_trees import SplitTrees
 from mapveil.local.randomizers.randomizer import Randomizer, Tally
 from mapveil_client.arrays import FloatArray, IntArray
@@ -74,7 +74,6 @@ _PRIOR_DIVISIONS: Final = 4.0  # nu
 _MIN_UNEVENNESS: Final = 0.02  # of kappa
 _FREEDOM: Final = 0.8  # phi
 _DEVIATIONS: Final = 1.0  # of the gain of a fit to chance
-_QUARTERED: Final = 2  # level of the boxes that a prior is weighed in
 _MAX_UNEVENNESS: Final = 10.0
 _STIFF_UNEVENNESS: Final = 0.1  # kappa of the map that peaks stand out from
 _NEAR_UNEVENNESS: Final = 0.03
@@ -95,8 +94,8 @@ class Smoothed(NamedTuple):
     peaks: IntArray  # sites with a fraction of their own
     steps: int
     converged: bool
-    prior_weight: float  # of the prior in the baseline that it leans to
-    told: bool  # whether the reports tell anything but that baseline
+    moved: float  # fraction of the users that are elsewhere than without the prior
+    told: bool  # whether the reports tell anything but the baseline
 
 
 def smooth_likelihood(
@@ -163,7 +162,7 @@ def smooth_likelihood(
     found = _evidence(information_about, n, smoother, (p - peak) / max(float((p - peak).sum()), TINY))
     fitted = float(found.effective.sum())
     if around is not None:
-        mixture = Mixture(users, around, p)
+        mixture = Mixture(likelihood, around, p)
         p = mixture.at(mixture.best(_FREEDOM * fitted))
         return Smoothed(
             p / p.sum(), smoother.unevenness, np.flatnonzero(peak), steps, converged, 0.0, told=True
@@ -171,13 +170,15 @@ def smooth_likelihood(
     # What a fit to chance gains: its mean, one deviation, and the choice of the peaks among all sites.
     held = np.count_nonzero(peak)
     chance = fitted + held * math.log(size) + _DEVIATIONS * math.sqrt(2 * (float(found.squared.sum()) + held))
-    fit = Fit(users, p, peak, _FREEDOM * fitted, chance)
-    shown, weight = fit.shown(np.full(size, 1 / size)), 0.0
-    if prior is not None:
-        shown, weight = leaning_to(fit, prior, shown, smoother.boxes(min(_QUARTERED, smoother.levels)))
-    p = shown.distribution
-    peaks = np.flatnonzero(peak) if shown.told else np.zeros(0, dtype=np.int64)
-    return Smoothed(p / p.sum(), smoother.unevenness, peaks, steps, converged, weight, shown.told)
+    plain = np.full(size, 1 / size)
+    told = bool(Mixture(likelihood, plain, p).slope(0.0) > chance)
+    if told:
+        mixture = Mixture(likelihood, peak + (1 - float(peak.sum())) * plain, p)
+        plain = mixture.at(mixture.best(_FREEDOM * fitted))
+    p = plain if prior is None else leaning_to(likelihood, plain, prior)
+    moved = float(np.abs(p - plain).sum()) / 2
+    peaks = np.flatnonzero(peak) if told else np.zeros(0, dtype=np.int64)
+    return Smoothed(p / p.sum(), smoother.unevenness, peaks, steps, converged, moved, told)
 
 
 def _peak_fractions(

@@ -157,14 +157,6 @@ class SplitTrees:
         """Number of divisions from the root to a site; the same for all trees."""
         return len(self._levels)
 
-    def boxes(self, level: int) -> IntArray:
-        """The box of each site at a level of the first tree, shape (sites,)."""
-        made = np.zeros(self._order.shape[1], dtype=np.int64)
-        if level:
-            sizes = np.diff(self._levels[level - 1].edges)
-            made[self._order[0]] = np.repeat(np.arange(sizes.size), sizes)
-        return made
-
     def smooth(self, users: FloatArray) -> FloatArray:
         """The smoothed distribution of expected users, shape (sites,)."""
         of_levels = [np.append(users, 0.0).take(self._leaves)]
