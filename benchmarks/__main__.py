@@ -33,6 +33,7 @@ MODULES = (
     "collector",
     "collector_active",
     "collector_reports",
+    "collector_million",
     "collector_rounds",
     "collector_busy",
     "collector_operators",

@@ -31,7 +31,9 @@ GOALS: Final = {
     "PostgreSQL": 4_000.0,
 }  # reports a second, on two cores that do nothing else
 GOAL_MS: Final = 250.0
+GOAL_S: Final = 300.0  # for a million
 _MANY: Final = 256  # connections
+_AT_ONCE: Final = 10_000  # devices
 
 
 class _Sent(NamedTuple):
@@ -58,6 +60,20 @@ def run(context: Context) -> list[Result]:
         if url is not None:
             rows += _report_lines(context, url, "PostgreSQL", devices)[1]
     return rows
+
+
+def million(context: Context) -> list[Result]:
+    """Measure a million reports in PostgreSQL, one after another as fast as they are acknowledged."""
+    devices = 20_000 if context.quick else 1_000_000
+    with postgresql() as url:
+        if url is None:
+            return []
+        with Service(url, context.folder, devices) as service:
+            name = f"local reports, {devices:,} devices: durable in PostgreSQL"
+            sent, rows = _sent(context, service, name, GOALS["PostgreSQL"], devices, CONNECTIONS)
+    seconds = devices / sent.rate
+    goal = (f"<= {GOAL_S:g} s", seconds <= GOAL_S)
+    return [*rows, line(f"{name}, from the first to the last", seconds, "s", "the goal", GOAL_S, *goal)]
 
 
 def _report_lines(context: Context, store: str, kind: str, devices: int) -> tuple[_Sent, list[Result]]:
@@ -131,16 +147,19 @@ def enrol(service: Service, identities: list[Identity]) -> list[int]:
     store = Store(service.store, clock=SystemClock())
     accounts, token = Accounts(store), service.enrolment
 
-    async def each_enrolled() -> list[int]:
+    async def enrolled(some: list[Identity]) -> list[int]:
         return await asyncio.gather(
             *(
                 accounts.enrol(token, each.public, each.sign(enrolment_statement(token, each.public)))
-                for each in identities
+                for each in some
             )
         )
 
+    numbers: list[int] = []
     with contextlib.closing(store):
-        return asyncio.run(each_enrolled())
+        for first in range(0, len(identities), _AT_ONCE):
+            numbers += asyncio.run(enrolled(identities[first : first + _AT_ONCE]))
+    return numbers
 
 
 def _sqlite_alone(path: Path, size: int, batch: int, rows: int) -> float:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import math
 import multiprocessing
+import os
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -17,11 +18,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from sqlalchemy import select
 
-from benchmarks.collector import CORRUPT, LOOK_S, LOST, SHARD, TOLERATED
+from benchmarks.collector import CORRUPT, LOST, SHARD, TOLERATED
 from benchmarks.collector_reports import GOAL_MS, enrol
 from benchmarks.collector_requests import send
 from benchmarks.collector_service import Service, postgresql, postgresql_cpu
-from benchmarks.record import Context, Result, line
+from benchmarks.record import Context, Result, line, pin
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.rounds.intake import KeepMembers, KeepMessages, Message
 from mapveil.collector.rounds.shard_machines import ShardMachines
@@ -48,7 +49,8 @@ _SPEC: Final[dict[str, Any]] = {
     "options": {"shard_size": SHARD, "tolerated_dropout": float(TOLERATED), "corrupt": float(CORRUPT)},
 }
 _REPEATS: Final = 3
-_PHASE_S: Final = 240  # in which the messages of all phases are made
+_LOOK_S: Final = 0.1
+_PHASE_S: Final = 180  # in which the messages of all phases are made
 
 Sent = dict[ServerState, list[tuple[int, bytes]]]
 """The messages of a shard's clients in each phase."""
@@ -97,6 +99,7 @@ def _one_process(context: Context, service: Service, fleet: _Fleet) -> list[Resu
             used -= _cpu(service)
         _wait(service, collection, _after(phase))
         used += _cpu(service)
+    shard_mb = (service.peak_mb - service.idle_mb) / len(shards)
     name = f"a round of secure sums, {devices:,} devices over HTTP, shards of {SHARD:,}, l = 256, {LOST:.0%} lost"
     own, below = (used / devices).tolist()
     goal = GOAL_MINUTES * 60 / 1e6
@@ -105,6 +108,8 @@ def _one_process(context: Context, service: Service, fleet: _Fleet) -> list[Resu
              1e3 * below, f"<= {1e3 * goal:g} ms", own <= goal),
         line(f"{name}: 99th percentile of a request, in the slowest phase", worst, "ms", "the goal", GOAL_MS,
              f"< {GOAL_MS:g} ms", worst < GOAL_MS),
+        line(f"{name}: peak memory of the collector, of a shard", shard_mb, "MB", "before the first device",
+             service.idle_mb),
     ]  # fmt: skip
 
 
@@ -206,19 +211,19 @@ def _request(method: str, path: str, identity: Identity, number: int, body: byte
 
 
 def _wait(service: Service, collection: str, phase: ServerState | None, left_s: float = math.inf) -> None:
-    """Wait until a phase, or the map where it is None, is there, and for no longer than this time of it."""
+    """Wait until a phase has begun, or all are over where it is None, and until it has no more time left than this."""
     while True:
         now = service.ask("GET", f"/v1/collections/{collection}/progress")
         if now["state"] == "aborted":
             raise RuntimeError(f"the collection is aborted: {now['reason']}")
         there = phase is not None and now["phase"] == phase_name(phase)
-        if now["state"] == "done" or (there and now["closes_in_s"] <= left_s):
+        if now["state"] in ("finishing", "done") or (there and now["closes_in_s"] <= left_s):
             return
-        time.sleep(LOOK_S)
+        time.sleep(_LOOK_S)
 
 
 def _workers(context: Context, url: str, fleet: _Fleet) -> list[Result]:
-    """The last phase of a round, closed by workers that were just started: one, and two."""
+    """The last phase of a round, closed by workers that were just started, of a core each: one, and two."""
     seconds: dict[int, list[float]] = {1: [], 2: []}
     most = 0.0
     exports = ("--exports", str(context.folder / "exports"))
@@ -239,6 +244,8 @@ def _workers(context: Context, url: str, fleet: _Fleet) -> list[Result]:
                     stack.enter_context(Service(url, context.folder, 1, "--role", "worker", *exports))
                     for _ in range(count)
                 ]
+                for core, worker in zip(sorted(os.sched_getaffinity(0)), workers, strict=False):
+                    pin(worker.process.pid, core)
                 _put(store, collection, _PHASES[-1], played)
                 begun = time.perf_counter()
                 _wait(intake, collection, None)

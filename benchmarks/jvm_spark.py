@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from itertools import cycle
 from pathlib import Path
 
+from benchmarks.record import pin
+
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _START = 300  # seconds; it takes 20 on an idle core
 _STOP = 60  # seconds between SIGTERM and SIGKILL; it takes 2
@@ -74,6 +76,4 @@ def _pin_executors(session: int) -> None:
                 or b"CoarseGrained" not in (process / "cmdline").read_bytes()
             ):
                 continue
-            core = {next(cores)}
-            for thread in (process / "task").iterdir():
-                os.sched_setaffinity(int(thread.name), core)
+            pin(int(process.name), next(cores))

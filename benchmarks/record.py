@@ -64,6 +64,12 @@ def best_of(repeats: int, call: Callable[[], Any]) -> float:
     return min(times)
 
 
+def pin(process: int, core: int) -> None:
+    """Keep a process, and the threads and processes that it starts from now on, on one core."""
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {core})
+
+
 def in_process(python: str, script: str, *arguments: object) -> dict[str, Any]:
     """Run a script of this folder in a process of its own; it prints one JSON line."""
     done = subprocess.run(
