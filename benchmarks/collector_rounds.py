@@ -101,11 +101,12 @@ def _one_process(context: Context, service: Service, fleet: _Fleet) -> list[Resu
         used += _cpu(service)
     shard_mb = (service.peak_mb - service.idle_mb) / len(shards)
     name = f"a round of secure sums, {devices:,} devices over HTTP, shards of {SHARD:,}, l = 256, {LOST:.0%} lost"
-    own, below = (used / devices).tolist()
-    goal = GOAL_MINUTES * 60 / 1e6
+    own, below = (1e3 * used / devices).tolist()
+    goal, both = GOAL_MINUTES * 60 / 1e3, own + below
     return [
-        line(f"{name}: processor time of the collector, of a device", 1e3 * own, "ms", "of PostgreSQL below it",
-             1e3 * below, f"<= {1e3 * goal:g} ms", own <= goal),
+        line(f"{name}: processor time of the collector, of a device", own, "ms", "with PostgreSQL", both,
+             f"both <= {goal:g} ms", both <= goal),
+        line(f"{name}: processor time of PostgreSQL, of a device", below, "ms", "with the collector", both),
         line(f"{name}: 99th percentile of a request, in the slowest phase", worst, "ms", "the goal", GOAL_MS,
              f"< {GOAL_MS:g} ms", worst < GOAL_MS),
         line(f"{name}: peak memory of the collector, of a shard", shard_mb, "MB", "before the first device",
