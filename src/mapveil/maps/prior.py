@@ -128,7 +128,7 @@ class Prior:
         if moved is None:
             return f"the estimate leans on {named} as far as the noisy sums agree with it{part}"
         if moved == 0:
-            return f"the estimate does not use {named}: the reports do not tell that it is right"
+            return f"the estimate does not use {named}: reports this few and noisy do not confirm it{part}"
         return (
             f"{100 * moved:.2g} % of the users are elsewhere than without {named}, as the reports agree{part}"
         )

@@ -171,7 +171,8 @@ def _chosen(points: Points, region: Region, mechanism: SumMechanism, execution: 
         return declared_tiling(users, mechanism.budget)
     value = float(found.noisy.values[0])
     width = found.noisy.measurement(np.zeros(1, dtype=np.int64)).half_width(INTERVAL_ALPHA)
-    counted = f"a first noisy count of {users:,} (95 % interval {max(value - width, 0):,.0f} to {value + width:,.0f})"
+    low, high = max(value - width, 0.0), max(value + width, float(users))
+    counted = f"a first noisy count of {users:,} (95 % interval {low:,.0f} to {high:,.0f})"
     if declared is not None:
         counted += f", too far from the declared {declared:,},"
     return declared_tiling(users, mechanism.budget, counted)
@@ -183,7 +184,8 @@ def _users_note(heat: DensityMap) -> str:
     low, high = (max(each, 0.0) for each in total.interval())
     return (
         f"about {max(total.estimate, 0.0):,.0f} users are in the cells, {100 * (1 - INTERVAL_ALPHA):g} % interval "
-        f"{low:,.0f} to {high:,.0f}, by all noisy sums together"
+        f"{low:,.0f} to {high:,.0f}, by all noisy sums together; as shown they add up to {heat.values.sum():,.0f}, "
+        "since none is shown below 0"
     )
 
 
