@@ -72,7 +72,7 @@ def million(context: Context) -> list[Result]:
             name = f"local reports, {devices:,} devices: durable in PostgreSQL"
             sent, rows = _sent(context, service, name, GOALS["PostgreSQL"], devices, CONNECTIONS)
     seconds = devices / sent.rate
-    goal = (f"<= {GOAL_S:g} s", seconds <= GOAL_S)
+    goal = (f"<= {GOAL_S:g} s", None if context.quick else seconds <= GOAL_S)
     return [*rows, line(f"{name}, from the first to the last", seconds, "s", "the goal", GOAL_S, *goal)]
 
 

@@ -154,7 +154,7 @@ class Service:
 
 
 def cpu_of(process: int) -> float:
-    """Processor seconds so far of a process and of those that it started, also of those that have ended."""
+    """Processor seconds so far of a process and of its children, also of those that it has waited for."""
     used = 0
     for found in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended

@@ -48,10 +48,11 @@ SPOTS: Final = {
     "six spots of 5 %": (0.7, 6),
     "twenty spots of 2 %": (0.6, 20),
     "spot of 15 % on uneven cells": (0.85, 1),
+    "forty empty cells": (1.0, 40),
 }
-"""Synthetic maps: the fraction of users that is not in spots, and the number of spots."""
+"""Synthetic maps: the fraction of users that is not in spots, and the number of spots; with 1, of empty cells."""
 
-USERS: Final = (2_000, 8_000, 32_000, 128_000)
+USERS: Final = (2_000, 8_000, 32_000, 128_000, 512_000)
 _WORSE: Final = 1.03  # times the error without the prior
 _SIDE: Final = 32
 _SPOT: Final = 10  # times the even density
@@ -80,7 +81,8 @@ def scenes(folder: Path, cells: int) -> Iterator[Scene]:
             else np.ones(tiling.size)
         )
         truth *= rest / truth.sum()
-        truth[np.random.default_rng(_SEED).choice(tiling.size, spots, replace=False)] += (1 - rest) / spots
+        chosen = np.random.default_rng(_SEED).choice(tiling.size, spots, replace=False)
+        truth[chosen] = truth[chosen] + (1 - rest) / spots if rest < 1 else 0
         yield _scene(name, UserSums(np.rint(truth * 1e5 * UNIT).astype(np.int64), tiling), None)
 
 
@@ -120,6 +122,7 @@ def _adversarial(true: FloatArray) -> dict[str, FloatArray]:
         "spots right, the rest shuffled": shuffled,
         "the hottest cell moved": moved,
         "the people, times a heavy factor": true * rng.lognormal(0, 1.5, true.size),
+        "empty cells right, the others 15 % off": true * (1 + 0.15 * rng.choice((-1.0, 1.0), true.size)),
         "the people, squared": true**2,
         "the colder 80 % of the cells inverted": np.where(cold, true[cold].max() - true, true),
     }

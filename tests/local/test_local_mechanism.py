@@ -184,9 +184,11 @@ def test_a_map_says_below_which_scale_its_reports_tell_nothing() -> None:
     values = np.zeros(cells.size, dtype=np.int64)
     values[100] = 3000
     heat = mv.release(Counts(values, cells), epsilon=4, trust="local", account=None, rng=1)
-    told = "the blocks that are told from nobody are 1.1 km wide; elsewhere and below that the map is interpolated"
+    told = "the blocks above the noise floor are 1.1 km wide; elsewhere and below that the map is the estimator's alone"
     assert told in heat.notes
     assert heat.supported().size == 1
-    few = mv.release(Counts(values // 30, cells), epsilon=0.1, trust="local", account=None, rng=1)
-    assert "no block of cells is told from nobody: the noise is larger than the counts" in few.notes
+    few = mv.release(Counts(np.ones_like(values), cells), epsilon=1, trust="local", account=None, rng=1)
+    assert "no block of cells is above the noise floor: the noise is larger than the counts" in few.notes
     assert few.supported().size == 0
+    whole = mv.release(Counts(np.ones_like(values), cells), epsilon=0.1, trust="local", account=None, rng=1)
+    assert not any("noise floor" in note for note in whole.notes), "no report was about less than the map"

@@ -88,3 +88,18 @@ def test_a_wrong_prior_costs_3_percent_at_most_and_a_right_one_helps(
     assert right.mean() < (0.9 if truth is UNEVEN else 1.001) * none.mean()
     for name, found in errors.items():
         assert np.mean(found) < 1.03 * none.mean(), name
+
+
+def test_a_prior_that_is_right_of_empty_cells_alone_is_not_believed_elsewhere() -> None:
+    drawn = np.random.default_rng(7)
+    truth = np.ones(SIZE)
+    truth[drawn.choice(SIZE, 16, replace=False)] = 0
+    prior = truth * (1 + 0.2 * drawn.choice((-1.0, 1.0), SIZE))
+    truth, prior = truth / truth.sum(), prior / prior.sum()
+    randomizer = HierarchicalHashing(epsilon=2).on(Domain(TILING))
+    for seed in range(2):
+        tally = tally_of(randomizer, truth, 64_000, seed)
+        plain = smooth_likelihood(randomizer, tally).distribution
+        made = leaning_to(randomizer.likelihood(tally), plain, prior)
+        assert np.abs(made - truth).sum() < np.abs(plain - truth).sum() / 2
+        assert np.ptp(made[truth > 0]) < 0.05 / SIZE

@@ -121,7 +121,7 @@ class LocalMechanism(LocalMethod, PriorMechanism):
             measurements=measured,
             notes=(
                 *made.notes,
-                scale_note(supported_blocks(measured, tiling.lattice()), tiling),
+                *scale_note(supported_blocks(measured, tiling.lattice()), tiling),
                 f"{tally.reports} user{'s' * (tally.reports != 1)} reported, once each",
                 *leaning,
             ),

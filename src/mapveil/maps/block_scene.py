@@ -104,15 +104,17 @@ def in_one_block(scene: Scene, values: FloatArray, tiling: Tiling, whole: Blocks
     )
 
 
-def scale_note(blocks: Blocks, tiling: Tiling) -> str:
-    """A note on the widths of the supported blocks of a map of reports: below them it is the estimator's alone."""
+def scale_note(blocks: Blocks, tiling: Tiling) -> tuple[str, ...]:
+    """A note on the widths of the supported blocks of a map of reports; none where no block's sum is known."""
+    if not blocks.testable:
+        return ()
     if not blocks.size:
-        return "no block of cells is told from nobody: the noise is larger than the counts"
+        return ("no block of cells is above the noise floor: the noise is larger than the counts",)
     inside = blocks.of_cell >= 0
     size = np.bincount(blocks.of_cell[inside], (tiling.area_m2() / 1e6)[inside]).astype(np.float64)
     wide = _widths(size) if tiling.region.georeferenced else "of one or more cells"
     return (
-        f"the blocks that are told from nobody are {wide}; elsewhere and below that the map is interpolated"
+        f"the blocks above the noise floor are {wide}; elsewhere and below that the map is the estimator's alone",
     )
 
 

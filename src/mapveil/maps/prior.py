@@ -129,9 +129,8 @@ class Prior:
             return f"the estimate leans on {named} as far as the noisy sums agree with it{part}"
         if moved == 0:
             return f"the estimate does not use {named}: reports this few and noisy do not confirm it{part}"
-        return (
-            f"{100 * moved:.2g} % of the users are elsewhere than without {named}, as the reports agree{part}"
-        )
+        elsewhere = f"{100 * moved:.3g} % of the users are elsewhere"
+        return f"{elsewhere} than without {named}, since the reports confirm it{part}"
 
     def check_covers(self, tiling: Tiling) -> None:
         """Refuse a prior that says nothing of a tiling, before any budget is charged."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -26,6 +27,7 @@ from mapveil.privacy.sampling import RELEASE, sampling_delta
 from mapveil.trust.curator import Curator
 from mapveil.trust.queries import Execution, Keep, Raster, Setting, run
 from mapveil_client.epsilon import split_epsilon
+from mapveil_client.errors import CuratorWarning
 
 if TYPE_CHECKING:
     from mapveil.geo.points import Points
@@ -162,7 +164,9 @@ def _chosen(points: Points, region: Region, mechanism: SumMechanism, execution: 
     if not buys_users(mechanism):
         return default_tiling(mechanism, points, region)
     coarse = Quadtree(region, _DEPTH)
-    answerer = mechanism.trust.answerer(points, coarse, Raster.of(coarse.lattice()), execution)
+    with warnings.catch_warnings():  # the release itself warns of the same rows
+        warnings.simplefilter("ignore", CuratorWarning)
+        answerer = mechanism.trust.answerer(points, coarse, Raster.of(coarse.lattice()), execution)
     found = run(mechanism.number_of_users(answerer.setting), answerer.answer)
     assert found.noisy is not None
     assert isinstance(mechanism.trust, Curator)

@@ -130,9 +130,14 @@ class Curator(Checked):
                 f"{sums.shape}"
             )
         if isinstance(points, Points) and not sums.any():
+            where = (
+                "windows"
+                if isinstance(points, WindowedPoints)
+                else "cells (are latitude and longitude swapped?)"
+            )
             text = (
-                f"{points.source}: has no rows in the cells (are latitude and longitude swapped?), so the map is about "
-                "nobody; it is charged as any other, for a refusal would tell that nobody is there; keep this private"
+                f"{points.source}: has no rows in the {where}, so the map is about nobody; it is charged as any "
+                "other, for a refusal would tell that nobody is there; keep this private"
             )
             warnings.warn(text, CuratorWarning, stacklevel=2)
         setting = Setting(

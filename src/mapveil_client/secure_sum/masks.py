@@ -126,8 +126,8 @@ _SMALL: Final = frozenset((0, 1, _FIELD - 1, *_ORDER_8))
 
 
 def check_public(public: bytes) -> None:
-    """Refuse an X25519 key, 32 bytes, of an order of at most 8, in any encoding: all its shared secrets are zero."""
-    if (int.from_bytes(public, "little") & ((1 << 255) - 1)) % _FIELD in _SMALL:
+    """Refuse an X25519 key of another length than 32 bytes, or of an order of at most 8: all its secrets are zero."""
+    if len(public) != SEED_BYTES or (int.from_bytes(public, "little") & ((1 << 255) - 1)) % _FIELD in _SMALL:
         raise _no_secret(public)
 
 

@@ -23,7 +23,7 @@ from mapveil.collector.rounds.collection import charge, now_text
 from mapveil.collector.rounds.intake import Kept, Report, keep_reports
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store import audit_log as audit
-from mapveil.collector.store.database import Store, join_in_bulk, lock_collection
+from mapveil.collector.store.database import Store, lock_collection
 from mapveil.collector.store.schema import answers, collections, ended_tasks, jobs, report_ids, reports, tasks
 from mapveil.two_operators.aggregation import HELPER, Standing
 from mapveil_client.two_operators.sealed_report import ID_BYTES
@@ -136,19 +136,17 @@ def reports_of(connection: Connection, identifier: str, job: int) -> list[bytes]
 
 
 def _bodies(connection: Connection, identifier: str, job: int | None, most: int) -> list[bytes]:
-    joined = report_ids.join(
-        reports, (reports.c.collection == report_ids.c.collection) & (reports.c.device == report_ids.c.device)
-    )
-    query = (
-        select(reports.c.body)
-        .select_from(joined)
-        .where(report_ids.c.collection == identifier, report_ids.c.job == job)
-        .order_by(report_ids.c.report)
-    )
+    chosen = select(report_ids.c.device).where(report_ids.c.collection == identifier, report_ids.c.job == job)
+    in_order = chosen.order_by(report_ids.c.report)
     if most >= 0:
-        query = query.limit(most)
-    join_in_bulk(connection)
-    return [bytes(body) for body in connection.execute(query).scalars()]
+        in_order = in_order.limit(most)
+    senders = connection.execute(in_order).scalars().all()
+    # Not a join, for which PostgreSQL would read all reports of a collection whose rows it has not counted yet.
+    sent = select(reports.c.device, reports.c.body).where(
+        reports.c.collection == identifier, reports.c.device.in_(senders)
+    )
+    bodies = {row.device: bytes(row.body) for row in connection.execute(sent)}
+    return [bodies[device] for device in senders if device in bodies]
 
 
 def count_waiting(connection: Connection, identifier: str) -> int:

@@ -36,15 +36,16 @@ from mapveil.collector.rounds.collection import (
     present,
 )
 from mapveil.collector.rounds.life_cycle import ACTIVE, Happening, State
-from mapveil.collector.rounds.progress import Deadlines, ProgressBoard, progress_of
+from mapveil.collector.rounds.progress import COUNTED_PART, Deadlines, Progress, ProgressBoard, progress_of
 from mapveil.collector.rounds.shard_ends import Lines, ShardEnd, close_round
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import Store, lock_collection
 from mapveil.collector.store.heartbeats import BEAT_SECONDS, send_heartbeat
-from mapveil.collector.store.schema import reports
+from mapveil.collector.store.schema import reports, rounds
 from mapveil.collector.store.work_queue import Task, Work, is_ordered, order, results, unfinished
 from mapveil.trust.queries import Query
+from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import MapveilError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import Abort, ServerState, phase_name
@@ -88,6 +89,7 @@ class Conductor:
         self._taking = {lane: threading.Lock() for lane in LANES}
         self._beat_at = dict.fromkeys(LANES, -math.inf)
         self._resting: dict[str, float] = {}
+        self._count_at: dict[str, float] = {}  # seconds of the store's clock
         self._active: frozenset[str] = frozenset()
         self.steps = 0
         self.on_phase: Callable[[str, float], None] | None = None
@@ -231,9 +233,8 @@ class Conductor:
 
     def _wait(self, collection: Collection) -> bool:
         """An open collection: begin as soon as enough are there, or the time is over."""
-        with self._store.read() as connection:
-            there = progress_of(connection, collection, self._deadlines)
-        if not there.due:
+        there = self._counted(collection)
+        if there is None or not there.due:
             return self._leads(collection) and self._led.wait(collection)
         if there.present < collection.terms.minimum:
             what = "joined" if collection.terms.trust == "distributed" else "reported"
@@ -276,18 +277,30 @@ class Conductor:
             return self._leads(collection) and self._led.step(collection)
         with self._store.read() as connection:
             newest = newest_round(connection, collection.id)
-            there = progress_of(connection, collection, self._deadlines)
         if newest is None:
             raise AssertionError("a collection runs from its first round on")
         if newest.phase in (ServerState.DONE, ServerState.ABORTED):
             self._machines.forget(collection.id)
             return self._start_round(collection, newest.number + 1)
         if newest.open:
-            if not there.due:
+            there = self._counted(collection)
+            if there is None or not there.due:
                 return False
             with self._store.write() as connection:
                 return secure_rounds.shut_phase(connection, collection.id, newest.number, newest.phase)
         return self._close(collection, newest)
+
+    def _counted(self, collection: Collection) -> Progress | None:
+        """Where a collection stands; None where what came was counted so lately that counting would not end."""
+        clock = self._store.clock
+        began = clock.monotonic()
+        if began < self._count_at.get(collection.id, -math.inf):
+            return None
+        with self._store.read() as connection:
+            found = progress_of(connection, collection, self._deadlines)
+        ended = clock.monotonic()
+        self._count_at[collection.id] = ended + COUNTED_PART * (ended - began)
+        return found
 
     def _leads(self, collection: Collection) -> bool:
         """Whether the collection is one of two operators that this service leads: the helper's part is asked for."""
@@ -312,13 +325,13 @@ class Conductor:
                 return secure_rounds.shut_phase(connection, collection.id, number, phase)
         if waited_for:
             return False
-        held = self._machines.of(collection.id, number)
-        if held is None:  # another process was faster
-            return False
+        terms = collection.terms
+        here = rounds.c.collection == collection.id, rounds.c.number == number
         with self._store.read() as connection:
+            written = connection.execute(select(rounds.c.announcement).where(*here)).scalar_one()
+            announced = RoundAnnouncement.decode(written)
             ends = map(ShardEnd.decode, results(connection, collection.id, number, phase.value))
-            closed = close_round(held.announcement, phase, ends)
-        terms, announced = collection.terms, held.announcement
+            closed = close_round(announced, phase, ends)
         try:
             with self._store.write() as connection:
                 moved = secure_rounds.restart(connection, collection.id, number, phase, closed)
@@ -361,3 +374,4 @@ class Conductor:
         self._machines.forget(identifier)
         self._deadlines.forget(identifier)
         self._board.forget(identifier)
+        self._count_at.pop(identifier, None)

@@ -213,10 +213,10 @@ class DeviceService:
 
     @staticmethod
     def _assigned(held: RoundMachines, device: int) -> Assignment:
-        held.answers = True
         assigned = held.assignment(device)
         if assigned is None:
             raise NotFound("this device takes no part in this round")
+        held.answers = True
         return assigned
 
     @staticmethod

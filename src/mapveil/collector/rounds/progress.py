@@ -28,7 +28,8 @@ from mapveil_client.secure_sum.states import ServerState, phase_name, server_pha
 
 _FRESH_SECONDS: Final = 0.1
 _STALE_SECONDS: Final = 1.0  # for which old progress serves others while one thread reads it again
-_PART: Final = 20  # counting takes at most this part of the time
+COUNTED_PART: Final = 20
+"""Counting messages takes at most this part of the time."""
 
 
 class Deadlines:
@@ -164,7 +165,7 @@ class ProgressBoard:
         with self._store.read() as connection:
             made = progress_of(connection, find(connection, identifier), self._deadlines)
         ended = time.monotonic()
-        self._known[identifier] = (ended + max(_FRESH_SECONDS, _PART * (ended - started)), made)
+        self._known[identifier] = (ended + max(_FRESH_SECONDS, COUNTED_PART * (ended - started)), made)
         return made
 
     def forget(self, identifier: str) -> None:

@@ -106,10 +106,11 @@ def start_round(connection: Connection, identifier: str, drawn: Drawn) -> bool:
     of_shard = np.repeat(np.arange(len(announced.sizes)), announced.sizes)
     starts = np.cumsum((0, *announced.sizes))[:-1]
     client = np.arange(drawn.devices.size) - starts[of_shard]
-    placed = np.column_stack([drawn.devices, of_shard, client]).tolist()
+    placed = np.column_stack([drawn.devices, of_shard, client])
     columns = ("device", "shard", "client")
     for start in range(0, len(placed), _ROWS):
-        rows = [{**scope, **dict(zip(columns, row, strict=True))} for row in placed[start : start + _ROWS]]
+        part = placed[start : start + _ROWS].tolist()
+        rows = [{**scope, **dict(zip(columns, row, strict=True))} for row in part]
         connection.execute(insert(assignments), rows)
     detail = {
         "asked": drawn.devices.size,

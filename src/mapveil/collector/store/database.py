@@ -267,8 +267,8 @@ def lock_collection(connection: Connection, collection: str, *, shared: bool = F
 def join_in_bulk(connection: Connection) -> None:
     """Have PostgreSQL join whole tables by hashing or sorting, until the transaction ends.
 
-    Of rows that came since it last counted a table it expects one, and would compare each device of a new collection
-    with each message: hours for a million.
+    Until it has analysed a table again it takes the rows of a new collection for one, and would compare each of its
+    devices with each of their messages: a time quadratic in them.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET LOCAL enable_nestloop = off"))

@@ -179,7 +179,8 @@ class Leases:
     def take(self, most: int) -> list[Work]:
         """Lease at most so many pieces of one collection: of all that have free work, the one served longest ago.
 
-        Of its shards the ones come first that this worker had in the phase before: it may still hold their machines.
+        Of its shards the ones come first that this worker had in the phase before: where its process answers devices
+        too, it holds their machines.
         """
         query = select(work.c.collection, func.max(work.c.served_at)).where(*self._mine)
         with self._store.read() as connection:

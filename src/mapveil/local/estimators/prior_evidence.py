@@ -1,25 +1,28 @@
 r"""A public prior beside an estimate: the estimate moves to the prior only where the reports themselves say so.
 
-Let q be the estimate without the prior r. For the sites A that r has densest, and all others B, users move from q to
+Let q be the estimate without the prior r. For a group of sites A, and all others B, users move from q to
 
 .. math:: q_w = (1 - w)\, q + w\, q', \qquad q' = \begin{cases} r & \text{on A} \\
     q\, r(B) / q(B) & \text{on B,} \end{cases}
 
-with the likeliest w, if that adds more than 6 to the log-likelihood. A has :math:`2^k` sites, k = 0, 1, ..., or all. A
-larger A takes the place of a smaller one only if it adds 6 more. After a move the same is done inside B, until nothing
-adds 6.
+with the likeliest w, if that adds more than 6 to the log-likelihood. A holds the :math:`2^k` sites that r has densest,
+or those that it has sparsest, k = 0, 1, ..., or all. A larger A takes the place of a smaller one only if it adds 6
+more. After a move the same is done inside B, until the chosen A does not add 6.
 
 - What the reports show without r counts for nothing, however right r is about it: evidence is beyond q.
-- A is no larger than its evidence. So r cannot earn trust at a hot spot and spend it on sites that it has less dense.
+- A is no larger than its evidence. So r cannot earn trust at a hot spot, or at empty sites, and spend it elsewhere.
+  Where a group shows less than 6, chance can add what is missing to a larger one.
 - That r has fewer parameters than q was fitted with counts for nothing. A right r is used less often than it could be.
 
 Sizes of A are compared by :math:`S w - I w^2 / 2` at :math:`w = \min(1, S / I)`, with the slope S of the log-likelihood
-and the Fisher information I at w = 0; the move by the log-likelihood itself. Were q the truth, a given move would add 6
-by chance once in 3,700 times: twice what it adds is then chi-squared, of which only w > 0 counts.
+and the Fisher information I at w = 0; the move by the log-likelihood itself. Were q the truth, one given move would add
+6 by chance once in 3,700 times: twice what it adds is then chi-squared, of which only w > 0 counts. Some twenty groups
+are tried, so that some move is made several times as often.
 
 Source: Mapveil; after Rao's score test (1948) and Wilks' theorem (1938).
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -81,34 +84,41 @@ def leaning_to(likelihood: Likelihood, estimate: FloatArray, prior: FloatArray) 
     """
     left = np.argsort(-prior, kind="stable")
     while float(prior[left].sum()) > 0:
-        sites, most, best = 0, 0.0, Mixture(likelihood, estimate, estimate)
-        for number in _sizes(-prior[left]):
-            move = _move(likelihood, estimate, prior, left[:number], left[number:])
+        others, most, best = left, 0.0, Mixture(likelihood, estimate, estimate)
+        for some, rest in _groups(prior, left):
+            move = _move(likelihood, estimate, prior, some, rest)
             added = _added(move)
             if added > most + _GAIN:
-                sites, most, best = number, added, move
+                others, most, best = rest, added, move
         weight = best.best(0.0)
-        if not sites or best.gain(weight) <= _GAIN:
+        if others is left or best.gain(weight) <= _GAIN:
             break
-        estimate, left = best.at(weight), left[sites:]
+        estimate, left = best.at(weight), others
     return estimate
 
 
-def _sizes(rising: FloatArray) -> list[int]:
-    """Sizes of A, none between sites that the prior has equally dense; ``rising`` is its negative in order."""
-    at = 2 ** np.arange(rising.size.bit_length())
-    return [
-        int(each) for each in np.unique(np.append(rising.searchsorted(rising[at - 1], "right"), rising.size))
-    ]
+def _groups(prior: FloatArray, left: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
+    """Groups A of sites in the order of the prior's densities, the small ones first, and the sites beside each.
+
+    None ends between sites that the prior has equally dense.
+    """
+    falling, size = prior[left], left.size
+    for at in 2 ** np.arange(size.bit_length()):
+        densest = int((-falling).searchsorted(-falling[at - 1], "right"))
+        sparsest = int((-falling).searchsorted(-falling[size - at], "left"))
+        yield left[:densest], left[densest:]
+        if sparsest:
+            yield left[sparsest:], left[:sparsest]
+    yield left, left[:0]
 
 
 def _move(
-    likelihood: Likelihood, q: FloatArray, prior: FloatArray, densest: IntArray, others: IntArray
+    likelihood: Likelihood, q: FloatArray, prior: FloatArray, group: IntArray, others: IntArray
 ) -> Mixture:
-    """From q to the prior on the densest sites, with as many users of all these sites as before."""
-    held = float(q[densest].sum() + q[others].sum())
-    made, scale = q.copy(), held / float(prior[densest].sum() + prior[others].sum())
-    made[densest] = scale * prior[densest]
+    """From q to the prior on a group of sites, with as many users of all these sites as before."""
+    held = float(q[group].sum() + q[others].sum())
+    made, scale = q.copy(), held / float(prior[group].sum() + prior[others].sum())
+    made[group] = scale * prior[group]
     made[others] *= scale * float(prior[others].sum()) / max(float(q[others].sum()), TINY)
     return Mixture(likelihood, q, made)
 
