@@ -38,13 +38,15 @@ def test_a_constant_that_no_benchmark_has_is_no_constant() -> None:
 
 
 def test_needs_are_the_measured_figures_times_devices(found: dict[str, float]) -> None:
-    local, sums, operators = needs(found, 10_000)
+    local, active, sums, operators = needs(found, 10_000)
     assert sums.measured
+    assert not active.measured
+    assert active.gb_out > sums.gb_out
     assert sums.core_hours * 3600 == pytest.approx(found["sum_cpu"])
     assert sums.gb_in * 1e9 == pytest.approx(1e3 * found["sum_up"] * 10_000)
     assert local.core_hours * 3600 / 2 == pytest.approx(10_000 / (1e3 * found["report_rate"]))
     assert operators.core_hours > local.core_hours
-    for small, large in zip((local, sums, operators), needs(found, max(DEVICES)), strict=True):
+    for small, large in zip((local, active, sums, operators), needs(found, max(DEVICES)), strict=True):
         assert not large.measured
         assert large.cost(Prices()) == pytest.approx(small.cost(Prices()) * 10_000)
 
