@@ -106,7 +106,7 @@ def test_two_windows_of_one_series_cost_its_epsilon_and_of_two_series_both(tmp_p
     assert exhaustion_note(runs[3]) == ()
 
 
-@pytest.mark.filterwarnings("ignore:.*has no rows in the cells:mapveil_client.errors.CuratorWarning")
+@pytest.mark.filterwarnings("ignore:.*has no rows in the windows:mapveil_client.errors.CuratorWarning")
 def test_windows_of_unequal_length_are_told() -> None:
     def note(windows: mv.Windows, *names: str) -> str:
         maps = [mv.release_series(visits(), windows, TILING, epsilon=2, account=None)] * 2
