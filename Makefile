@@ -26,7 +26,7 @@ help:
 	@echo "make test            lint, types, layering, tests, the wheel in an empty environment, the documentation"
 	@echo "make coverage        run the tests and measure the lines they reach (quick from Python 3.12 on)"
 	@echo "make nightly         random Hypothesis seeds, coverage, faults, the README in a fresh clone, and every Python from 3.11 to 3.13 found here (hours)"
-	@echo "make faults          kill the collector, or each process of every role, 20 times in each of 10 collections, disorder 10 others, kill two operators 20 times each and send them 10,000 malformed reports, audit every method at length, and sum on JVM Spark (an hour)"
+	@echo "make faults          kill the collector 20 times in each of 10 collections, disorder 10 others, kill two operators 20 times each and send them 10,000 malformed reports, audit every method at length, and sum on JVM Spark (an hour)"
 	@echo "make bench           measure against peers and limits in one run (makes $(PEERS), $(FLOWER); minutes)"
 	@echo "make docs            build the documentation into docs/_build/html"
 	@echo "make lock            resolve requirements/*.lock anew (needs uv)"
