@@ -24,10 +24,15 @@ _EXTRAS = {
     "neural": ("torch", "onnx", "onnxruntime"),
     "phone": ("onnxruntime",),
     "device": ("httpx", "h11"),
-    "service": ("fastapi", "uvicorn", "sqlalchemy", "psycopg", "prometheus-client", "httpx"),
+    "service": ("fastapi", "uvicorn", "sqlalchemy", "psycopg", "prometheus-client", "pynacl", "httpx"),
 }
 # Where the module has another name than the package.
-_MODULES = {"scikit-learn": "sklearn", "prometheus-client": "prometheus_client", "pyspark-client": "pyspark"}
+_MODULES = {
+    "scikit-learn": "sklearn",
+    "prometheus-client": "prometheus_client",
+    "pynacl": "nacl",
+    "pyspark-client": "pyspark",
+}
 
 
 class _Finding(NamedTuple):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mapveil.collector.store.database import Store
     from mapveil.collector.store.principals import Operator
 
-_NEEDED: Final = ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client")
+_NEEDED: Final = ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client", "nacl")
 _UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
 
 

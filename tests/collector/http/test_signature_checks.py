@@ -8,6 +8,8 @@ import signal
 from typing import NamedTuple
 
 import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from mapveil.collector.http import signature_checks
 from mapveil.collector.http.signature_checks import SignatureChecks
@@ -89,3 +91,45 @@ def test_what_a_killed_or_hung_process_left_is_checked_here(
         await checks.close()
 
     asyncio.run(play())
+
+
+_FIELD = 2**255 - 19
+_ORDER = 2**252 + 27742317777372353535851937790883648493
+_ORDER_8 = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+
+
+def test_what_anybody_can_sign_and_other_forms_of_a_signature_are_refused() -> None:
+    """Under the point 1 every statement has the signature (1, 0); s + L signs what s does, by the bare equation."""
+    identity, statement = Identity.draw(Randomness(1)), b"statement"
+    good = identity.sign(statement)
+    other = good[:32] + (int.from_bytes(good[32:], "little") + _ORDER).to_bytes(32, "little")
+    low = [
+        (y + (sign << 255)).to_bytes(32, "little")
+        for y in (0, 1, _FIELD - 1, _FIELD, _FIELD + 1, _ORDER_8, _FIELD - _ORDER_8)
+        for sign in (0, 1)
+    ]
+    forged = [(key, point + bytes(32), statement) for key in low for point in low]
+    assert len([each for each in forged if _by_openssl(*each)]) > 10  # the case is not empty
+    some = [
+        *(Signed(*each, good=False) for each in forged),
+        Signed(identity.public, other, statement, good=False),
+        Signed(bytes(31), good, statement, good=False),
+        Signed(identity.public, good, statement, good=True),
+    ]
+
+    async def play() -> None:
+        checks = SignatureChecks()
+        assert await verdicts(checks, some) == [each.good for each in some]
+        await ready(checks)
+        assert await verdicts(checks, some[:-2]) == [False] * len(some[:-2])
+        await checks.close()
+
+    asyncio.run(play())
+
+
+def _by_openssl(public: bytes, signature: bytes, statement: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, statement)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
