@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mapveil.collector.http import access
+from mapveil.collector.http import device_keys
 from mapveil_client.secure_sum.keys import SCHEME
 
 from ..faults.scene import until
@@ -146,7 +146,7 @@ def test_a_revoked_device_is_refused(api: Any, monkeypatch: pytest.MonkeyPatch) 
     assert api.ask("DELETE", f"/v1/devices/{here.number}", "operator").status_code == 204
     assert here.ask("PUT", path, b"x").status_code == 401
     api.accounts.revoke_device(elsewhere.number, "command line")  # as another worker would
-    monkeypatch.setattr(access, "_KEY_SECONDS", 0.0)
+    monkeypatch.setattr(device_keys, "_BARRED_SECONDS", 0.0)
     assert elsewhere.ask("PUT", path, b"x").status_code == 401
     assert here.enrol(api.enrolment()).status_code == 403
 
@@ -172,7 +172,7 @@ def test_keys_are_read_together_and_kept(api: Any, monkeypatch: pytest.MonkeyPat
     path = f"/v1/collections/{api.opened()}/report"
     phones = api.phones(8)
     readings: list[list[int]] = []
-    original = access.Access._read
+    original = device_keys.DeviceKeys._read
 
     def read(self: Any, wanted: list[int]) -> Any:
         readings.append(wanted)
@@ -180,7 +180,7 @@ def test_keys_are_read_together_and_kept(api: Any, monkeypatch: pytest.MonkeyPat
             until(lambda: len(self._asked) == len(phones) - len(wanted), "all have asked")
         return original(self, wanted)
 
-    monkeypatch.setattr(access.Access, "_read", read)
+    monkeypatch.setattr(device_keys.DeviceKeys, "_read", read)
     for _ in range(2):
         threads = [threading.Thread(target=phone.ask, args=("PUT", path, b"x")) for phone in phones]
         for thread in threads:

@@ -190,9 +190,11 @@ class DeviceRoutes:
         await send_body(send, 204)
 
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 async def _send_json(send: Send, record: Any, *headers: tuple[bytes, bytes], status: int = 200) -> None:
-    body = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    await send_body(send, status, body, JSON, headers)
+    await send_body(send, status, _ENCODER.encode(record).encode(), JSON, headers)
 
 
 _PAUSE: Final = ((HEADER.decode().title(), "seconds"),)

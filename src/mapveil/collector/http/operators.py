@@ -143,13 +143,13 @@ def _add_accounts(app: FastAPI, service: Service) -> None:
     )
     def quarantine_device(n: Number, who: Operator = operator) -> Response:
         accounts.quarantine_device(n, who.actor)
-        service.access.forget(n)
+        service.access.forget()
         return Response(status_code=204)
 
     @delete("/v1/devices/{n}/quarantine", summary="Release a device from quarantine", responses=refusals(409))
     def release_device(n: Number, who: Operator = operator) -> Response:
         accounts.release_device(n, who.actor)
-        service.access.forget(n)
+        service.access.forget()
         return Response(status_code=204)
 
     @delete(
@@ -158,7 +158,7 @@ def _add_accounts(app: FastAPI, service: Service) -> None:
     )
     def revoke_device(n: Number, who: Operator = operator) -> Response:
         accounts.revoke_device(n, who.actor)
-        service.access.forget(n)
+        service.access.forget()
         service.certification.forget()
         return Response(status_code=204)
 
