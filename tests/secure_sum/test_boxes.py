@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from mapveil_client.secure_sum.boxes import (
     seal_box,
     sealing_key,
     share_digest,
+    share_digests,
 )
 from mapveil_client.secure_sum.masks import open_sealed
 from mapveil_client.secure_sum.messages import (
@@ -159,3 +161,19 @@ def test_a_digest_is_of_one_share_of_one_dealer_holder_secret_and_graph(p):
     ]
     digests = {share_digest(p, *each) for each in (right, *others)}
     assert len(digests) == 1 + len(others)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 1), st.binary(min_size=34, max_size=34)),
+        max_size=9,
+    )
+)
+def test_many_digests_are_those_of_each(make_parameters, some):
+    p = make_parameters()
+    shares = np.array([list(share) for _, _, share in some], dtype=np.uint8).reshape(-1, SHARE_BYTES)
+    dealers, secrets = (np.array([each[at] for each in some], dtype=np.int64) for at in (0, 1))
+    made = share_digests(p, GRAPH, dealers, HOLDER, secrets, shares)
+    assert [row.tobytes() for row in made] == [
+        share_digest(p, GRAPH, dealer, HOLDER, secret, share) for dealer, secret, share in some
+    ]

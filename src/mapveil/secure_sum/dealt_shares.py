@@ -16,7 +16,7 @@ import numpy.typing as npt
 from mapveil.secure_sum.server_unmask import ByteArray, Fault, FaultKind
 from mapveil_client.arrays import BoolArray, IntArray
 from mapveil_client.secure_sum import messages
-from mapveil_client.secure_sum.boxes import check_complaint, share_digest
+from mapveil_client.secure_sum.boxes import check_complaint, share_digests
 from mapveil_client.secure_sum.graph import Ring
 from mapveil_client.secure_sum.round_parameters import RoundParameters
 from mapveil_client.secure_sum.shamir import PRIME
@@ -145,12 +145,10 @@ class DealtShares:
         secrets = 1 - included[dealers].astype(np.int64)
         of_both = self._digests[dealers, self._mirror[slots]].reshape(-1, 2, messages.DIGEST_BYTES)
         dealt = of_both[np.arange(dealers.size), secrets]
-        for dealer, secret, share, kept in zip(
-            dealers.tolist(), secrets.tolist(), rows[slots], dealt, strict=True
-        ):
-            digest = share_digest(self._parameters, self._ring.seed, dealer, client, secret, share.tobytes())
-            if digest != kept.tobytes():
-                raise PeerFault(f"another share of client {dealer} than that client dealt")
+        digests = share_digests(self._parameters, self._ring.seed, dealers, client, secrets, rows[slots])
+        other = np.any(digests != dealt, axis=1)
+        if np.any(other):
+            raise PeerFault(f"another share of client {dealers[other][0]} than that client dealt")
         return slots, rows
 
     def arrays(self) -> tuple[npt.NDArray[np.generic], ...]:

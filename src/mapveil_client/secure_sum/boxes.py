@@ -26,7 +26,9 @@ import hmac
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
+from mapveil_client.arrays import IntArray
 from mapveil_client.secure_sum.masks import TAG_BYTES, Purpose, in_order, info, open_sealed, seal
 from mapveil_client.secure_sum.messages import (
     DIGEST_BYTES,
@@ -80,6 +82,39 @@ def share_digest(
     made = _of_shares(parameters.round_id, parameters.digest, graph_seed).copy()
     made.update(in_order(_number(dealer) + _number(holder), bytes([secret]), share))
     return made.digest()[:DIGEST_BYTES]
+
+
+_HASHED = (
+    np.dtype(  # what :func:`share_digest` hashes behind the beginning of all: each part behind its length
+        [
+            *(("ends_bytes", ">u4"), ("dealer", ">u4"), ("holder", ">u4")),
+            *(("secret_bytes", ">u4"), ("secret", "u1")),
+            *(("share_bytes", ">u4"), ("share", "u1", SHARE_BYTES)),
+        ]
+    )
+)
+
+
+def share_digests(
+    parameters: RoundParameters,
+    graph_seed: bytes,
+    dealers: IntArray,
+    holder: int,
+    secrets: IntArray,
+    shares: npt.NDArray[np.uint8],
+) -> npt.NDArray[np.uint8]:
+    """:func:`share_digest` of many shares that one client holds: ``dealers`` (m,) and ``shares`` (m, 34) to (m, 16)."""
+    hashed = np.empty(dealers.size, dtype=_HASHED)
+    hashed["ends_bytes"], hashed["dealer"], hashed["holder"] = 8, dealers, holder
+    hashed["secret_bytes"], hashed["secret"] = 1, secrets
+    hashed["share_bytes"], hashed["share"] = SHARE_BYTES, shares
+    beginning, whole = _of_shares(parameters.round_id, parameters.digest, graph_seed), hashed.tobytes()
+    made = bytearray()
+    for at in range(0, len(whole), _HASHED.itemsize):
+        one = beginning.copy()
+        one.update(whole[at : at + _HASHED.itemsize])
+        made += one.digest()[:DIGEST_BYTES]
+    return np.frombuffer(made, dtype=np.uint8).reshape(-1, DIGEST_BYTES)
 
 
 @lru_cache(maxsize=64)
