@@ -157,14 +157,12 @@ class DeviceService:
             return None
         assigned = self._assigned(held, device)
         machine = held.machines[assigned.shard]
-        if not machine.lock.acquire(blocking=False):
-            return None
-        try:
-            if machine.server.state is not phase:
-                return None
-            return ServerMessage(phase_name(phase), machine.server_message(phase, assigned.client))
-        finally:
-            machine.lock.release()
+        with machine.at_hand(phase) as here:
+            return (
+                ServerMessage(phase_name(phase), machine.server_message(phase, assigned.client))
+                if here
+                else None
+            )
 
     async def message(self, id: str, number: int, phase_text: str, device: int, body: bytes) -> None:
         """Take a device's message of a phase; the same once more changes nothing."""
@@ -190,15 +188,11 @@ class DeviceService:
             await self._settle_late(id, number, phase, message)
             return
         machine = held.machines[assigned.shard]
-        if len(body) <= _INLINE_BYTES and machine.lock.acquire(blocking=False):
-            try:
-                ready = machine.server.state is phase
+        ready = False
+        if len(body) <= _INLINE_BYTES:
+            with machine.at_hand(phase) as ready:
                 if ready:
                     self._check(machine, assigned, body)
-            finally:
-                machine.lock.release()
-        else:
-            ready = False
         if not ready and not await asyncio.to_thread(self._check_slowly, machine, phase, assigned, body):
             await self._settle_late(id, number, phase, message)
             return

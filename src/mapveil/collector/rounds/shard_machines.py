@@ -4,6 +4,7 @@ A machine takes a phase's messages from the store only, and only once no more of
 process builds it, and however often, it comes to the same state.
 """
 
+import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -28,6 +29,7 @@ from mapveil_client.terms import CollectionTerms
 _KEY_BYTES: Final = 32  # of an identity
 _ROWS_AT_ONCE: Final = 5000
 _ROWS: Final = 256  # messages held at once while a machine takes them
+_MOMENT_SECONDS: Final = 0.01  # that an event loop waits for a thread that checks one message
 _ROUNDS: Final = 64  # kept at once, one of every collection that runs: the keys and shares of its devices
 
 
@@ -66,6 +68,7 @@ class ShardMachine:
         self._parameters = announcement.parameters(place.shard)
         self._seed, self._enrolled, self._authority = seed, enrolled, authority
         self.failure: ShardFailure | None = None
+        self._moving = False
         self._reset()
 
     def _reset(self) -> None:
@@ -87,6 +90,13 @@ class ShardMachine:
         """
         if self.failure is not None:
             raise Abort(self.failure.reason)
+        self._moving = True
+        try:
+            self._move(phase)
+        finally:
+            self._moving = False
+
+    def _move(self, phase: ServerState) -> None:
         while (collected := self.server.state).value < phase.value:
             known = len(self.server.faults)
             try:
@@ -109,6 +119,16 @@ class ShardMachine:
             except BaseException:
                 self._reset()  # half a phase cannot be taken once more
                 raise
+
+    @contextlib.contextmanager
+    def at_hand(self, phase: ServerState) -> Iterator[bool]:
+        """Hold the lock where the machine stands in a phase and nobody holds it for long, else say False at once."""
+        here = not self._moving and self.server.state is phase and self.lock.acquire(timeout=_MOMENT_SECONDS)
+        try:
+            yield here and self.server.state is phase
+        finally:
+            if here:
+                self.lock.release()
 
     def let_go(self) -> None:
         """Keep nothing of what came in; the machine is rebuilt when it is used again."""
@@ -209,7 +229,7 @@ class RoundMachines:
 
     def assignment(self, device: int) -> Assignment | None:
         """The assignment of a device; None where it takes no part."""
-        at = int(np.searchsorted(self._devices, device))
+        at = int(self._devices.searchsorted(device))
         if at == self._devices.size or self._devices[at] != device:
             return None
         return Assignment(int(self._shards[at]), int(self._clients[at]))
