@@ -180,4 +180,7 @@ def phase_name(phase: ServerState) -> str:
 
 def phase_named(name: str) -> ServerState | None:
     """The phase of a name; None where there is none."""
-    return next((phase for phase in server_phases(True) if phase_name(phase) == name), None)
+    return _NAMED.get(name)
+
+
+_NAMED = {phase_name(phase): phase for phase in server_phases(True)}

@@ -14,7 +14,7 @@ from mapveil.collector.store.database import Store
 from mapveil.collector.store.heartbeats import STUCK_SECONDS
 from mapveil.collector.store.work_queue import MOST_SECONDS
 
-_TICK_SECONDS: Final = 0.1
+_TICK_SECONDS: Final = 0.2
 _UNHURRIED: Final = {Loop.MAPS: 0.5, Loop.EXPORTS: 0.5}
 """Seconds between looks for work that takes longer than that, and whose order wakes this process."""
 

@@ -10,6 +10,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,11 +22,12 @@ from sqlalchemy.exc import (
     DBAPIError,
     InterfaceError,
     InternalError,
+    InvalidatePoolError,
     OperationalError,
     PendingRollbackError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil_client.errors import InputError
@@ -35,6 +37,8 @@ APPLICATION_ID: Final = 0x4D56_434C  # "MVCL"
 CLOCK: Final = "mapveil_clock"  # the execution option of a connection that holds its store's clock
 _WAIT_SECONDS: Final = 10
 _READERS: Final = 8
+_SILENT_SECONDS: Final = 1.0  # after which a connection to PostgreSQL may have been lost without notice
+_USED: Final = "mapveil_used"  # when it was used last, in what the pool knows of a connection
 _CONNECTIONS: Final = 10  # of one process to PostgreSQL, which has 100 for everybody by default
 
 _SQLITE_SETTINGS: Final = (
@@ -135,7 +139,6 @@ def open_database(url: URL, options: dict[str, Any]) -> Database:
     writing = create_engine(
         url,
         hide_parameters=True,
-        pool_pre_ping=True,
         pool_size=_CONNECTIONS // 2,
         max_overflow=_CONNECTIONS - _CONNECTIONS // 2,
         pool_timeout=_WAIT_SECONDS,
@@ -143,6 +146,8 @@ def open_database(url: URL, options: dict[str, Any]) -> Database:
         execution_options=options,
     )
     event.listen(writing, "connect", _prepare(_POSTGRESQL_SETTINGS))
+    event.listen(writing, "checkin", _note_use)
+    event.listen(writing, "checkout", partial(_ping_after_silence, writing))
     event.listen(writing, "handle_error", _hide_detail)
     reading = writing.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
     alone = writing.execution_options(isolation_level="AUTOCOMMIT")
@@ -205,6 +210,21 @@ def _sqlite(path: Path, options: dict[str, Any], place: _Place, begin: str, conn
     event.listen(engine, "begin", start)
     event.listen(engine, "engine_disposed", lambda _: place.forget())
     return engine
+
+
+def _note_use(_: Any, record: ConnectionPoolEntry) -> None:
+    record.info[_USED] = time.monotonic()
+
+
+def _ping_after_silence(engine: Engine, connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+    """Ask a connection that was silent whether it is still there, before it is used; else none of the pool counts."""
+    now = time.monotonic()
+    if now - record.info.get(_USED, now) < _SILENT_SECONDS:
+        return
+    try:
+        engine.dialect.do_ping(connection)
+    except engine.dialect.loaded_dbapi.Error as error:
+        raise InvalidatePoolError from error
 
 
 def _prepare(statements: tuple[str, ...]) -> Callable[[Any, Any], None]:
