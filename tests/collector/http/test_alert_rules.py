@@ -114,6 +114,30 @@ def test_prometheus_reads_them(arguments: tuple[str, ...]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@needs_promtool
+def test_prometheus_reads_the_targets_of_systemd_and_an_alertmanager(tmp_path: Path) -> None:
+    text = (DEPLOY / "prometheus.yml").read_text()
+    containers, alerting = text.index("    # In containers:"), text.index("# alerting:")
+    (tmp_path / "alerts.yml").write_text((DEPLOY / "alerts.yml").read_text())
+    (tmp_path / "prometheus.yml").write_text(
+        text[:alerting]
+        + re.sub(r"^# ?", "", text[alerting:containers], flags=re.MULTILINE)
+        + re.sub(
+            r"^    # ( *(?:static_configs:|- .targets))",
+            r"    \1",
+            text[text.index("    # Under systemd") :],
+            flags=re.M,
+        )
+    )
+    done = subprocess.run(
+        ["promtool", "check", "config", "prometheus.yml"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    read = yaml.safe_load((tmp_path / "prometheus.yml").read_text())
+    assert read["alerting"]["alertmanagers"]
+    assert [set(job) for job in read["scrape_configs"]] == [{"job_name", "static_configs"}]
+
+
 def series(name: str, values: str, **labels: str) -> dict[str, str]:
     """Samples of one target, 15 s apart, in the notation of ``promtool test rules``."""
     labels = {"job": "mapveil", "instance": "a", **labels}
