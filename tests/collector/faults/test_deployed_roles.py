@@ -6,6 +6,7 @@ There is no Docker daemon and no systemd here: commands and environments are tak
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -97,15 +98,42 @@ def test_no_secret_is_in_a_file_or_in_an_environment() -> None:
 
 
 @pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
-def test_compose_reads_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("domain", ["maps.example.org", None])
+def test_compose_reads_it_with_a_domain_and_refuses_it_without(domain: str | None, tmp_path: Path) -> None:
     # The first version, which Debian has, knows no name of the whole.
     (tmp_path / "compose.yaml").write_text(
         re.sub(r"^name: .*\n", "", (DEPLOY / "compose.yaml").read_text(), flags=re.M)
     )
-    command = ["docker-compose", "-f", "compose.yaml", "config", "--quiet"]
-    environment = os.environ | {"MAPVEIL_DOMAIN": "maps.example.org"}
+    lines = ["MAPVEIL_POPULATION=bikes.example", *([f"MAPVEIL_DOMAIN={domain}"] if domain else [])]
+    (tmp_path / ".env").write_text("\n".join(lines) + "\n")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAPVEIL_")}
+    command = ["docker-compose", "-f", "compose.yaml", "config"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    if domain is None:
+        assert done.returncode != 0
+        assert "the name that phones reach this machine by" in done.stderr
+        return
     assert done.returncode == 0, done.stderr
+    services = yaml.safe_load(done.stdout)["services"]
+    assert services["proxy"]["environment"] == {"MAPVEIL_DOMAIN": domain}
+    assert {services[name]["environment"]["MAPVEIL_POPULATION"] for name in OURS} == {"bikes.example"}
+
+
+@pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")
+@pytest.mark.parametrize("intakes", ["intake:8321", "10.0.0.2:8321 10.0.0.3:8321"])
+def test_caddy_serves_the_domain_by_tls_and_reaches_every_intake(intakes: str) -> None:
+    environment = os.environ | {"MAPVEIL_DOMAIN": "maps.example.org"}
+    if " " in intakes:
+        environment["MAPVEIL_INTAKE"] = intakes
+    command = ["caddy", "adapt", "--config", DEPLOY / "Caddyfile", "--adapter", "caddyfile", "--validate"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (server,) = json.loads(done.stdout)["apps"]["http"]["servers"].values()
+    assert server["listen"] == [":443"]
+    (site,) = server["routes"]
+    assert site["match"] == [{"host": ["maps.example.org"]}]
+    dialled = re.findall(r'"dial": ?"([^"]+)"', done.stdout)
+    assert dialled == intakes.split()
 
 
 @pytest.mark.parametrize("role", ROLES)
