@@ -171,7 +171,7 @@ def test_keys_are_read_together_and_kept(api: Any, monkeypatch: pytest.MonkeyPat
 
     path = f"/v1/collections/{api.opened()}/report"
     phones = api.phones(8)
-    readings: list[list[int]] = []
+    readings: list[list[int]] = []  # pages, of a device each
     original = device_keys.DeviceKeys._read
 
     def read(self: Any, wanted: list[int]) -> Any:
@@ -181,6 +181,7 @@ def test_keys_are_read_together_and_kept(api: Any, monkeypatch: pytest.MonkeyPat
         return original(self, wanted)
 
     monkeypatch.setattr(device_keys.DeviceKeys, "_read", read)
+    monkeypatch.setattr(device_keys, "_PAGE", 1)
     for _ in range(2):
         threads = [threading.Thread(target=phone.ask, args=("PUT", path, b"x")) for phone in phones]
         for thread in threads:
@@ -189,6 +190,27 @@ def test_keys_are_read_together_and_kept(api: Any, monkeypatch: pytest.MonkeyPat
             thread.join()
     assert sorted(number for reading in readings for number in reading) == [p.number for p in phones]
     assert len(readings) == 2
+
+
+def test_neighbours_are_read_with_a_device_and_its_slot_is_its_own(
+    api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/v1/collections/{api.opened()}/report"
+    monkeypatch.setattr(device_keys, "_SLOTS", 4)
+    monkeypatch.setattr(device_keys, "_PAGE", 2)
+    readings: list[int] = []
+    original = device_keys.DeviceKeys._read
+
+    def read(self: Any, wanted: list[int]) -> Any:
+        readings.extend(wanted)
+        return original(self, wanted)
+
+    monkeypatch.setattr(device_keys.DeviceKeys, "_read", read)
+    phones = api.phones(6)  # 1 to 6: 2 and 6 share a slot
+    for number in (2, 3, 6, 2, 3):
+        assert phones[number - 1].ask("PUT", path, b"x").status_code == 422
+    assert phones[1].ask("PUT", path, b"x", {"device": 6}).status_code == 401
+    assert readings == [1, 3, 1, 3]
 
 
 def test_a_device_may_not_ask_without_end(api_with: Callable[..., Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from sqlalchemy import select, text
 from sqlalchemy.dialects import postgresql as dialect
 
 from mapveil.collector.refusals import StoreUnavailable
+from mapveil.collector.store import backends
 from mapveil.collector.store.backends import Repeatable
 from mapveil.collector.store.schema import messages
 
@@ -88,7 +90,9 @@ def test_a_file_that_was_replaced_is_noticed(sqlite_store, sqlite_url):
     assert clients(sqlite_store) == [1]
 
 
-def test_a_server_that_restarts_is_found_again(postgresql, postgresql_store):
+@pytest.mark.parametrize("silent", [0.0, math.inf], ids=["asked first", "used at once"])
+def test_a_server_that_restarts_is_found_again(postgresql, postgresql_store, monkeypatch, silent):
+    monkeypatch.setattr(backends, "_SILENT_SECONDS", silent)
     store = postgresql_store
     assert gather(store.commit(put(1))) == [1]
     postgresql.stop()
@@ -99,6 +103,9 @@ def test_a_server_that_restarts_is_found_again(postgresql, postgresql_store):
     postgresql.start()
     assert gather(store.commit(put(3))) == [1]
     postgresql.restart()
+    if silent:  # one transaction fails, and no connection of before is used again
+        with pytest.raises(StoreUnavailable):
+            clients(store)
     assert clients(store) == [1, 3]
     assert gather(store.commit(put(4))) == [1]
 
