@@ -54,7 +54,7 @@ def test_a_store_of_another_version_is_refused_untouched(store):
     with store.write() as connection:
         connection.execute(text("UPDATE schema_version SET version = 9999"))
     with pytest.raises(
-        InputError, match=r"schema version 9999, this Mapveil reads version 4; use the Mapveil"
+        InputError, match=r"schema version 9999, this Mapveil reads version 5; use the Mapveil"
     ):
         store.create_tables()
     with store.read() as connection:

@@ -87,6 +87,7 @@ def test_both_databases_take_the_statements(store: Store) -> None:
     row = {"c": "x", "operator": 0}
     with store.write() as connection:
         connection.execute(text("ALTER TABLE tasks DROP COLUMN at_helper"))
+        connection.execute(text("ALTER TABLE collections DROP COLUMN joined"))
         for table in ("generation", "home", "work", "ended_tasks"):
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("UPDATE schema_version SET version = 3"))
@@ -97,6 +98,11 @@ def test_both_databases_take_the_statements(store: Store) -> None:
             ),
             {"terms": b""},
         )
+        token = {"id": 1, "token_hash": bytes(32), "name": "n", "created_at": "then", "expires_at": "then"}
+        connection.execute(schema.enrolments.insert().values(**token, uses_left=1))
+        phone = {"id": 1, "public_key": bytes(32), "enrolment": 1, "enrolled_at": "then"}
+        connection.execute(schema.devices.insert().values(**phone))
+        connection.execute(schema.members.insert().values(collection="x", device=1, joined_at="then"))
         for row in ({"c": "x", "operator": 0}, {"c": "y", "operator": 1}):
             connection.execute(
                 text("INSERT INTO tasks VALUES (:c, :operator, :sums, 0, '{}')"), {**row, "sums": b""}
@@ -107,6 +113,10 @@ def test_both_databases_take_the_statements(store: Store) -> None:
         told = connection.execute(
             select(schema.tasks.c.operator, schema.tasks.c.at_helper).order_by(schema.tasks.c.operator)
         ).all()
+        joined = select(schema.collections.c.id, schema.collections.c.joined).order_by(
+            schema.collections.c.id
+        )
+        assert connection.execute(joined).all() == [("x", 1), ("y", 0)]
     assert told == [(0, True), (1, False)]
     store.create_tables()
     assert store.check().ok

@@ -314,7 +314,10 @@ def present(connection: Connection, collection: Collection) -> int:
         devices = connection.execute(kept).scalar()
         if devices is not None:
             return int(devices)
-    table = members if collection.terms.trust == "distributed" else reports
+    if collection.terms.trust == "distributed":
+        joined = select(collections.c.joined).where(collections.c.id == collection.id)
+        return int(connection.execute(joined).scalar_one())
+    table = reports
     helped = select(tasks.c.operator).where(tasks.c.collection == collection.id)
     if collection.terms.trust == "operators" and connection.execute(helped).scalar():
         table = report_ids  # the helper knows reports, and no devices

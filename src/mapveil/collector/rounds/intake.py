@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Table, select, tuple_
+from sqlalchemy import Table, select, tuple_, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
-from mapveil.collector.rounds.collection import counted, now_text
+from mapveil.collector.rounds.collection import now_text
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.database import lock_collection
-from mapveil.collector.store.schema import members, messages, reports, rounds
+from mapveil.collector.store.schema import collections, members, messages, reports, rounds
 from mapveil_client.secure_sum.states import ServerState
 
 Key = tuple[int, ...]
@@ -65,12 +65,15 @@ class KeepMembers:
         known = set(connection.execute(there).scalars())
         if not is_open:
             return [Kept.AGAIN if device in known else Kept.LATE for device in batch]
-        left = max(0, self.expected - counted(connection, self.collection, members))
+        here = collections.c.id == self.collection
+        joined = connection.execute(select(collections.c.joined).where(here)).scalar_one()
+        left = max(0, self.expected - joined)
         new = set([device for device in dict.fromkeys(batch) if device not in known][:left])
         if new:
             at = now_text(connection)
             row = {"collection": self.collection, "joined_at": at}
             connection.execute(members.insert(), [{**row, "device": device} for device in sorted(new)])
+            connection.execute(update(collections).where(here).values(joined=collections.c.joined + len(new)))
         return [Kept.AGAIN if each in known else Kept.NEW if each in new else Kept.FULL for each in batch]
 
 

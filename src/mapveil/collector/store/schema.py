@@ -30,7 +30,7 @@ from sqlalchemy.schema import SchemaItem
 
 from mapveil_client.errors import InputError
 
-VERSION: Final = 4
+VERSION: Final = 5
 """Version of these tables; a store of another version is refused until it is upgraded (:mod:`.upgrade`)."""
 
 METADATA: Final = MetaData(
@@ -119,6 +119,9 @@ collections: Final = Table(
     Column("opened_at", _TIME),
     Column("ended_at", _TIME),
     Column("reason", Text),  # why it was aborted
+    Column(
+        "joined", Integer, nullable=False, default=0, server_default="0"
+    ),  # members, not to be counted again and again
     Index(None, "state"),
 )
 

@@ -18,6 +18,10 @@ _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
         # The leader tells the helper an end until it confirms; once more does no harm.
         "UPDATE tasks SET at_helper = (operator = 0)",
     ),
+    4: (
+        "ALTER TABLE collections ADD COLUMN joined INTEGER NOT NULL DEFAULT 0",
+        "UPDATE collections SET joined = (SELECT count(*) FROM members WHERE members.collection = collections.id)",
+    ),
 }
 """Statements that make the tables of the next version from those of a version, on every database."""
 
