@@ -72,15 +72,22 @@ class ShardMachine:
         self._reset()
 
     def _reset(self) -> None:
-        self.server = Server(
-            self._parameters,
-            self._seed,
-            enrolled=self._enrolled,
-            authority=self._authority,
-            reread=self._masked_input,
-        )
+        self._server: Server | None = None
         self._outboxes: dict[ServerState, Outbox] = {}
         self._named: list[tuple[ServerState, Fault]] = []
+
+    @property
+    def server(self) -> Server:
+        """The protocol's server, made when it is first used: of most shards a process that closes a few has none."""
+        if self._server is None:
+            self._server = Server(
+                self._parameters,
+                self._seed,
+                enrolled=self._enrolled,
+                authority=self._authority,
+                reread=self._masked_input,
+            )
+        return self._server
 
     def bring_up(self, phase: ServerState) -> None:
         """Close phases until it stands in ``phase``; those before it must be closed to messages.
@@ -123,7 +130,9 @@ class ShardMachine:
     @contextlib.contextmanager
     def at_hand(self, phase: ServerState) -> Iterator[bool]:
         """Hold the lock where the machine stands in a phase and nobody holds it for long, else say False at once."""
-        here = not self._moving and self.server.state is phase and self.lock.acquire(timeout=_MOMENT_SECONDS)
+        there = self._server  # made under the lock only
+        stands = there is not None and there.state is phase and not self._moving
+        here = stands and self.lock.acquire(timeout=_MOMENT_SECONDS)
         try:
             yield here and self.server.state is phase
         finally:
@@ -173,7 +182,7 @@ class ShardMachine:
         return b"" if outbox is None or client not in outbox else outbox[client]
 
     def __repr__(self) -> str:
-        return f"ShardMachine({self._place.shard}, {self.server.state.name})"
+        return f"ShardMachine({self.shard}, {'at rest' if self._server is None else self._server.state.name})"
 
 
 class RoundMachines:
