@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from mapveil.collector.refusals import NotFound
+from mapveil.collector.rounds import shard_machines
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.secure_sum.states import phase_named
 from mapveil_client.terms import CollectionTerms
@@ -77,6 +78,57 @@ def test_a_server_message_is_not_at_hand_while_a_phase_is_closed(engine, running
     known(engine, running, 60, phase="inputs")
     assert machine.server.state is phase_named("shares")
     assert engine.devices.server_message_at_hand(running, 1, 1) is None
+
+
+def test_a_thread_that_checks_a_message_is_waited_for_and_one_that_closes_a_phase_is_not(
+    engine, running, monkeypatch
+):
+    """Else one message in a thread sends the next ones there, and they keep each other waiting."""
+    message = engine.devices.server_message(running, 1, 1)
+    machine = engine._machines.held(running, 1).machines[0]
+    known(engine, running, 600)
+    monkeypatch.setattr(shard_machines, "_MOMENT_SECONDS", 300)
+    locked, asked, closing = (threading.Event() for _ in range(3))
+
+    def hold(seen: threading.Event):
+        with machine.lock:
+            locked.set()
+            assert seen.wait(300)
+
+    checks = threading.Thread(target=hold, args=(asked,))
+    checks.start()
+    assert locked.wait(300)
+    monkeypatch.setattr(machine, "lock", _Noticed(machine.lock, asked))
+    assert engine.devices.server_message_at_hand(running, 1, 1) == message
+    checks.join(300)
+    monkeypatch.setattr(machine, "_move", lambda _: hold(closing))
+    locked.clear()
+    closes = threading.Thread(target=machine.bring_up, args=(phase_named("inputs"),))
+    closes.start()
+    assert locked.wait(300)
+    assert engine.devices.server_message_at_hand(running, 1, 1) is None
+    closing.set()
+    closes.join(300)
+
+
+class _Noticed:
+    """A lock that says when somebody wants it."""
+
+    def __init__(self, lock, wanted):
+        self._lock, self._wanted = lock, wanted
+
+    def acquire(self, **how):
+        self._wanted.set()
+        return self._lock.acquire(**how)
+
+    def release(self):
+        self._lock.release()
+
+    def __enter__(self):
+        return self._lock.__enter__()
+
+    def __exit__(self, *_):
+        self._lock.release()
 
 
 def test_what_is_known_does_while_it_is_read_again(engine, running, monkeypatch):
