@@ -19,9 +19,7 @@ from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import ADMITTED, MOST_NUMBER, audit, devices
 from mapveil_client.arrays import IntArray
 
-_SLOTS: Final = (
-    1 << 20
-)  # keys, 40 bytes each, of a device in the slot of its number; memory is taken as they come
+_SLOTS: Final = 1 << 20  # keys that are kept, 40 bytes each; memory is taken as they come
 _KEY_BYTES: Final = 32
 _BARRED_SECONDS: Final = 30.0  # after which a device that is barred is found out
 _PAGE: Final = 128  # devices of neighbouring numbers, whose keys are read together

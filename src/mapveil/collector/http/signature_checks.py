@@ -1,12 +1,11 @@
 """Signatures of requests, many at once, checked in a process beside the service where there is a core for it.
 
-Those that come in one turn of the event loop go to
-the process in messages of sixteen, and the verdicts of each come back together: while it checks the next, the store
-writes those before. A few are checked where they are, as are all while the process has more than enough
-to do, or is not there.
+Those that come in one turn of the event loop go to the process in messages of sixteen, and the verdicts of each come
+back together: while it checks the next, the store writes those before. A few are checked where they are, as are all
+while the process has more than enough to do, or is not there.
 
 libsodium checks them, in half the time of OpenSSL. It refuses what :func:`~mapveil_client.secure_sum.keys.signed_by`
-refuses, and besides keys and signatures that are not in their one shortest form, which no device makes.
+refuses, and besides keys and signatures in another encoding than the canonical one, which no device sends.
 """
 
 import asyncio
@@ -75,7 +74,7 @@ class SignatureChecks:
 
     async def close(self) -> None:
         """End the process."""
-        self._not_before = 0.0 if (os.cpu_count() or 1) > 1 else float("inf")
+        self._not_before = float("inf")
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

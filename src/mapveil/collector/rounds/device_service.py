@@ -158,11 +158,9 @@ class DeviceService:
         assigned = self._assigned(held, device)
         machine = held.machines[assigned.shard]
         with machine.at_hand(phase) as here:
-            return (
-                ServerMessage(phase_name(phase), machine.server_message(phase, assigned.client))
-                if here
-                else None
-            )
+            if not here:
+                return None
+            return ServerMessage(phase_name(phase), machine.server_message(phase, assigned.client))
 
     async def message(self, id: str, number: int, phase_text: str, device: int, body: bytes) -> None:
         """Take a device's message of a phase; the same once more changes nothing."""
