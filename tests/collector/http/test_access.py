@@ -189,7 +189,7 @@ def test_keys_are_read_together_and_kept(api: Any, monkeypatch: pytest.MonkeyPat
         for thread in threads:
             thread.join()
     assert sorted(number for reading in readings for number in reading) == [p.number for p in phones]
-    assert len(readings) == 2
+    assert len(readings) <= 2  # all in the first one, if all waited to hear who is barred
 
 
 def test_neighbours_are_read_with_a_device_and_its_slot_is_its_own(
