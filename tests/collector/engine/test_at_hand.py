@@ -80,55 +80,65 @@ def test_a_server_message_is_not_at_hand_while_a_phase_is_closed(engine, running
     assert engine.devices.server_message_at_hand(running, 1, 1) is None
 
 
-def test_a_thread_that_checks_a_message_is_waited_for_and_one_that_closes_a_phase_is_not(
-    engine, running, monkeypatch
-):
+def test_a_thread_that_checks_a_message_is_waited_for(engine, running, monkeypatch):
     """Else one message in a thread sends the next ones there, and they keep each other waiting."""
     message = engine.devices.server_message(running, 1, 1)
     machine = engine._machines.held(running, 1).machines[0]
     known(engine, running, 600)
-    monkeypatch.setattr(shard_machines, "_MOMENT_SECONDS", 300)
-    locked, asked, closing = (threading.Event() for _ in range(3))
+    monkeypatch.setattr(shard_machines, "_LOCK_SECONDS", 300)
+    lock, locked = machine.lock, threading.Event()
+    monkeypatch.setattr(machine, "lock", wanted := _Noticed(lock))
 
-    def hold(seen: threading.Event):
-        with machine.lock:
+    def hold():
+        with lock:
             locked.set()
-            assert seen.wait(300)
+            wanted.event.wait(300)
 
-    checks = threading.Thread(target=hold, args=(asked,))
+    checks = threading.Thread(target=hold)
     checks.start()
     assert locked.wait(300)
-    monkeypatch.setattr(machine, "lock", _Noticed(machine.lock, asked))
     assert engine.devices.server_message_at_hand(running, 1, 1) == message
     checks.join(300)
-    monkeypatch.setattr(machine, "_move", lambda _: hold(closing))
-    locked.clear()
-    closes = threading.Thread(target=machine.bring_up, args=(phase_named("inputs"),))
-    closes.start()
-    assert locked.wait(300)
-    assert engine.devices.server_message_at_hand(running, 1, 1) is None
-    closing.set()
-    closes.join(300)
+
+
+def test_a_thread_that_closes_a_phase_or_checks_a_large_message_is_not_waited_for(
+    engine, running, monkeypatch
+):
+    message = engine.devices.server_message(running, 1, 1)
+    machine = engine._machines.held(running, 1).machines[0]
+    known(engine, running, 600)
+    monkeypatch.setattr(machine, "lock", wanted := _Noticed(machine.lock))
+    seen = []
+    monkeypatch.setattr(
+        machine, "_close_until", lambda _: seen.append(engine.devices.server_message_at_hand(running, 1, 1))
+    )
+    machine.bring_up(phase_named("inputs"))
+    with machine.locked_for_long():
+        wanted.event.clear()
+        seen.append(engine.devices.server_message_at_hand(running, 1, 1))
+    assert seen == [None, None]
+    assert not wanted.event.is_set()
+    assert engine.devices.server_message_at_hand(running, 1, 1) == message
 
 
 class _Noticed:
-    """A lock that says when somebody wants it."""
+    """A lock that notices who wants it."""
 
-    def __init__(self, lock, wanted):
-        self._lock, self._wanted = lock, wanted
+    def __init__(self, lock):
+        self._lock, self.event = lock, threading.Event()
 
     def acquire(self, **how):
-        self._wanted.set()
+        self.event.set()
         return self._lock.acquire(**how)
 
     def release(self):
         self._lock.release()
 
     def __enter__(self):
-        return self._lock.__enter__()
+        return self.acquire()
 
     def __exit__(self, *_):
-        self._lock.release()
+        self.release()
 
 
 def test_what_is_known_does_while_it_is_read_again(engine, running, monkeypatch):

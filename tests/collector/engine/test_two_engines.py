@@ -9,17 +9,18 @@ import time
 
 import numpy as np
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select, text, update
 
 from mapveil.collector.refusals import Refusal
 from mapveil.collector.roles import LOOPS, Loop, Role
 from mapveil.collector.rounds import conductor, worker
 from mapveil.collector.rounds.collection import counted
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.rounds.intake import KeepMembers, Kept
 from mapveil.collector.rounds.shard_ends import close_shard
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import backends
-from mapveil.collector.store.schema import charges, messages
+from mapveil.collector.store.schema import charges, collections, members, messages
 from mapveil.collector.store.work_queue import LEASE_SECONDS
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import ServerState
@@ -233,3 +234,40 @@ def test_a_process_that_answers_no_device_keeps_nothing_of_the_shards_that_it_cl
         at = ServerState.SHARES if answers else ServerState.KEYS
         assert [machine.server.state for machine in held.machines] == [at, at]
     assert crowd.play(engine, id, clock) == "done"
+
+
+def test_no_more_join_than_are_expected_though_two_processes_let_them(
+    new_store, store_url, clock, crowd_of, opened, make_spec
+):
+    stores = [new_store(store_url) for _ in range(2)]
+    stores[0].create_tables()
+    engine = Engine(stores[0], clock, Randomness(1), authority=AUTHORITY)
+    crowd_of(stores[0], 60)
+    id, _ = opened(engine, make_spec("distributed", devices=40))
+    keep = KeepMembers(id, 40)
+    outcomes: list[Kept] = []
+
+    def let_in(store, own):
+        async def put():
+            outcomes.extend(await asyncio.gather(*(store.put(keep, device) for device in own)))
+
+        asyncio.run(put())
+
+    # Some of the devices at both, and each twice.
+    threads = [
+        threading.Thread(target=let_in, args=(store, [*own, *own]))
+        for store, own in zip(stores, (range(1, 36), range(26, 61)), strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with stores[0].read() as connection:
+        rows = counted(connection, id, members)
+        assert rows == connection.execute(select(collections.c.joined)).scalar_one() == 40
+    assert set(outcomes) == {Kept.NEW, Kept.AGAIN, Kept.FULL}
+    assert engine.devices.progress(id).present == 40
+    assert stores[0].check().ok
+    with stores[0].write() as connection:
+        connection.execute(update(collections).values(joined=39))
+    assert "says that it has 39 members; 40 are there" in stores[0].check().problems[0]

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +10,10 @@ import httpx
 import pytest
 
 from mapveil.collector.http import device_keys
-from mapveil_client.secure_sum.keys import SCHEME
+from mapveil.collector.store.database import Store
+from mapveil.collector.store.principals import Accounts
+from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.keys import SCHEME, Identity, enrolment_statement
 
 from ..faults.scene import until
 
@@ -177,7 +182,7 @@ def test_keys_are_read_together_and_kept(api: Any, monkeypatch: pytest.MonkeyPat
     def read(self: Any, wanted: list[int]) -> Any:
         readings.append(wanted)
         if len(readings) == 1:  # whoever comes meanwhile is read in one go
-            until(lambda: len(self._asked) == len(phones) - len(wanted), "all have asked")
+            until(lambda: len(self._queries) == len(phones) - len(wanted), "all have asked")
         return original(self, wanted)
 
     monkeypatch.setattr(device_keys.DeviceKeys, "_read", read)
@@ -211,6 +216,25 @@ def test_neighbours_are_read_with_a_device_and_its_slot_is_its_own(
         assert phones[number - 1].ask("PUT", path, b"x").status_code == 422
     assert phones[1].ask("PUT", path, b"x", {"device": 6}).status_code == 401
     assert readings == [1, 3, 1, 3]
+
+
+def test_two_devices_of_one_slot_that_ask_together_both_get_their_key(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_keys, "_SLOTS", 4)
+    monkeypatch.setattr(device_keys, "_PAGE", 2)
+    accounts = Accounts(store)
+    token = accounts.create_enrolment("n", 40, timedelta(days=1), None, "command line").token
+    phones = [Identity.draw(Randomness(number)) for number in range(40)]
+
+    async def play() -> list[bytes | None]:
+        for phone in phones:
+            await accounts.enrol(token, phone.public, phone.sign(enrolment_statement(token, phone.public)))
+        with ThreadPoolExecutor(2) as pool:
+            keys = device_keys.DeviceKeys(store, pool)
+            return await asyncio.gather(*(keys.of(number) for number in range(1, 42)))
+
+    assert asyncio.run(play()) == [*(phone.public for phone in phones), None]
 
 
 def test_a_device_may_not_ask_without_end(api_with: Callable[..., Any]) -> None:

@@ -155,7 +155,8 @@ def slower_than(bound: str, share: int) -> list[dict[str, str]]:
     ]
 
 
-REQUESTS, WAITING, ABORTED = "mapveil_requests_total", "mapveil_work_waiting", "mapveil_collections"
+REQUESTS, ERRORS = "mapveil_requests_total", "mapveil_errors_total"
+WAITING, ABORTED = "mapveil_work_waiting", "mapveil_collections"
 ALL_ROLES = [series("up", "1x200", role=role) for role in ("intake", "worker", "conductor")]
 
 # Alert, samples, minute, whether the alert fires then.
@@ -188,10 +189,11 @@ CASES = {
         45,
         True,
     ),
-    "the first error of a route": ("MapveilErrors", [series(REQUESTS, "_x40 1x100", status="500")], 12, True),
-    "one more error of a route": ("MapveilErrors", [series(REQUESTS, "1x60 2x100", status="500")], 18, True),
-    "an error of an hour ago": ("MapveilErrors", [series(REQUESTS, "_x40 1x400", status="500")], 70, False),
-    "no error": ("MapveilErrors", [series(REQUESTS, "0+9x100", status="200")], 12, False),
+    "the first error": ("MapveilErrors", [series(ERRORS, "0x40 1x100")], 12, True),
+    "one more error": ("MapveilErrors", [series(ERRORS, "1x60 2x100")], 18, True),
+    "an error of an hour ago": ("MapveilErrors", [series(ERRORS, "0x40 1x400")], 70, False),
+    "old errors where Prometheus begins": ("MapveilErrors", [series(ERRORS, "_x40 7x100")], 12, False),
+    "no error": ("MapveilErrors", [series(ERRORS, "0x100")], 12, False),
     "one request in 21 gets 503": (
         "MapveilRefusesForTheStore",
         [series(REQUESTS, "0+5x200", status="503"), series(REQUESTS, "0+100x200", status="200")],

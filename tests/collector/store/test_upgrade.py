@@ -70,13 +70,17 @@ def test_its_tables_are_those_of_a_new_store(
     new = new_store(str(tmp_path / "new.sqlite"))
     new.create_tables()
 
-    def shape(store: Store) -> dict[str, dict[str, tuple[str, bool]]]:
+    def shape(store: Store) -> dict[str, tuple[dict[str, tuple[str, bool]], list[str]]]:
         with store.read() as connection:
             found = inspect(connection)
             return {
-                table: {
-                    each["name"]: (str(each["type"]), each["nullable"]) for each in found.get_columns(table)
-                }
+                table: (
+                    {
+                        each["name"]: (str(each["type"]), each["nullable"])
+                        for each in found.get_columns(table)
+                    },
+                    sorted(each["name"] or "" for each in found.get_indexes(table)),
+                )
                 for table in found.get_table_names()
             }
 
@@ -88,6 +92,7 @@ def test_both_databases_take_the_statements(store: Store) -> None:
     with store.write() as connection:
         connection.execute(text("ALTER TABLE tasks DROP COLUMN at_helper"))
         connection.execute(text("ALTER TABLE collections DROP COLUMN joined"))
+        connection.execute(text("DROP INDEX ix_devices_barred"))
         for table in ("generation", "home", "work", "ended_tasks"):
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("UPDATE schema_version SET version = 3"))

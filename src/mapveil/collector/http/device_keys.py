@@ -1,7 +1,7 @@
-"""The keys that devices enrolled, read from the store once, and the devices that are barred, looked up again and again.
+"""The keys that devices enrolled, read from the store and kept, and the devices that are barred, read again and again.
 
-A device's key never changes, so it is kept; whether the device is admitted does. The audit log has a line for every
-device that is barred or released: the list of barred devices is read again once a new line says so.
+A device's key never changes, so it is kept. Whether the device is admitted changes: the barred ones are read anew when
+they are older than half of the time within which a device must be refused.
 """
 
 import asyncio
@@ -12,18 +12,18 @@ from concurrent.futures import Executor
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
-from sqlalchemy import func, select
+from sqlalchemy import or_, select
 
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.schema import ADMITTED, MOST_NUMBER, audit, devices
-from mapveil_client.arrays import IntArray
+from mapveil.collector.store.schema import ADMITTED, BARRED, MOST_NUMBER, devices
 
 _SLOTS: Final = 1 << 20  # keys that are kept, 40 bytes each; memory is taken as they come
 _KEY_BYTES: Final = 32
-_BARRED_SECONDS: Final = 30.0  # after which a device that is barred is found out
+_BARRED_SECONDS: Final = 30.0  # within which a barred device is refused
 _PAGE: Final = 128  # devices of neighbouring numbers, whose keys are read together
-_CHANGES: Final = ("device.revoke", "device.quarantine", "device.release")
+_PAGES: Final = 16  # of one statement
+
+_Keys = dict[int, bytes]
 
 
 class DeviceKeys:
@@ -31,107 +31,93 @@ class DeviceKeys:
 
     def __init__(self, store: Store, pool: Executor) -> None:
         self._store, self._pool = store, pool
-        self._devices = np.zeros(_SLOTS, dtype=np.int64)  # whose key a slot holds
+        # A cache: two devices whose numbers differ by a multiple of the slots put each other out.
+        self._devices = np.zeros(_SLOTS, dtype=np.int64)
         self._keys = np.zeros((_SLOTS, _KEY_BYTES), dtype=np.uint8)
-        self._asked: dict[int, asyncio.Future[None]] = {}  # by page
+        self._queries: dict[int, asyncio.Future[_Keys]] = {}  # by page
         self._reading: asyncio.Task[None] | None = None
         self._barred: frozenset[int] = frozenset()
-        self._line = -1  # the last of the audit log that they follow from
-        self._looked = self._forgot = -math.inf  # when they were looked up, and when that became void
-        self._looking: asyncio.Task[None] | None = None
+        self._barred_at = self._void_at = -math.inf  # when they were read, and when that became void
+        self._reading_barred: asyncio.Task[None] | None = None
 
     async def of(self, device: int) -> bytes | None:
         """The key of a device; None where there is no such device, or it is barred."""
         if not 0 < device <= MOST_NUMBER:
             return None
-        for _ in range(2):  # a look that began before :meth:`forget` may be under way: the next one counts
-            age = self._age
-            if age > _BARRED_SECONDS / 2 and self._looking is None:
-                self._looking = asyncio.create_task(self._look())
-                self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
-            if age <= _BARRED_SECONDS or self._looking is None:
+        for _ in range(2):  # a reading that began before :meth:`forget` may be under way: the next one counts
+            age = self._barred_age
+            if age > _BARRED_SECONDS / 2 and self._reading_barred is None:
+                self._reading_barred = asyncio.create_task(self._read_barred())
+                # Of a reading that nobody waits for, a failure is no news: the next one tells.
+                self._reading_barred.add_done_callback(lambda task: task.cancelled() or task.exception())
+            if age <= _BARRED_SECONDS or self._reading_barred is None:
                 break
             # Several requests may wait for it; one that leaves takes nothing from the others.
-            await asyncio.shield(self._looking)
+            await asyncio.shield(self._reading_barred)
         if device in self._barred:
             return None
-        key = self._kept(device)
-        if key is None:
-            page = device // _PAGE
-            asked = self._asked.get(page)
-            if asked is None:
-                asked = self._asked[page] = asyncio.get_running_loop().create_future()
-                if self._reading is None:
-                    self._reading = asyncio.create_task(self._read_asked())
-            await asyncio.shield(asked)
-            key = self._kept(device)
-        return key
-
-    def _kept(self, device: int) -> bytes | None:
         slot = device % _SLOTS
-        return bytes(self._keys[slot]) if self._devices[slot] == device else None
+        if self._devices[slot] == device:
+            return bytes(self._keys[slot])
+        page = device // _PAGE
+        query = self._queries.get(page)
+        if query is None:
+            query = self._queries[page] = asyncio.get_running_loop().create_future()
+            if self._reading is None:
+                self._reading = asyncio.create_task(self._read_queries())
+        return (await asyncio.shield(query)).get(device)
 
     def forget(self) -> None:
-        """Look again who is barred, before the next request. Run by: any thread."""
-        self._forgot = time.monotonic()
+        """Read the barred devices anew before the next request. Run by: any thread."""
+        self._void_at = time.monotonic()
 
     @property
-    def _age(self) -> float:
-        """Seconds since the barred devices were looked up; endless where that is void."""
-        return math.inf if self._looked <= self._forgot else time.monotonic() - self._looked
+    def _barred_age(self) -> float:
+        """Seconds since the barred devices were read; infinite where that is void."""
+        return math.inf if self._barred_at <= self._void_at else time.monotonic() - self._barred_at
 
-    async def _look(self) -> None:
-        """Look up who is barred."""
-        loop = asyncio.get_running_loop()
+    async def _read_barred(self) -> None:
         begun = time.monotonic()
         try:
-            changed = await loop.run_in_executor(self._pool, self._read_barred)
-            if changed is not None:
-                self._barred, self._line = changed
-            self._looked = begun
+            self._barred = await asyncio.get_running_loop().run_in_executor(self._pool, self._barred_devices)
+            self._barred_at = begun
         finally:
-            self._looking = None
+            self._reading_barred = None
 
-    def _read_barred(self) -> tuple[frozenset[int], int] | None:
-        """The barred devices, and the last line of the audit log; None where no line since the last tells of any."""
-        of_lines = select(func.max(audit.c.number)).where(audit.c.number > self._line)
+    def _barred_devices(self) -> frozenset[int]:
         with self._store.read() as connection:
-            last = connection.execute(of_lines).scalar()
-            changed = connection.execute(of_lines.where(audit.c.action.in_(_CHANGES))).scalar()
-            if self._line >= 0 and changed is None:
-                return None if last is None else (self._barred, last)
-            barred = frozenset(connection.execute(select(devices.c.id).where(~ADMITTED)).scalars())
-        return barred, 0 if last is None else last
+            return frozenset(connection.execute(select(devices.c.id).where(BARRED)).scalars())
 
-    async def _read_asked(self) -> None:
-        """Read the pages that are asked for; whoever asks meanwhile is in the next reading."""
+    async def _read_queries(self) -> None:
+        """Read the pages that requests wait for; those that come meanwhile are in the next reading."""
         loop = asyncio.get_running_loop()
         try:
-            while self._asked:
-                wanted, self._asked = self._asked, {}
+            while self._queries:
+                queries, self._queries = self._queries, {}
                 try:
-                    numbers, keys = await loop.run_in_executor(self._pool, self._read, list(wanted))
+                    found = await loop.run_in_executor(self._pool, self._read, list(queries))
                 except BaseException as error:  # whatever it is, it belongs to those who wait
-                    for asked in wanted.values():
-                        asked.set_exception(error)
-                        asked.exception()  # a request may have been cancelled
+                    for query in queries.values():
+                        query.set_exception(error)
+                        query.exception()  # a request may have been cancelled
                     if not isinstance(error, Exception):
                         raise
                     continue
-                slots = numbers % _SLOTS
-                self._devices[slots], self._keys[slots] = numbers, keys
-                for asked in wanted.values():
-                    asked.set_result(None)
+                for device, key in found.items():
+                    slot = device % _SLOTS
+                    self._devices[slot], self._keys[slot] = device, np.frombuffer(key, dtype=np.uint8)
+                for query in queries.values():
+                    query.set_result(found)
         finally:
             self._reading = None
 
-    def _read(self, pages: Sequence[int]) -> tuple[IntArray, npt.NDArray[np.uint8]]:
-        """The numbers and the keys of the admitted devices of some pages."""
-        found: list[tuple[int, bytes]] = []
-        query = select(devices.c.id, devices.c.public_key).where(ADMITTED)
+    def _read(self, pages: Sequence[int]) -> _Keys:
+        """The keys of the admitted devices of some pages."""
+        found: _Keys = {}
         with self._store.read() as connection:
-            for page in pages:
-                here = query.where(devices.c.id.between(page * _PAGE, page * _PAGE + _PAGE - 1))
-                found += (tuple(row) for row in connection.execute(here))
-        keys = np.frombuffer(b"".join(key for _, key in found), dtype=np.uint8).reshape(-1, _KEY_BYTES)
-        return np.array([number for number, _ in found], dtype=np.int64), keys
+            for first in range(0, len(pages), _PAGES):
+                starts = (page * _PAGE for page in pages[first : first + _PAGES])
+                here = or_(*(devices.c.id.between(start, start + _PAGE - 1) for start in starts))
+                query = select(devices.c.id, devices.c.public_key).where(here, ADMITTED)
+                found.update((row.id, bytes(row.public_key)) for row in connection.execute(query))
+        return found

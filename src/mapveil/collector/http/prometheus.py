@@ -40,6 +40,8 @@ class Metrics:
         counter, gauge = partial(Counter, registry=self._own), partial(Gauge, registry=self._own)
         histogram = partial(Histogram, registry=self._own)
         self.requests = counter("mapveil_requests", "Requests answered", ("route", "method", "status"))
+        about = "Requests that ended in an error of Mapveil's own: a number that is there before the first of them"
+        self.errors = counter("mapveil_errors", about)
         about = "From the head of a request to the end of its response"
         self.seconds = histogram("mapveil_request_seconds", about, ("route",), buckets=_LATENCIES)
         self.reports = counter("mapveil_reports", "Reports accepted")
@@ -72,6 +74,8 @@ class Metrics:
             counter = self._counted[key] = self.requests.labels(route, method, str(status))
             self._timed.setdefault(route, self.seconds.labels(route))
         counter.inc()
+        if status == 500:
+            self.errors.inc()
         self._timed[route].observe(seconds)
 
     def set_conducted(self, conducted: bool | None) -> None:

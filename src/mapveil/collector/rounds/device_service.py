@@ -150,7 +150,7 @@ class DeviceService:
         return None if held is None else self._assigned(held, device)
 
     def server_message_at_hand(self, id: str, number: int, device: int) -> ServerMessage | None:
-        """As :meth:`server_message`, for an event loop: None where anything must be read, built or waited for."""
+        """As :meth:`server_message`, for an event loop: None where anything must be read, built or waited for long."""
         held, now = self._machines.held(id, number), self._board.fresh(id)
         phase = None if now is None else _phase_of(now, number)
         if held is None or phase is None:
@@ -228,7 +228,8 @@ class DeviceService:
         self, machine: ShardMachine, phase: ServerState, assigned: Assignment, body: bytes
     ) -> bool:
         """Check a message, whatever must be waited for; False where the phase is over."""
-        with machine.lock:
+        large = len(body) > _INLINE_BYTES
+        with machine.locked_for_long() if large else machine.lock:
             self._bring_up(machine, phase)
             if machine.server.state is not phase:
                 return False

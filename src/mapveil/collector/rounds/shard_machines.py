@@ -29,7 +29,7 @@ from mapveil_client.terms import CollectionTerms
 _KEY_BYTES: Final = 32  # of an identity
 _ROWS_AT_ONCE: Final = 5000
 _ROWS: Final = 256  # messages held at once while a machine takes them
-_MOMENT_SECONDS: Final = 0.01  # that an event loop waits for a thread that checks one message
+_LOCK_SECONDS: Final = 0.01  # that an event loop waits for a lock at most. Chosen: a check takes 0.2 ms
 _ROUNDS: Final = 64  # kept at once, one of every collection that runs: the keys and shares of its devices
 
 
@@ -68,7 +68,7 @@ class ShardMachine:
         self._parameters = announcement.parameters(place.shard)
         self._seed, self._enrolled, self._authority = seed, enrolled, authority
         self.failure: ShardFailure | None = None
-        self._moving = False
+        self._held_long = False
         self._reset()
 
     def _reset(self) -> None:
@@ -78,7 +78,7 @@ class ShardMachine:
 
     @property
     def server(self) -> Server:
-        """The protocol's server, made when it is first used: of most shards a process that closes a few has none."""
+        """The protocol's server, made when it is first used. A process that closes few shards makes few."""
         if self._server is None:
             self._server = Server(
                 self._parameters,
@@ -97,13 +97,14 @@ class ShardMachine:
         """
         if self.failure is not None:
             raise Abort(self.failure.reason)
-        self._moving = True
-        try:
-            self._move(phase)
-        finally:
-            self._moving = False
+        if self.server.state.value < phase.value:
+            self._held_long = True
+            try:
+                self._close_until(phase)
+            finally:
+                self._held_long = False
 
-    def _move(self, phase: ServerState) -> None:
+    def _close_until(self, phase: ServerState) -> None:
         while (collected := self.server.state).value < phase.value:
             known = len(self.server.faults)
             try:
@@ -128,11 +129,24 @@ class ShardMachine:
                 raise
 
     @contextlib.contextmanager
+    def locked_for_long(self) -> Iterator[None]:
+        """Hold the lock for work that no event loop is to wait for."""
+        with self.lock:
+            self._held_long = True
+            try:
+                yield
+            finally:
+                self._held_long = False
+
+    @contextlib.contextmanager
     def at_hand(self, phase: ServerState) -> Iterator[bool]:
-        """Hold the lock where the machine stands in a phase and nobody holds it for long, else say False at once."""
+        """Hold the lock where the machine stands in a phase, else say False. Run by: an event loop.
+
+        It waits for a thread that checks a small message or answers, and not for work that takes long.
+        """
         there = self._server  # made under the lock only
-        stands = there is not None and there.state is phase and not self._moving
-        here = stands and self.lock.acquire(timeout=_MOMENT_SECONDS)
+        stands = there is not None and there.state is phase and not self._held_long
+        here = stands and self.lock.acquire(timeout=_LOCK_SECONDS)
         try:
             yield here and self.server.state is phase
         finally:
@@ -182,7 +196,9 @@ class ShardMachine:
         return b"" if outbox is None or client not in outbox else outbox[client]
 
     def __repr__(self) -> str:
-        return f"ShardMachine({self.shard}, {'at rest' if self._server is None else self._server.state.name})"
+        return (
+            f"ShardMachine({self.shard}, {'no server' if self._server is None else self._server.state.name})"
+        )
 
 
 class RoundMachines:

@@ -37,7 +37,9 @@ APPLICATION_ID: Final = 0x4D56_434C  # "MVCL"
 CLOCK: Final = "mapveil_clock"  # the execution option of a connection that holds its store's clock
 _WAIT_SECONDS: Final = 10
 _READERS: Final = 8
-_SILENT_SECONDS: Final = 1.0  # after which a connection to PostgreSQL may have been lost without notice
+_SILENT_SECONDS: Final = 1.0
+"""Silence after which a connection to PostgreSQL is first asked whether it is there. Chosen, not measured: where the
+server restarts faster, one transaction of this process fails, and whoever waits for it is told to come again."""
 _USED: Final = "mapveil_used"  # when it was used last, in what the pool knows of a connection
 _CONNECTIONS: Final = 10  # of one process to PostgreSQL, which has 100 for everybody by default
 
@@ -217,7 +219,7 @@ def _note_use(_: Any, record: ConnectionPoolEntry) -> None:
 
 
 def _ping_after_silence(engine: Engine, connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
-    """Ask a connection that was silent whether it is still there, before it is used; else none of the pool counts."""
+    """Ask a connection that was silent whether it is there, before it is used; if not, discard the whole pool."""
     now = time.monotonic()
     if now - record.info.get(_USED, now) < _SILENT_SECONDS:
         return

@@ -106,6 +106,11 @@ devices: Final = Table(
 ADMITTED: Final = devices.c.revoked_at.is_(None) & devices.c.quarantined_at.is_(None)
 """Condition on the devices: neither revoked nor in quarantine."""
 
+BARRED: Final = devices.c.revoked_at.is_not(None) | devices.c.quarantined_at.is_not(None)
+"""The others: every process reads them again and again, from an index of them alone."""
+
+Index("ix_devices_barred", devices.c.id, postgresql_where=BARRED, sqlite_where=BARRED)
+
 collections: Final = Table(
     "collections",
     METADATA,

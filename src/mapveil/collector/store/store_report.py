@@ -4,13 +4,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.audit_log import verify
 from mapveil.collector.store.home import RESTORED, elsewhere
-from mapveil.collector.store.schema import check_version, missing_triggers
+from mapveil.collector.store.schema import check_version, collections, members, missing_triggers
 from mapveil_client.errors import InputError
 
 
@@ -51,6 +51,7 @@ def examine(
                 f"the trigger {name}, which keeps lines from being changed, is gone or another"
                 for name in missing_triggers(connection)
             ]
+            report.problems += _miscounted(connection)
             chain = verify(connection)
         if chain.intact:
             report.audit_lines, report.audit_head = chain.lines, chain.head
@@ -64,6 +65,18 @@ def examine(
     except (StoreUnavailable, InputError) as error:
         report.problems.append(cause_text(error))
     return report
+
+
+def _miscounted(connection: Connection) -> list[str]:
+    """Collections whose number of members is not that of their rows, which retention may delete after their end."""
+    rows = select(func.count()).where(members.c.collection == collections.c.id).scalar_subquery()
+    query = select(collections.c.id, collections.c.joined, rows).where(
+        collections.c.ended_at.is_(None), collections.c.joined != rows
+    )
+    found = connection.execute(query)
+    return [
+        f"collection {id} says that it has {joined} members; {there} are there" for id, joined, there in found
+    ]
 
 
 def cause_text(error: StoreUnavailable | InputError) -> str:

@@ -21,6 +21,7 @@ _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
     4: (
         "ALTER TABLE collections ADD COLUMN joined INTEGER NOT NULL DEFAULT 0",
         "UPDATE collections SET joined = (SELECT count(*) FROM members WHERE members.collection = collections.id)",
+        "CREATE INDEX ix_devices_barred ON devices (id) WHERE revoked_at IS NOT NULL OR quarantined_at IS NOT NULL",
     ),
 }
 """Statements that make the tables of the next version from those of a version, on every database."""

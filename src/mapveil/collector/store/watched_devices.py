@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import select
 
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.schema import ADMITTED, audit, devices
+from mapveil.collector.store.schema import BARRED, audit, devices
 
 FAULT: Final = "device.fault"
 """Action of the audit line that names a device."""
@@ -39,7 +39,7 @@ class DeviceFault:
 def barred_devices(store: Store) -> list[BarredDevice]:
     """The newest devices that are revoked or in quarantine, at most 1000."""
     columns = devices.c.id, devices.c.quarantined_at, devices.c.revoked_at
-    query = select(*columns).where(~ADMITTED).order_by(devices.c.id.desc()).limit(_MOST_BARRED)
+    query = select(*columns).where(BARRED).order_by(devices.c.id.desc()).limit(_MOST_BARRED)
     with store.read() as connection:
         return [BarredDevice(*row) for row in connection.execute(query)]
 
