@@ -121,15 +121,28 @@ def test_a_thread_that_closes_a_phase_or_checks_a_large_message_is_not_waited_fo
     assert engine.devices.server_message_at_hand(running, 1, 1) == message
 
 
+def test_whoever_waited_in_vain_does_not_wait_again_at_once(engine, running, monkeypatch):
+    engine.devices.server_message(running, 1, 1)
+    machine = engine._machines.held(running, 1).machines[0]
+    known(engine, running, 600)
+    monkeypatch.setattr(machine, "lock", wanted := _Noticed(machine.lock))
+    with machine.lock:
+        wanted.timeouts.clear()
+        assert [engine.devices.server_message_at_hand(running, 1, 1) for _ in range(3)] == [None] * 3
+    assert wanted.timeouts[0] > 0
+    assert 0 in wanted.timeouts[1:]
+
+
 class _Noticed:
-    """A lock that notices who wants it."""
+    """A lock that notices who wants it, and for how long each waits."""
 
     def __init__(self, lock):
-        self._lock, self.event = lock, threading.Event()
+        self._lock, self.event, self.timeouts = lock, threading.Event(), []
 
-    def acquire(self, **how):
+    def acquire(self, timeout=-1):
         self.event.set()
-        return self._lock.acquire(**how)
+        self.timeouts.append(timeout)
+        return self._lock.acquire(timeout=timeout)
 
     def release(self):
         self._lock.release()

@@ -5,7 +5,9 @@ process builds it, and however often, it comes to the same state.
 """
 
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -69,6 +71,7 @@ class ShardMachine:
         self._seed, self._enrolled, self._authority = seed, enrolled, authority
         self.failure: ShardFailure | None = None
         self._held_long = False
+        self._wait_from = -math.inf
         self._reset()
 
     def _reset(self) -> None:
@@ -142,11 +145,14 @@ class ShardMachine:
     def at_hand(self, phase: ServerState) -> Iterator[bool]:
         """Hold the lock where the machine stands in a phase, else say False. Run by: an event loop.
 
-        It waits for a thread that checks a small message or answers, and not for work that takes long.
+        It waits for a thread that checks a small message or answers, not for work that takes long, and for a tenth of
+        the time at most.
         """
-        there = self._server  # made under the lock only
+        there, now = self._server, time.monotonic()  # a server is made under the lock only
         stands = there is not None and there.state is phase and not self._held_long
-        here = stands and self.lock.acquire(timeout=_LOCK_SECONDS)
+        here = stands and self.lock.acquire(timeout=_LOCK_SECONDS if now >= self._wait_from else 0)
+        if stands and not here:
+            self._wait_from = now + 10 * _LOCK_SECONDS
         try:
             yield here and self.server.state is phase
         finally:
