@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +32,9 @@ def mapveil(
 
     monkeypatch.setenv("MAPVEIL_LEDGER", str(tmp_path / "ledger.sqlite"))
     monkeypatch.delenv("MAPVEIL_REQUIRE", raising=False)  # of the tests: a service would warn of it
+    # A service sends its log to stderr, which is this test's alone.
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", root.handlers[:])
 
     def call(*arguments: object) -> Outcome:
         with pytest.raises(SystemExit) as stopped:

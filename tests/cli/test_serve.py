@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.http.settings import SETTINGS
+from mapveil.collector.http.serving import authority_of
+from mapveil.collector.http.settings import SETTINGS, Settings
 from mapveil.collector.store import audit_log
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
 from mapveil.collector.store.watched_devices import barred_devices
+from mapveil_client.errors import InputError
 from mapveil_client.secure_sum.keys import Identity, enrolment_statement
 from tests.authority import NAMED, revocations_of
 
@@ -105,10 +107,39 @@ def test_a_device_is_barred_and_released_at_the_terminal(mapveil: Call, store: P
     assert told[-4:] == [("command line", each) for each in acts]
 
 
+@pytest.mark.parametrize("store", ["sqlite:/s", "postgresql:/mapveil@localhost/mapveil", "postgres:x"])
+def test_a_mistyped_address_of_a_store_is_no_file(mapveil: Call, store: str) -> None:
+    for words in (("--check",), ("--new-operator", "admin"), ("--device", "revoke:1")):
+        done = mapveil("serve", "--store", store, *words)
+        assert done.code != 0
+        assert "postgresql://user:password@host/name" in done.out + done.err
+
+
+def test_no_other_key_of_the_authority_is_drawn_once_devices_are_certified(
+    mapveil: Call, store: Path, tmp_path: Path
+) -> None:
+    assert mapveil("serve", "--store", store, "--new-operator", "admin").code == 0
+    typo = ("--authority-key", str(tmp_path / "typo.key"))
+    assert (
+        "is drawn at the first start"
+        in mapveil("serve", "--store", store, "--check", "--port", "0", *typo).out
+    )
+    opened = Store(str(store), clock=SystemClock())
+    with opened.write() as connection:
+        audit_log.record(connection, "authority", "device.certify", None, device=1)
+    done = mapveil("serve", "--store", store, "--check", "--port", "0", *typo)
+    assert done.code == 1
+    assert "typo.key: the enrolment authority's key is not here" in done.out
+    with pytest.raises(InputError, match=r"typo.key: the enrolment authority's key is not here"):
+        authority_of(Settings(store=str(store), authority_key=typo[1]), opened)
+    opened.close()
+    assert not (tmp_path / "typo.key").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--device", "quarantine:99"), "there is no device 99"),
+        (("--device", "quarantine:99"), "there is no store at"),
         (("--device", "forget:1"), "quarantine:N"),
         (("--device", "revoke:1", "--check"), "only one of"),
         (("--new-operator", "king"), "viewer"),
@@ -275,7 +306,7 @@ def test_a_charge_that_the_audit_log_lacks_fails_the_check(mapveil: Call, store:
     mapveil(*given, "--new-operator", "admin")
     opened = Store(str(store), clock=SystemClock())
     with opened.write() as connection:
-        row = "INSERT INTO collections VALUES ('c', 'done', x'00', 1, 1, 1, 'a', NULL, NULL, NULL)"
+        row = "INSERT INTO collections VALUES ('c', 'done', x'00', 1, 1, 1, 'a', NULL, NULL, NULL, 0)"
         connection.exec_driver_sql(row)
         connection.exec_driver_sql("INSERT INTO charges VALUES ('c', 1, 'p', '1', 10, 'a')")
     opened.close()

@@ -113,4 +113,5 @@ def _upgrade(store: Store, console: Console) -> None:
 
     with store.alone() as connection:
         before, after = upgrade(connection)
-    console.result(f"schema version {before} -> {after}", {"before": before, "after": after})
+    done = f"schema version {before} -> {after}" if before != after else f"schema version {after} is current"
+    console.result(done, {"before": before, "after": after})

@@ -140,6 +140,8 @@ def _act_on_device(settings: Settings, console: Console, text: str) -> int:
     found = re.fullmatch(r"(quarantine|release|revoke):(\d{1,10})", text, re.ASCII)
     if found is None:
         raise InputError(f"--device must be quarantine:N, release:N or revoke:N, got {text!r}")
+    if _is_missing(settings):
+        raise InputError(f"there is no store at {settings.store}; give the one that the service serves from")
     store = open_store(settings)
     try:
         getattr(Accounts(store), f"{found[1]}_device")(int(found[2]), "command line")

@@ -67,6 +67,9 @@ def test_an_option_wins_over_the_environment() -> None:
         ({"log_format": "xml"}, "log_format"),
         ({"host": ""}, "host"),
         ({"port": True}, "port"),
+        ({"trusted_proxies": "localhost"}, r"addresses or networks.*'localhost'"),
+        ({"trusted_proxies": "10.0.0.1, 10.0.0.0/33"}, "10.0.0.0/33"),
+        ({"trusted_proxies": ""}, "trusted_proxies"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(values: dict[str, Any], told: str) -> None:

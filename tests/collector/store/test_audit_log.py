@@ -153,7 +153,7 @@ def add_charge(store) -> None:
     with store.write() as connection:
         for statement in (
             "INSERT INTO operators VALUES (1, 'n', 'admin', :bytes, 'a', 'b', NULL)",
-            "INSERT INTO collections VALUES ('c', 'done', :bytes, 1, 1, 1, 'a', NULL, NULL, NULL)",
+            "INSERT INTO collections VALUES ('c', 'done', :bytes, 1, 1, 1, 'a', NULL, NULL, NULL, 0)",
             "INSERT INTO charges VALUES ('c', 1, 'p', '1', 10, 'a')",
         ):
             bound = {"bytes": bytes(32)} if ":bytes" in statement else {}

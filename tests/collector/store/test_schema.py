@@ -62,6 +62,14 @@ def test_a_store_of_another_version_is_refused_untouched(store):
     assert not store.check().ok
 
 
+def test_a_store_that_does_not_say_its_version_is_refused(store):
+    with store.write() as connection:
+        connection.execute(text("DELETE FROM schema_version"))
+    with pytest.raises(InputError, match=r"does not say its schema version.*restore a backup"):
+        store.create_tables()
+    assert "does not say its schema version" in store.check().problems[0]
+
+
 def test_another_programs_tables_are_refused(new_store, store_url):
     made = new_store(store_url)
     if made.dialect == "sqlite":

@@ -127,11 +127,17 @@ def test_both_databases_take_the_statements(store: Store) -> None:
     assert store.check().ok
 
 
-@pytest.mark.parametrize("version", [2, schema.VERSION + 1])
-def test_other_versions_are_refused(store: Store, version: int) -> None:
+@pytest.mark.parametrize(
+    ("version", "hint"),
+    [
+        (schema.OLDEST - 1, "finish its collections with"),
+        (schema.VERSION + 1, "use the Mapveil that made it"),
+    ],
+)
+def test_other_versions_are_refused(store: Store, version: int, hint: str) -> None:
     with store.write() as connection:
         connection.execute(text(f"UPDATE schema_version SET version = {version}"))
-    said = f"schema version {version}; this Mapveil upgrades versions 3 to {schema.VERSION}"
+    said = f"schema version {version}, this Mapveil reads version {schema.VERSION}; {hint}"
     with pytest.raises(InputError, match=said), store.alone() as connection:
         upgrade(connection)
 

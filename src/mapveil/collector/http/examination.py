@@ -1,5 +1,6 @@
 """``mapveil serve --check`` and ``--head``: what serving needs, and the signed head of the audit log."""
 
+import contextlib
 import functools
 import os
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mapveil.collector.clock import SystemClock, time_text
-from mapveil.collector.http.serving import bind, keys_of
+from mapveil.collector.http.serving import bind, fault_of_authority, keys_of
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.http.tls_files import check_tls
 from mapveil.collector.operators.peer import HttpPeer
@@ -64,7 +65,10 @@ def _authority(settings: Settings) -> Finding:
         if path is None:
             return _finding("authority", True, "none: collections of active sums are refused")
         if not Path(path).exists():
-            return _finding("authority", True, f"{path}: is drawn at the first start")
+            store = Store(settings.store, clock=SystemClock())
+            with contextlib.closing(store):
+                fault = fault_of_authority(Path(path), store) if store.check().version is not None else None
+            return _finding("authority", fault is None, fault or f"{path}: is drawn at the first start")
         return _finding(
             "authority", True, str(EnrolmentAuthority.open(Path(path), settings.population).named)
         )

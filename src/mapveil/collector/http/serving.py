@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 import uvicorn
+from sqlalchemy import select
 from sqlalchemy.engine import Connection
 from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
@@ -32,7 +33,9 @@ from mapveil.collector.operators.peer import HttpPeer
 from mapveil.collector.operators.served_keys import fault_of_keys, own_key_of, record_keys
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.database import Store
+from mapveil.collector.store.device_certificates import CERTIFY
 from mapveil.collector.store.export_files import ExportFiles
+from mapveil.collector.store.schema import audit
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil.two_operators.aggregation import HELPER, LEADER
 from mapveil_client.errors import InputError
@@ -127,7 +130,25 @@ def authority_of(settings: Settings, store: Store) -> Authority | EnrolmentAutho
     if settings.authority_key is None and store.path is None:
         return None
     path = Path(settings.authority_key or f"{store.path}.authority")
+    if (fault := fault_of_authority(path, store)) is not None:
+        raise InputError(fault)
     return EnrolmentAuthority.open(path, settings.population, make=True)
+
+
+def fault_of_authority(path: Path, store: Store) -> str | None:
+    """Why no key of the authority may be drawn where it is missing: devices are certified with the one that was."""
+    if path.exists():
+        return None
+    with store.read() as connection:
+        certified = connection.execute(
+            select(audit.c.number).where(audit.c.action == CERTIFY).limit(1)
+        ).scalar()
+    if certified is None:
+        return None
+    return (
+        f"{path}: the enrolment authority's key is not here, and devices of this store were certified with it; "
+        "give its file (--authority-key)"
+    )
 
 
 def exports_of(settings: Settings, store: Path | None) -> ExportFiles:

@@ -201,6 +201,8 @@ class Settings:
     def __post_init__(self) -> None:
         for row in SETTINGS:
             row.check(getattr(self, row.name))
+        for proxy in (self.trusted_proxies or "").split(","):
+            _check_proxy(proxy.strip())
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ParameterError("TLS needs both tls_cert (--tls-cert) and tls_key (--tls-key)")
         if self.authority is not None and self.authority_key is not None:
@@ -269,6 +271,15 @@ class Settings:
     def __repr__(self) -> str:
         # The store's URL may hold a password.
         return f"Settings({self.scheme}://{self.host}:{self.port}, workers={self.workers})"
+
+
+def _check_proxy(text: str) -> None:
+    try:
+        ipaddress.ip_network(text or "::", strict=False)
+    except ValueError:
+        raise ParameterError(
+            f"trusted_proxies (--trusted-proxies) must be addresses or networks such as 10.0.0.0/24, got {text!r}"
+        ) from None
 
 
 def _row(each: dataclasses.Field[Any]) -> Setting:

@@ -6,6 +6,7 @@ connection writes, others read. PostgreSQL: one pool of connections; several pro
 
 import contextlib
 import os
+import re
 import sqlite3
 import sys
 import time
@@ -112,7 +113,7 @@ def read_store_url(text: str) -> URL:
     """Read where a store is: ``sqlite:///path``, a bare path, or ``postgresql://user@host/name``."""
     expected = "expected a path, sqlite:///path or postgresql://user:password@host/name"
     if "://" not in text:
-        if not text or text == ":memory:":
+        if not text or text == ":memory:" or re.match("(sqlite|postgres(ql)?):", text):
             raise InputError(f"store must be a file or a database, got {text!r}; {expected}")
         return URL.create("sqlite", database=text)
     try:

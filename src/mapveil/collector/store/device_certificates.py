@@ -30,6 +30,7 @@ from mapveil_client.secure_sum.certificate import Authority, Certificate, Revoca
 
 _LOG: Final = logging.getLogger("mapveil.collector")
 LOOK_SECONDS: Final = 5.0
+CERTIFY: Final = "device.certify"  # action of the line of the audit log
 """Seconds for which a list is served before the store or its file is looked at again."""
 
 _KEPT: Final = 1 << 16  # certificates
@@ -111,7 +112,7 @@ class Certification:
         if known is not None and now < known.not_before + (known.expires - known.not_before) / 3:
             return known
         made = self._authority.certify(bytes(key), now, days=self._lifetimes.certificate)
-        record(connection, "authority", "device.certify", None, device=device, **made.summary)
+        record(connection, "authority", CERTIFY, None, device=device, **made.summary)
         return made
 
     def revocation_list(self) -> bytes:

@@ -31,6 +31,7 @@ from sqlalchemy.schema import SchemaItem
 from mapveil_client.errors import InputError
 
 VERSION: Final = 5
+OLDEST: Final = 3  # that can be upgraded
 """Version of these tables; a store of another version is refused until it is upgraded (:mod:`.upgrade`)."""
 
 METADATA: Final = MetaData(
@@ -358,7 +359,10 @@ def found_version(connection: Connection) -> int | None:
         raise InputError(
             "the store holds another program's tables; use an empty database or a store of Mapveil"
         )
-    return int(connection.execute(select(schema_version.c.version)).scalar_one())
+    found = connection.execute(select(schema_version.c.version)).scalar_one_or_none()
+    if found is None:
+        raise InputError("the store does not say its schema version: it is no whole store; restore a backup")
+    return int(found)
 
 
 def check_version(connection: Connection) -> int | None:
@@ -372,7 +376,9 @@ def check_version(connection: Connection) -> int | None:
     found = found_version(connection)
     if found is not None and found != VERSION:
         hint = "use the Mapveil that made it"
-        if found < VERSION:
+        if found < OLDEST:
+            hint = "finish its collections with the Mapveil that made it, and begin a new store"
+        elif found < VERSION:
             hint = "stop every process on it, back it up, and run mapveil serve --upgrade"
         raise InputError(
             f"the store has schema version {found}, this Mapveil reads version {VERSION}; {hint}"

@@ -9,7 +9,14 @@ from sqlalchemy import text, update
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.store import audit_log
-from mapveil.collector.store.schema import VERSION, create_missing, found_version, schema_version
+from mapveil.collector.store.schema import (
+    OLDEST,
+    VERSION,
+    check_version,
+    create_missing,
+    found_version,
+    schema_version,
+)
 from mapveil_client.errors import InputError
 
 _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
@@ -39,10 +46,8 @@ def upgrade(connection: Connection) -> tuple[int, int]:
     found = found_version(connection)
     if found is None:
         raise InputError("the store has no tables yet; mapveil serve creates them")
-    if found not in (*_STEPS, VERSION):
-        raise InputError(
-            f"the store has schema version {found}; this Mapveil upgrades versions {min(_STEPS)} to {VERSION}"
-        )
+    if not OLDEST <= found <= VERSION:
+        check_version(connection)  # says so
     for version in range(found, VERSION):
         for statement in _STEPS[version]:
             connection.execute(text(statement))
