@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 _ORPHAN = re.compile(
     r'Traceback \(most recent call last\):\n  File "<string>", line 1, .*\n(?: .*\n)+EOFError: Ran out of input\n'
 )
-"""What a process says that Python was starting when its parent was killed: it finds nothing to read."""
+"""Traceback of a process that Python was starting when its parent was killed."""
 
 
 def outcome_of(scene: Scene, service: Service, collection: str) -> Outcome:

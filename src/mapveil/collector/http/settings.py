@@ -201,8 +201,9 @@ class Settings:
     def __post_init__(self) -> None:
         for row in SETTINGS:
             row.check(getattr(self, row.name))
-        for proxy in (self.trusted_proxies or "").split(","):
-            _check_proxy(proxy.strip())
+        if self.trusted_proxies is not None:
+            for proxy in self.trusted_proxies.split(","):
+                _check_proxy(proxy.strip())
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ParameterError("TLS needs both tls_cert (--tls-cert) and tls_key (--tls-key)")
         if self.authority is not None and self.authority_key is not None:
@@ -275,7 +276,7 @@ class Settings:
 
 def _check_proxy(text: str) -> None:
     try:
-        ipaddress.ip_network(text or "::", strict=False)
+        ipaddress.ip_network(text, strict=False)
     except ValueError:
         raise ParameterError(
             f"trusted_proxies (--trusted-proxies) must be addresses or networks such as 10.0.0.0/24, got {text!r}"

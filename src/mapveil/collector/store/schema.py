@@ -31,8 +31,10 @@ from sqlalchemy.schema import SchemaItem
 from mapveil_client.errors import InputError
 
 VERSION: Final = 5
-OLDEST: Final = 3  # that can be upgraded
 """Version of these tables; a store of another version is refused until it is upgraded (:mod:`.upgrade`)."""
+
+OLDEST: Final = 3
+"""First version that can be upgraded."""
 
 METADATA: Final = MetaData(
     naming_convention={
@@ -99,9 +101,8 @@ devices: Final = Table(
     Column("revoked_at", _TIME),
     Index(None, "enrolment", "enrolled_at"),
     Column("quarantined_at", _TIME),  # until it is released
-    Column(
-        "simulated", Boolean, nullable=False, default=False
-    ),  # of a fleet: one process holds the locations of all
+    # of a fleet: one process holds the locations of all
+    Column("simulated", Boolean, nullable=False, default=False),
 )
 
 ADMITTED: Final = devices.c.revoked_at.is_(None) & devices.c.quarantined_at.is_(None)
@@ -125,9 +126,8 @@ collections: Final = Table(
     Column("opened_at", _TIME),
     Column("ended_at", _TIME),
     Column("reason", Text),  # why it was aborted
-    Column(
-        "joined", Integer, nullable=False, default=0, server_default="0"
-    ),  # members, not to be counted again and again
+    # number of members
+    Column("joined", Integer, nullable=False, default=0, server_default="0"),
     Index(None, "state"),
 )
 
@@ -147,9 +147,8 @@ rounds: Final = _of_collection(
     "rounds",
     Column("number", Integer, primary_key=True),  # from 1
     Column("announcement", LargeBinary, nullable=False),  # RoundAnnouncement.encode()
-    Column(
-        "phase", Integer, nullable=False
-    ),  # a ServerState: which messages are collected; ABORTED: run again
+    # a ServerState: which messages are collected; ABORTED: run again
+    Column("phase", Integer, nullable=False),
     Column("open", Boolean, nullable=False),  # False: the phase is over and is being closed
     Column("phase_at", _TIME, nullable=False),  # when the phase was opened
     Column("included", Integer),  # devices in the sums, once the masked inputs are in
@@ -181,9 +180,8 @@ messages: Final = _of_round(
 tasks: Final = _of_collection(  # collections of sums by two operators
     "tasks",
     Column("operator", Integer, nullable=False),  # 0: this service leads; 1: it helps
-    Column(
-        "sums", LargeBinary, nullable=False
-    ),  # this operator's share of the sites' sums; empty before the first job
+    # this operator's share of the sites' sums; empty before the first job
+    Column("sums", LargeBinary, nullable=False),
     Column("accepted", Integer, nullable=False),  # reports in them
     Column("refused", Text, nullable=False),  # JSON: reports by reason
     # At the leader: whether the helper may have been told the terms, and has not confirmed the end.
@@ -298,13 +296,11 @@ generation: Final = Table(  # one row, see store.home
     "generation", METADATA, Column("drawn", String(16), primary_key=True)
 )
 
-operator_keys: Final = (
-    Table(  # one row: the keys that an operator's store serves with, see operators.served_keys
-        "operator_keys",
-        METADATA,
-        Column("own", String(64), primary_key=True),
-        Column("shared", String(64), nullable=False),
-    )
+operator_keys: Final = Table(  # one row: the keys that an operator serves with, see operators.served_keys
+    "operator_keys",
+    METADATA,
+    Column("own", String(64), primary_key=True),
+    Column("shared", String(64), nullable=False),
 )
 
 _APPEND_ONLY: Final = ("audit", "charges")
