@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store import schema
+from mapveil.collector.store.triggers import TRIGGERS
 from mapveil_client.errors import InputError
 
 
@@ -86,7 +87,7 @@ def test_another_programs_tables_are_refused(new_store, store_url):
 def test_a_failure_leaves_nothing(new_store, store_url, monkeypatch):
     made = new_store(store_url)
     with monkeypatch.context() as patch:
-        patch.setitem(schema._TRIGGERS, made.dialect, ("CREATE TRIGGER without an end",))
+        patch.setitem(TRIGGERS, made.dialect, ("CREATE TRIGGER without an end",))
         with pytest.raises((StoreUnavailable, DBAPIError)):
             made.create_tables()
     with made.read() as connection:

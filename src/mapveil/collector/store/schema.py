@@ -1,8 +1,8 @@
 """The tables of the store: everything that the collector remembers; no column can hold a location.
 
 Whatever the service holds in memory is rebuilt from these rows. Times are UTC, ISO 8601 text; epsilons are exact
-fractions as text; binary columns hold messages as they came. Triggers keep lines of the audit log and charges from
-being changed or deleted.
+fractions as text; binary columns hold messages as they came. Lines of the audit log and charges stay as they
+are, by :mod:`.triggers`.
 """
 
 from typing import Any, Final
@@ -28,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import SchemaItem
 
+from mapveil.collector.store.triggers import TRIGGERS
 from mapveil_client.errors import InputError
 
 VERSION: Final = 5
@@ -303,48 +304,6 @@ operator_keys: Final = Table(  # one row: the keys that an operator serves with,
     Column("shared", String(64), nullable=False),
 )
 
-_APPEND_ONLY: Final = ("audit", "charges")
-_TRIGGERS: Final = {
-    "sqlite": (
-        *(
-            f"CREATE TRIGGER {table}_stays_{what.lower()} BEFORE {what} ON {table} "
-            f"BEGIN SELECT RAISE(ABORT, 'a line of {table} is never changed'); END"
-            for table in _APPEND_ONLY
-            for what in ("UPDATE", "DELETE")
-        ),
-        # INSERT OR REPLACE deletes without firing the triggers above.
-        "CREATE TRIGGER audit_goes_on BEFORE INSERT ON audit "
-        "WHEN NEW.number <> (SELECT coalesce(max(number), 0) + 1 FROM audit) "
-        "BEGIN SELECT RAISE(ABORT, 'a line of audit follows the last one'); END",
-    ),
-    "postgresql": (
-        "CREATE FUNCTION mapveil_append_only() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "RAISE EXCEPTION 'a line of % is never changed', TG_TABLE_NAME USING ERRCODE = 'restrict_violation'; "
-        "END $$",
-        *(
-            f"CREATE TRIGGER {table}_stays BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
-            "FOR EACH STATEMENT EXECUTE FUNCTION mapveil_append_only()"
-            for table in _APPEND_ONLY
-        ),
-    ),
-}
-
-
-def missing_triggers(connection: Connection) -> list[str]:
-    """Names of the triggers that keep lines from being changed, and are not as they were made."""
-    if connection.dialect.name == "sqlite":
-        held = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
-    else:
-        held = "SELECT tgname, tgname FROM pg_trigger WHERE tgenabled = 'O' AND NOT tgisinternal"
-    found = {row[0]: row[1] for row in connection.execute(text(held))}
-    made = {
-        words[2]: statement
-        for statement in _TRIGGERS[connection.dialect.name]
-        if (words := statement.split())[1] == "TRIGGER"
-    }
-    exact = connection.dialect.name == "sqlite"
-    return [name for name, sql in made.items() if found.get(name) != (sql if exact else name)]
-
 
 def found_version(connection: Connection) -> int | None:
     """The version of a store's tables, None for an empty database; an InputError for another program's tables."""
@@ -402,6 +361,6 @@ def create_tables(connection: Connection) -> None:
         create_missing(connection)
         return
     METADATA.create_all(connection)
-    for statement in _TRIGGERS[connection.dialect.name]:
+    for statement in TRIGGERS[connection.dialect.name]:
         connection.execute(text(statement))
     connection.execute(insert(schema_version).values(version=VERSION))

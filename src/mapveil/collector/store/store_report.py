@@ -10,7 +10,8 @@ from sqlalchemy.engine import Connection
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.audit_log import verify
 from mapveil.collector.store.home import RESTORED, elsewhere
-from mapveil.collector.store.schema import check_version, collections, members, missing_triggers
+from mapveil.collector.store.schema import check_version, collections, members
+from mapveil.collector.store.triggers import missing_triggers
 from mapveil_client.errors import InputError
 
 
