@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import func, select, text
 
 from mapveil.collector.refusals import StoreUnavailable, TooLate
 from mapveil.collector.roles import Loop
 from mapveil.collector.rounds import secure_rounds
+from mapveil.collector.rounds.collection import move
 from mapveil.collector.rounds.engine import Engine
-from mapveil.collector.rounds.intake import KeepMessages, Kept, Message
-from mapveil.collector.store.schema import messages
+from mapveil.collector.rounds.intake import KeepMessages, KeepReports, Kept, Message, Report
+from mapveil.collector.rounds.life_cycle import Happening
+from mapveil.collector.store.schema import messages, reports
 from mapveil_client.secure_sum.states import ServerState
 from tests.authority import AUTHORITY
 
@@ -58,6 +61,50 @@ def test_what_is_acknowledged_was_in_time(store, running, delay):
     kept = {client for client, outcome in enumerate(outcomes) if outcome is Kept.NEW}
     assert set(outcomes) <= {Kept.NEW, Kept.LATE}
     assert kept == there(store) == seen["when shut"]
+
+
+def shut_keys(connection, id):
+    assert secure_rounds.shut_phase(connection, id, 1, ServerState.KEYS)
+
+
+def fail(connection, id):
+    assert move(connection, id, Happening.FAILED, "operator 1", reason="enough") is not None
+
+
+@pytest.mark.parametrize(
+    ("end", "trust", "keep", "item"),
+    [
+        (shut_keys, "distributed", lambda id: KeepMessages(id, 1, ServerState.KEYS), Message(0, 1, b"m")),
+        (fail, "local", KeepReports, Report(1, b"r")),
+    ],
+)
+def test_what_waits_for_an_end_is_late(
+    postgresql_store, clock, crowd_of, opened, make_spec, end, trust, keep, item
+):
+    """The statement began before the end: it sees the rows as they were, unless it looks again."""
+    store = postgresql_store
+    engine = Engine(store, clock, authority=AUTHORITY)
+    crowd = crowd_of(store, 4)
+    options = {"shard_size": 4, "tolerated_dropout": 0, "corrupt": 0} if trust == "distributed" else {}
+    id, _ = opened(engine, make_spec(trust, devices=4, options=options))
+    if trust == "distributed":
+        asyncio.run(crowd.join(engine, id))
+        engine.tick()
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'accepted'"
+    )
+    with ThreadPoolExecutor() as pool:
+        with store.write() as connection:
+            end(connection, id)
+            put = pool.submit(asyncio.run, store.put(keep(id), item))
+            while not put.done():
+                with store.read() as other:
+                    if other.execute(waiting).scalar_one():
+                        break
+        assert put.result() is Kept.LATE
+    for table in (messages, reports):
+        with store.read() as connection:
+            assert connection.execute(select(func.count()).select_from(table)).scalar_one() == 0
 
 
 def test_a_store_that_fails_acknowledges_nothing(store, running, monkeypatch):

@@ -307,7 +307,6 @@ class KeepSealedReports:
 
     def __call__(self, connection: Connection, batch: Sequence[Report]) -> list[Kept]:
         """Outcome of each report."""
-        is_open = lock_collection(connection, self.collection, shared=True) == State.OPEN
         ids = [report.body[:ID_BYTES] for report in batch]
         scope = report_ids.c.collection == self.collection
         owners: dict[bytes, int] = {}
@@ -322,7 +321,6 @@ class KeepSealedReports:
             connection,
             self.collection,
             [each for each, held in zip(batch, own, strict=True) if held],
-            is_open=is_open,
         )
         outcomes = iter(kept)
         made = [next(outcomes) if held else Kept.REPLAYED for held in own]

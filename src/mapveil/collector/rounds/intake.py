@@ -1,10 +1,11 @@
 """Writers of what devices send: members, reports and messages, a batch of each in one transaction.
 
 Within a transaction the collection's row is locked shared, so that closing a phase waits for it, and no
-message is accepted after its phase was closed.
+message is accepted after its phase was closed. PostgreSQL does it in the statement that inserts: it waits for
+whoever closes the phase, and then looks at both rows as they are, for which both must be locked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -85,15 +86,16 @@ class KeepReports:
 
     def __call__(self, connection: Connection, batch: Sequence[Report]) -> list[Kept]:
         """Outcome of each report."""
-        is_open = lock_collection(connection, self.collection, shared=True) == State.OPEN
-        return keep_reports(connection, self.collection, batch, is_open=is_open)
+        return keep_reports(connection, self.collection, batch)
 
 
-def keep_reports(
-    connection: Connection, collection: str, batch: Sequence[Report], *, is_open: bool
-) -> list[Kept]:
+def keep_reports(connection: Connection, collection: str, batch: Sequence[Report]) -> list[Kept]:
     """Insert each device's first report, if the collection is open; return the outcome of each."""
-    return _keep(connection, reports, {"collection": collection}, ("device",), batch, is_open=is_open)
+
+    def is_open() -> bool:
+        return lock_collection(connection, collection, shared=True) == State.OPEN
+
+    return _keep(connection, _REPORTS, {"collection": collection}, batch, is_open)
 
 
 @dataclass(frozen=True)
@@ -106,33 +108,60 @@ class KeepMessages:
 
     def __call__(self, connection: Connection, batch: Sequence[Message]) -> list[Kept]:
         """Outcome of each message."""
-        lock_collection(connection, self.collection, shared=True)
-        open_phase = select(rounds.c.phase).where(
-            rounds.c.collection == self.collection, rounds.c.number == self.number, rounds.c.open
-        )
-        is_open = connection.execute(open_phase).scalar() == self.phase.value
         scope = {"collection": self.collection, "round": self.number, "phase": self.phase.value}
-        return _keep(connection, messages, scope, ("shard", "client"), batch, is_open=is_open)
+        here = rounds.c.collection == self.collection, rounds.c.number == self.number
+        open_phase = select(rounds.c.phase).where(*here, rounds.c.open)
+
+        def is_open() -> bool:
+            lock_collection(connection, self.collection, shared=True)
+            return connection.execute(open_phase).scalar() == self.phase.value
+
+        return _keep(connection, _MESSAGES, scope, batch, is_open)
+
+
+class _Kind(NamedTuple):
+    """What is kept of a kind of items."""
+
+    table: Table
+    names: tuple[str, ...]  # columns of an item's key, within its scope
+    accepted: str  # PostgreSQL's query of a row where items of a scope are accepted, which locks what that follows from
+
+
+_REPORTS: Final = _Kind(
+    reports,
+    ("device",),
+    f"SELECT FROM collections WHERE id = %(collection)s AND state = '{State.OPEN}' FOR SHARE",
+)
+_MESSAGES: Final = _Kind(
+    messages,
+    ("shard", "client"),
+    "SELECT FROM collections JOIN rounds ON collection = id WHERE id = %(collection)s AND number = %(round)s "
+    "AND phase = %(phase)s AND open FOR SHARE",
+)
 
 
 def _keep(
     connection: Connection,
-    table: Table,
+    kind: _Kind,
     scope: dict[str, Any],
-    names: tuple[str, ...],
     batch: Sequence[Any],
-    *,
-    is_open: bool,
+    is_open: Callable[[], bool],
 ) -> list[Kept]:
-    """Insert the items whose key ``names`` is free, if anything is accepted; return the outcome of each."""
+    """Insert the items whose key is free, if anything is accepted; return the outcome of each."""
+    if not batch:
+        return []
+    table, names, _ = kind
     columns = [table.c[name] for name in names]
     keys = [tuple(item)[:-1] for item in batch]
     first: dict[Key, bytes] = {}
     for key, item in zip(keys, batch, strict=True):
         first.setdefault(key, item.body)
-    new: set[Key] = set()
-    if is_open and first:
-        new = _insert(connection, table, scope, names, first)
+    if connection.dialect.name == "postgresql":
+        new = _insert_accepted(connection, kind, scope, first)
+        accepts = len(new) == len(first) or is_open()
+    else:
+        accepts = is_open()
+        new = _insert(connection, kind, scope, first) if accepts else set()
     # An item that is not new was sent before, or comes twice in one batch.
     doubtful = sorted(key for key in first if key not in new)
     there = {key: first[key] for key in new}
@@ -148,33 +177,36 @@ def _keep(
         if held is not None and held == item.body:
             outcomes.append(Kept.NEW if key in new else Kept.AGAIN)
         else:
-            outcomes.append(Kept.LATE if held is None or not is_open else Kept.CONFLICT)
+            outcomes.append(Kept.LATE if held is None or not accepts else Kept.CONFLICT)
     return outcomes
 
 
-def _insert(
-    connection: Connection,
-    table: Table,
-    scope: dict[str, Any],
-    names: tuple[str, ...],
-    bodies: dict[Key, bytes],
+def _insert_accepted(
+    connection: Connection, kind: _Kind, scope: dict[str, Any], bodies: dict[Key, bytes]
 ) -> set[Key]:
-    """Insert the bodies whose key ``names`` is free, by one statement of the driver; return those keys."""
-    columns = ", ".join((*scope, *names, "body"))
-    into = f"INSERT INTO {table.name} ({columns})"
-    if connection.dialect.name == "postgresql":
-        arrays = {name: list(column) for name, column in zip(names, zip(*bodies, strict=True), strict=True)}
-        casts = [*(f"%({name})b::integer[]" for name in names), "%(body)b::bytea[]"]
-        values = "".join(f"%({name})s, " for name in scope)
-        statement = (
-            f"{into} SELECT {values}* FROM unnest({', '.join(casts)}) "
-            f"ON CONFLICT DO NOTHING RETURNING {', '.join(names)}"
-        )
-        given = {**scope, **arrays, "body": list(bodies.values())}
-        return {tuple(row) for row in connection.exec_driver_sql(statement, given)}
-    row = f"({', '.join('?' * (len(scope) + len(names) + 1))})"
+    """On PostgreSQL, insert the bodies that are accepted and whose key is free, by one statement; return those keys."""
+    table, names, accepted = kind
+    keys = ", ".join(names)
+    arrays = {name: list(column) for name, column in zip(names, zip(*bodies, strict=True), strict=True)}
+    casts = [*(f"%({name})b::integer[]" for name in names), "%(body)b::bytea[]"]
+    statement = (
+        f"WITH accepted AS MATERIALIZED ({accepted}) "
+        f"INSERT INTO {table.name} ({', '.join(scope)}, {keys}, body) "
+        f"SELECT {''.join(f'%({name})s, ' for name in scope)}sent.* FROM accepted, unnest({', '.join(casts)}) AS sent "
+        f"ON CONFLICT DO NOTHING RETURNING {keys}"
+    )
+    given = {**scope, **arrays, "body": list(bodies.values())}
+    return {tuple(row) for row in connection.exec_driver_sql(statement, given)}
+
+
+def _insert(connection: Connection, kind: _Kind, scope: dict[str, Any], bodies: dict[Key, bytes]) -> set[Key]:
+    """On SQLite, insert the bodies whose key is free, by one statement of the driver; return those keys."""
+    table, names, _ = kind
+    columns = (*scope, *names, "body")
+    row = f"({', '.join('?' * len(columns))})"
     fixed = tuple(scope.values())
     flat = tuple(value for key, body in bodies.items() for value in (*fixed, *key, body))
+    into = f"INSERT INTO {table.name} ({', '.join(columns)})"
     try:
         connection.exec_driver_sql(f"{into} VALUES {', '.join([row] * len(bodies))}", flat)
     except IntegrityError:  # which undid the statement: some are there
