@@ -110,18 +110,17 @@ def test_what_anybody_can_sign_and_other_forms_of_a_signature_are_refused() -> N
     ]
     forged = [(key, point + bytes(32), statement) for key in low for point in low]
     assert len([each for each in forged if _by_openssl(*each)]) > 10  # the case is not empty
-    some = [
-        *(Signed(*each, good=False) for each in forged),
-        Signed(identity.public, other, statement, good=False),
-        Signed(identity.public, good, statement, good=True),
-    ]
     shifted = [
         (identity.public[:31], good, statement),
         (identity.public + b"x", good, statement),
         (identity.public, good[:63], good[63:] + statement),
         (identity.public, good + statement[:1], statement[1:]),
     ]
-    assert not any(signature_checks._good(*each) for each in shifted)
+    some = [
+        *(Signed(*each, good=False) for each in (*forged, *shifted)),
+        Signed(identity.public, other, statement, good=False),
+        Signed(identity.public, good, statement, good=True),
+    ]
 
     async def play() -> None:
         checks = SignatureChecks()
@@ -139,3 +138,42 @@ def _by_openssl(public: bytes, signature: bytes, statement: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def test_a_signature_that_was_good_is_known_again_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[bytes] = []
+    good = signature_checks._good
+
+    def counted(public: bytes, signature: bytes, statement: bytes) -> bool:
+        checked.append(statement)
+        return good(public, signature, statement)
+
+    monkeypatch.setattr(signature_checks, "_good", counted)
+    identity, other = Identity.draw(Randomness(1)), Identity.draw(Randomness(2))
+    a, b = identity.sign(b"a"), identity.sign(b"b")
+    asked = [  # what is asked, whether it is good, and whether it has to be checked
+        ((identity.public, a, b"a"), True, True),
+        ((identity.public, a, b"a"), True, False),
+        ((identity.public, a, b"b"), False, True),
+        ((identity.public, a, b"b"), False, True),  # a bad one is never known
+        ((identity.public, a[:-1] + bytes([a[-1] ^ 1]), b"a"), False, True),
+        ((identity.public[:-1] + bytes([identity.public[-1] ^ 1]), a, b"a"), False, True),  # of the same slot
+        ((other.public, a, b"a"), False, True),
+        ((identity.public, a[:63], a[63:] + b"a"), False, False),
+        ((identity.public, a, b"a"), True, False),
+        ((identity.public, b, b"b"), True, True),
+        ((identity.public, a, b"a"), True, True),  # of a key the last one is known
+    ]
+
+    async def play() -> None:
+        checks = SignatureChecks()
+        for each, right, new in asked:
+            checked.clear()
+            assert await checks.good(*each, repeated=True) is right
+            assert bool(checked) is new
+        assert await checks.good(identity.public, b, b"b")
+        assert await checks.good(identity.public, a, b"a", repeated=True)
+        assert checked[-1] == b"b"  # what is not repeated puts nothing else out
+        assert not await SignatureChecks().good(identity.public, a, b"x", repeated=True)
+
+    asyncio.run(play())
