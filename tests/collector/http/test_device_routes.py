@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import threading
@@ -8,6 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from mapveil.collector.http import device_routes
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.contribution import Devices, client_report
 from mapveil_client.local.message import write_reports
@@ -17,6 +19,8 @@ from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
 from mapveil_client.terms import CollectionTerms
 from tests.authority import credentials_of
+
+from ..faults.scene import until
 
 ABSENT = "f" * 32
 ROUNDS = {"options": {"shard_size": 12, "tolerated_dropout": 0.25, "corrupt": 0}, "trust": "distributed"}
@@ -190,6 +194,42 @@ def test_many_who_ask_at_once_are_told_the_same(api: Any, monkeypatch: Any) -> N
         thread.join()
     assert len(set(answers)) == 1
     assert len(asked) == 1
+
+
+class Body(bytes):
+    """A body that tells when it is gone."""
+
+    gone = 0
+
+    def __del__(self) -> None:
+        Body.gone += 1
+
+
+def test_what_is_refused_stays_in_memory_no_longer_than_its_answer(api: Any, monkeypatch: Any) -> None:
+    """Without a collection of garbage: a body may have 64 MiB."""
+    read = device_routes.read_body
+
+    async def read_body(*given: Any) -> bytes:
+        return Body(await read(*given))
+
+    monkeypatch.setattr(device_routes, "read_body", read_body)
+    collection = api.opened()
+    (phone,) = api.phones(1)
+    path = "/v1/collections/{}/report"
+    gc.collect()
+    gc.disable()
+    try:
+        before = Body.gone
+        answers = [
+            phone.ask("PUT", path.format(collection), b"x"),
+            phone.ask("PUT", path.format(collection), b"x", {"body": b"y"}),
+            phone.ask("PUT", path.format("a" * 32), b"x"),
+            phone.ask("PUT", path.format(collection).replace("report", "rounds/1/messages/keys"), b"x"),
+        ]
+        assert [answer.status_code for answer in answers] == [422, 401, 404, 404]
+        until(lambda: Body.gone == before + len(answers), "the bodies are gone", 60)
+    finally:
+        gc.enable()
 
 
 class Party:

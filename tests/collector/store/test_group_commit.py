@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import os
 import signal
@@ -293,3 +294,34 @@ def test_a_writer_that_forgets_a_result_answers_nobody_wrongly(store):
     answers = gather(store.put(forgets, 1), store.commit(put(7)))
     assert isinstance(answers[0], ValueError)
     assert clients(store) == [7]
+
+
+def test_what_could_not_be_written_stays_in_memory_no_longer_than_its_answer(store, monkeypatch):
+    """Without a collection of garbage."""
+    gone = []
+
+    class Item:
+        def __del__(self):
+            gone.append(1)
+
+    def lost():
+        raise StoreUnavailable("lost")
+
+    async def send():
+        puts = (store.put(failing, Item()) for _ in range(20))
+        return [type(each) for each in await asyncio.gather(*puts, return_exceptions=True)]
+
+    def failing(connection, batch):
+        raise AssertionError("no transaction begins")
+
+    monkeypatch.setattr(store._commits, "_transaction", lost)
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(send()) == [StoreUnavailable] * 20
+        end = time.monotonic() + 60
+        while len(gone) < 20:  # the thread that answered goes on a moment later
+            assert time.monotonic() < end
+            time.sleep(0.001)
+    finally:
+        gc.enable()

@@ -68,6 +68,7 @@ class Gate:
         self._answering += 1
         started = time.perf_counter()
         status, sent, complete = 0, 0, False
+        refusal: Refusal | None = None
 
         async def sender(message: Message) -> None:
             nonlocal status, sent, complete
@@ -96,6 +97,7 @@ class Gate:
             elif not complete:
                 raise  # half an answer: the connection is cut
         finally:
+            refusal = None  # which holds this frame, and all that was read: neither is to wait for the other
             self._answering -= 1
             seconds = time.perf_counter() - started
             self._metrics.request(exchange.route, _method(scope), status, seconds)

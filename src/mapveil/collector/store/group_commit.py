@@ -112,7 +112,10 @@ class GroupCommit:
                 self._thread.start()
             self._waiting.setdefault(writer, deque()).append(_Item(writer, value, loop, future))
             self._wake.notify()
-        return await future
+        try:
+            return await future
+        finally:
+            del future  # whose error holds this frame: neither is to wait for the other
 
     def close(self) -> None:
         """Commit what waits, then end the thread."""
