@@ -75,6 +75,7 @@ def fail(connection, id):
     ("end", "trust", "keep", "item"),
     [
         (shut_keys, "distributed", lambda id: KeepMessages(id, 1, ServerState.KEYS), Message(0, 1, b"m")),
+        (fail, "distributed", lambda id: KeepMessages(id, 1, ServerState.KEYS), Message(0, 1, b"m")),
         (fail, "local", KeepReports, Report(1, b"r")),
     ],
 )
@@ -105,6 +106,14 @@ def test_what_waits_for_an_end_is_late(
     for table in (messages, reports):
         with store.read() as connection:
             assert connection.execute(select(func.count()).select_from(table)).scalar_one() == 0
+
+
+def test_nothing_is_kept_of_a_collection_that_was_aborted(store, running):
+    with store.write() as connection:
+        fail(connection, running)
+    keep = KeepMessages(running, 1, ServerState.KEYS)
+    assert asyncio.run(store.put(keep, Message(0, 1, b"m"))) is Kept.LATE
+    assert there(store) == set()
 
 
 def test_a_store_that_fails_acknowledges_nothing(store, running, monkeypatch):

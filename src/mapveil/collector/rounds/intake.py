@@ -1,18 +1,19 @@
 """Writers of what devices send: members, reports and messages, a batch of each in one transaction.
 
 Within a transaction the collection's row is locked shared, so that closing a phase waits for it, and no
-message is accepted after its phase was closed. PostgreSQL does it in the statement that inserts: it waits for
-whoever closes the phase, and then looks at both rows as they are, for which both must be locked.
+message is accepted after its phase was closed. PostgreSQL locks in the statement that inserts: that statement waits
+for whoever closes the phase, and then decides by both rows as they are, for which both must be locked.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Table, select, tuple_, update
+from sqlalchemy import Select, Table, bindparam, literal_column, select, tuple_, update
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.exc import IntegrityError
 
 from mapveil.collector.rounds.collection import now_text
@@ -91,11 +92,7 @@ class KeepReports:
 
 def keep_reports(connection: Connection, collection: str, batch: Sequence[Report]) -> list[Kept]:
     """Insert each device's first report, if the collection is open; return the outcome of each."""
-
-    def is_open() -> bool:
-        return lock_collection(connection, collection, shared=True) == State.OPEN
-
-    return _keep(connection, _REPORTS, {"collection": collection}, batch, is_open)
+    return _keep(connection, _REPORTS, {"collection": collection}, batch)
 
 
 @dataclass(frozen=True)
@@ -109,59 +106,59 @@ class KeepMessages:
     def __call__(self, connection: Connection, batch: Sequence[Message]) -> list[Kept]:
         """Outcome of each message."""
         scope = {"collection": self.collection, "round": self.number, "phase": self.phase.value}
-        here = rounds.c.collection == self.collection, rounds.c.number == self.number
-        open_phase = select(rounds.c.phase).where(*here, rounds.c.open)
-
-        def is_open() -> bool:
-            lock_collection(connection, self.collection, shared=True)
-            return connection.execute(open_phase).scalar() == self.phase.value
-
-        return _keep(connection, _MESSAGES, scope, batch, is_open)
+        return _keep(connection, _MESSAGES, scope, batch)
 
 
 class _Kind(NamedTuple):
-    """What is kept of a kind of items."""
+    """A kind of items, each in a scope such as a round's phase."""
 
     table: Table
-    names: tuple[str, ...]  # columns of an item's key, within its scope
-    accepted: str  # PostgreSQL's query of a row where items of a scope are accepted, which locks what that follows from
+    scope: tuple[str, ...]  # columns
+    names: tuple[str, ...]  # columns of an item's key within its scope
+    accepts: Select[
+        Any
+    ]  # of a scope's values: a row where its items are accepted, locked as long as that must hold
 
 
-_REPORTS: Final = _Kind(
-    reports,
-    ("device",),
-    f"SELECT FROM collections WHERE id = %(collection)s AND state = '{State.OPEN}' FOR SHARE",
-)
+def _stands(state: State) -> Select[Any]:
+    """The collection, if it is in a state."""
+    here = collections.c.id == bindparam("collection"), collections.c.state == literal_column(f"'{state}'")
+    return select(collections.c.id).where(*here).with_for_update(read=True, of=collections)
+
+
+_REPORTS: Final = _Kind(reports, ("collection",), ("device",), _stands(State.OPEN))
 _MESSAGES: Final = _Kind(
     messages,
+    ("collection", "round", "phase"),
     ("shard", "client"),
-    "SELECT FROM collections JOIN rounds ON collection = id WHERE id = %(collection)s AND number = %(round)s "
-    "AND phase = %(phase)s AND open FOR SHARE",
+    _stands(State.RUNNING)
+    .join_from(collections, rounds, rounds.c.collection == collections.c.id)
+    .where(rounds.c.number == bindparam("round"), rounds.c.phase == bindparam("phase"), rounds.c.open)
+    # In the order in which a phase is closed: else the two could wait for each other.
+    .with_for_update(read=True, of=[collections, rounds]),
 )
 
 
-def _keep(
-    connection: Connection,
-    kind: _Kind,
-    scope: dict[str, Any],
-    batch: Sequence[Any],
-    is_open: Callable[[], bool],
-) -> list[Kept]:
-    """Insert the items whose key is free, if anything is accepted; return the outcome of each."""
+def _keep(connection: Connection, kind: _Kind, scope: dict[str, Any], batch: Sequence[Any]) -> list[Kept]:
+    """Insert the items whose key is free, if they are accepted; return the outcome of each."""
     if not batch:
         return []
-    table, names, _ = kind
+    table, names = kind.table, kind.names
     columns = [table.c[name] for name in names]
     keys = [tuple(item)[:-1] for item in batch]
     first: dict[Key, bytes] = {}
     for key, item in zip(keys, batch, strict=True):
         first.setdefault(key, item.body)
+
+    def accepts() -> bool:
+        return connection.execute(kind.accepts, scope).first() is not None
+
     if connection.dialect.name == "postgresql":
         new = _insert_accepted(connection, kind, scope, first)
-        accepts = len(new) == len(first) or is_open()
+        accepted = len(new) == len(first) or accepts()
     else:
-        accepts = is_open()
-        new = _insert(connection, kind, scope, first) if accepts else set()
+        accepted = accepts()
+        new = _insert(connection, kind, scope, first) if accepted else set()
     # An item that is not new was sent before, or comes twice in one batch.
     doubtful = sorted(key for key in first if key not in new)
     there = {key: first[key] for key in new}
@@ -177,31 +174,37 @@ def _keep(
         if held is not None and held == item.body:
             outcomes.append(Kept.NEW if key in new else Kept.AGAIN)
         else:
-            outcomes.append(Kept.LATE if held is None or not accepts else Kept.CONFLICT)
+            outcomes.append(Kept.LATE if held is None or not accepted else Kept.CONFLICT)
     return outcomes
+
+
+@cache
+def _accepting_insert(kind: _Kind, dialect: Dialect) -> str:
+    """PostgreSQL's insertion of those bodies that are accepted and whose key is free, which returns their keys."""
+    accepted = kind.accepts.compile(dialect=dialect)
+    scope = "".join(f"%({name})s, " for name in kind.scope)
+    sent = ", ".join([*(f"%({name})b::integer[]" for name in kind.names), "%(body)b::bytea[]"])
+    keys = ", ".join(kind.names)
+    return (
+        f"WITH accepted AS ({accepted}) INSERT INTO {kind.table.name} ({', '.join(kind.scope)}, {keys}, body) "
+        f"SELECT {scope}sent.* FROM accepted, unnest({sent}) AS sent ON CONFLICT DO NOTHING RETURNING {keys}"
+    )
 
 
 def _insert_accepted(
     connection: Connection, kind: _Kind, scope: dict[str, Any], bodies: dict[Key, bytes]
 ) -> set[Key]:
-    """On PostgreSQL, insert the bodies that are accepted and whose key is free, by one statement; return those keys."""
-    table, names, accepted = kind
-    keys = ", ".join(names)
-    arrays = {name: list(column) for name, column in zip(names, zip(*bodies, strict=True), strict=True)}
-    casts = [*(f"%({name})b::integer[]" for name in names), "%(body)b::bytea[]"]
-    statement = (
-        f"WITH accepted AS MATERIALIZED ({accepted}) "
-        f"INSERT INTO {table.name} ({', '.join(scope)}, {keys}, body) "
-        f"SELECT {''.join(f'%({name})s, ' for name in scope)}sent.* FROM accepted, unnest({', '.join(casts)}) AS sent "
-        f"ON CONFLICT DO NOTHING RETURNING {keys}"
-    )
+    """On PostgreSQL, insert the bodies if they are accepted; return the keys of those that were new."""
+    arrays = {name: list(column) for name, column in zip(kind.names, zip(*bodies, strict=True), strict=True)}
     given = {**scope, **arrays, "body": list(bodies.values())}
-    return {tuple(row) for row in connection.exec_driver_sql(statement, given)}
+    return {
+        tuple(row) for row in connection.exec_driver_sql(_accepting_insert(kind, connection.dialect), given)
+    }
 
 
 def _insert(connection: Connection, kind: _Kind, scope: dict[str, Any], bodies: dict[Key, bytes]) -> set[Key]:
-    """On SQLite, insert the bodies whose key is free, by one statement of the driver; return those keys."""
-    table, names, _ = kind
+    """On SQLite, insert the bodies by one statement of the driver; return the keys of those that were new."""
+    table, names = kind.table, kind.names
     columns = (*scope, *names, "body")
     row = f"({', '.join('?' * len(columns))})"
     fixed = tuple(scope.values())

@@ -145,6 +145,7 @@ def open_database(url: URL, options: dict[str, Any]) -> Database:
         pool_size=_CONNECTIONS // 2,
         max_overflow=_CONNECTIONS - _CONNECTIONS // 2,
         pool_timeout=_WAIT_SECONDS,
+        isolation_level="READ COMMITTED",  # whatever the server's default: what waited for a row's lock sees it anew
         connect_args=arguments,
         execution_options=options,
     )
