@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mapveil.collector.http import device_keys
+from mapveil.collector.http import device_keys, signature_checks
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
 from mapveil_client.randomness.random import Randomness
@@ -146,14 +146,36 @@ def test_a_signature_is_of_one_method_one_address_and_one_body(api: Any) -> None
 
 def test_a_revoked_device_is_refused(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = f"/v1/collections/{api.opened()}/report"
+    repeated = path.replace(
+        "report", "rounds/1/assignment"
+    )  # whose signature is known from the second time on
     here, elsewhere = api.phones(2)
     assert here.ask("PUT", path, b"x").status_code == elsewhere.ask("PUT", path, b"x").status_code == 422
+    assert [here.ask("GET", repeated).status_code for _ in range(2)] == [404, 404]
     assert api.ask("DELETE", f"/v1/devices/{here.number}", "operator").status_code == 204
-    assert here.ask("PUT", path, b"x").status_code == 401
+    assert here.ask("PUT", path, b"x").status_code == here.ask("GET", repeated).status_code == 401
     api.accounts.revoke_device(elsewhere.number, "command line")  # as another worker would
     monkeypatch.setattr(device_keys, "_BARRED_SECONDS", 0.0)
     assert elsewhere.ask("PUT", path, b"x").status_code == 401
     assert here.enrol(api.enrolment()).status_code == 403
+
+
+def test_only_what_has_no_body_is_known_again(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[bytes] = []
+    good = signature_checks._good
+
+    def counted(public: bytes, signature: bytes, statement: bytes) -> bool:
+        checked.append(statement)
+        return good(public, signature, statement)
+
+    monkeypatch.setattr(signature_checks, "_good", counted)
+    path = f"/v1/collections/{api.opened()}/report"
+    (phone,) = api.phones(1)
+    assert [phone.ask("PUT", path, b"x").status_code for _ in range(2)] == [422, 422]
+    assert len(checked) == 2
+    repeated = path.replace("report", "rounds/1/assignment")
+    assert [phone.ask("GET", repeated).status_code for _ in range(2)] == [404, 404]
+    assert len(checked) == 3
 
 
 def test_a_device_in_quarantine_is_refused_until_it_is_released(api: Any) -> None:

@@ -151,29 +151,32 @@ def test_a_signature_that_was_good_is_known_again_and_no_other(monkeypatch: pyte
     monkeypatch.setattr(signature_checks, "_good", counted)
     identity, other = Identity.draw(Randomness(1)), Identity.draw(Randomness(2))
     a, b = identity.sign(b"a"), identity.sign(b"b")
-    asked = [  # what is asked, whether it is good, and whether it has to be checked
-        ((identity.public, a, b"a"), True, True),
-        ((identity.public, a, b"a"), True, False),
-        ((identity.public, a, b"b"), False, True),
-        ((identity.public, a, b"b"), False, True),  # a bad one is never known
-        ((identity.public, a[:-1] + bytes([a[-1] ^ 1]), b"a"), False, True),
-        ((identity.public[:-1] + bytes([identity.public[-1] ^ 1]), a, b"a"), False, True),  # of the same slot
-        ((other.public, a, b"a"), False, True),
-        ((identity.public, a[:63], a[63:] + b"a"), False, False),
-        ((identity.public, a, b"a"), True, False),
-        ((identity.public, b, b"b"), True, True),
-        ((identity.public, a, b"a"), True, True),  # of a key the last one is known
+    asked = [  # by which device, what is asked, whether it is good, and whether it has to be checked
+        (7, (identity.public, a, b"a"), True, True),
+        (7, (identity.public, a, b"a"), True, False),
+        (7, (identity.public, a, b"b"), False, True),
+        (7, (identity.public, a, b"b"), False, True),  # a bad one is never known
+        (7, (identity.public, a[:-1] + bytes([a[-1] ^ 1]), b"a"), False, True),
+        (7, (identity.public[:-1] + bytes([identity.public[-1] ^ 1]), a, b"a"), False, True),
+        (7, (other.public, a, b"a"), False, True),
+        (7, (identity.public, a[:63], a[63:] + b"a"), False, False),
+        (7, (identity.public, a, b"a"), True, False),
+        (7 + signature_checks._SLOTS, (other.public, other.sign(b"a"), b"a"), True, True),
+        (7, (identity.public, a, b"a"), True, True),  # another device was known in its place
+        (7, (identity.public, b, b"b"), True, True),
+        (7, (identity.public, a, b"a"), True, True),  # of a device the last one is known
     ]
 
     async def play() -> None:
         checks = SignatureChecks()
-        for each, right, new in asked:
+        for device, each, right, new in asked:
             checked.clear()
-            assert await checks.good(*each, repeated=True) is right
+            assert await checks.good(*each, device) is right
             assert bool(checked) is new
         assert await checks.good(identity.public, b, b"b")
-        assert await checks.good(identity.public, a, b"a", repeated=True)
-        assert checked[-1] == b"b"  # what is not repeated puts nothing else out
-        assert not await SignatureChecks().good(identity.public, a, b"x", repeated=True)
+        assert await checks.good(identity.public, b, b"b")
+        assert checked[-2:] == [b"b", b"b"]  # of no device nothing is known
+        assert await checks.good(identity.public, a, b"a", 7)
+        assert checked[-1] == b"b"
 
     asyncio.run(play())

@@ -72,7 +72,8 @@ class Access:
     async def device(self, scope: Scope, signer: Signer, body: bytes) -> int:
         """The device, now that its signature of this request was checked."""
         statement = request_statement(scope["method"], address_of(scope), body)
-        if not await self.checks.good(signer.key, signer.signature, statement, repeated=not body):
+        known_of = None if body else signer.device  # what is asked without a body is asked again
+        if not await self.checks.good(signer.key, signer.signature, statement, known_of):
             self.count_failure(scope)
             raise Unauthorized("the signature is not the device's, of this method, address and body")
         Exchange.of(scope).who = f"device {signer.device}"

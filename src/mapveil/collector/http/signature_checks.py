@@ -4,7 +4,8 @@ Those that come in one turn of the event loop go to the process in messages of s
 back together: while it checks the next, the store writes those before. A few are checked where they are, as are all
 while the process has more than enough to do, or is not there.
 
-Whoever asks the same again sends the same signature, which is then looked up: of each key one that was good is known.
+Whoever asks the same again sends the same signature, for a statement has no time in it: of each device the last one
+that was good is known. Whether the device is barred is no matter of signatures, and is asked before.
 
 libsodium checks them, in half the time of OpenSSL. It refuses what :func:`~mapveil_client.secure_sum.keys.signed_by`
 refuses, and besides keys and signatures in another encoding than the canonical one, which no device sends.
@@ -37,8 +38,8 @@ _AGAIN_SECONDS: Final = 10.0  # until a process that ended is started anew
 _KEY: Final = 32
 _SIGNATURE: Final = 64
 _FIXED: Final = _KEY + _SIGNATURE  # bytes of both
-_SLOTS: Final = 1 << 20  # good signatures that are known, a digest each; memory is taken as they come
-_DIGEST: Final = 16  # bytes
+_SLOTS: Final = 1 << 20  # good signatures that are known, one of a device; memory is taken as they come
+_DIGEST: Final = 16  # bytes of each, under a key that this process drew: nobody finds two of the same digest
 _LENGTH: Final = struct.Struct(">I")
 
 
@@ -68,24 +69,23 @@ class SignatureChecks:
         self._at_process = 0  # signatures
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
-        self._secret = secrets.token_bytes(32)  # without it nobody finds another signature of the same digest
+        self._secret = secrets.token_bytes(32)
         self._known = np.zeros((_SLOTS, _DIGEST), dtype=np.uint8)
         self.process: int | None = None
         self._not_before = 0.0 if (os.cpu_count() or 1) > 1 else float("inf")
 
     async def good(
-        self, public: bytes, signature: bytes, statement: bytes, *, repeated: bool = False
+        self, public: bytes, signature: bytes, statement: bytes, known_of: int | None = None
     ) -> bool:
         """Whether the signature is that of the holder of a public key (32 bytes) under a statement.
 
-        One of a statement that will be ``repeated`` is remembered if it is good.
+        Of the device ``known_of`` it is looked up, and known from now on if it is good.
         """
         if len(public) != _KEY or len(signature) != _SIGNATURE:  # which PyNaCl does not check
             return False
-        if not repeated:
+        if known_of is None:
             return await self._verdict(public, signature, statement)
-        slot = int.from_bytes(public[:4], "big") % _SLOTS
-        signed = public + signature + statement
+        signed, slot = public + signature + statement, known_of % _SLOTS
         digest = hashlib.blake2b(signed, key=self._secret, digest_size=_DIGEST).digest()
         if self._known[slot].tobytes() == digest:
             return True
