@@ -97,7 +97,7 @@ class Gate:
             elif not complete:
                 raise  # half an answer: the connection is cut
         finally:
-            refusal = None  # which holds this frame, and all that was read: neither is to wait for the other
+            refusal = None  # its trace holds this frame, and this frame it: a circle that would keep the body
             self._answering -= 1
             seconds = time.perf_counter() - started
             self._metrics.request(exchange.route, _method(scope), status, seconds)

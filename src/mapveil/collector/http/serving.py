@@ -45,7 +45,7 @@ from mapveil_client.two_operators.sealed_report import HpkeConfig
 _FACTORY: Final = "mapveil.collector.http.serving:worker"
 _SPARE_FILES: Final = 256  # beside connections: the store, the maps, the log
 _BACKLOG: Final = 2048
-_YOUNG: Final = 20_000  # objects, more than were freed, after which the young ones are walked for cycles
+_YOUNG: Final = 20_000  # objects, more than were freed, after which the young ones are walked for circles
 _HUNG_SECONDS: Final = 10  # until a worker that says nothing is replaced; starting one may take seconds
 
 
@@ -68,8 +68,8 @@ def application(settings: Settings, *, authority_only: bool = False) -> ASGIApp:
     made = create_app(
         engine, store, settings, authority_only=authority_only, closing=store.close, peer_key=part.key
     )
-    # Modules and routes stay as long as the process: a collection of garbage need not walk them again and again. A
-    # request leaves no cycle behind, so that Python's own threshold has the young objects walked for nothing.
+    # Modules and routes stay as long as the process: a collection of garbage need not walk them again and again. At
+    # Python's own threshold it would walk the young ones for nothing: what devices ask leaves no circles behind.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG)

@@ -8,7 +8,7 @@ for whoever closes the phase, and then decides by both rows as they are, for whi
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Select, Table, bindparam, literal_column, select, tuple_, update
@@ -115,9 +115,7 @@ class _Kind(NamedTuple):
     table: Table
     scope: tuple[str, ...]  # columns
     names: tuple[str, ...]  # columns of an item's key within its scope
-    accepts: Select[
-        Any
-    ]  # of a scope's values: a row where its items are accepted, locked as long as that must hold
+    accepts: Select[Any]  # a row where items of the scope are accepted, locked as long as that is to hold
 
 
 def _stands(state: State) -> Select[Any]:
@@ -178,7 +176,7 @@ def _keep(connection: Connection, kind: _Kind, scope: dict[str, Any], batch: Seq
     return outcomes
 
 
-@cache
+@lru_cache(maxsize=8)
 def _accepting_insert(kind: _Kind, dialect: Dialect) -> str:
     """PostgreSQL's insertion of those bodies that are accepted and whose key is free, which returns their keys."""
     accepted = kind.accepts.compile(dialect=dialect)

@@ -246,18 +246,15 @@ class Store:
         return f"Store({self.shown!r})"
 
 
-def lock_collection(connection: Connection, collection: str, *, shared: bool = False) -> str | None:
+def lock_collection(connection: Connection, collection: str) -> str | None:
     """Keep others from changing a collection until the transaction ends; its state, None where there is none.
 
     SQLite has one writer in any case, and nothing is locked. On PostgreSQL the row of the collection is or, where there
-    is none, its identifier: nobody else makes the row meanwhile. ``shared`` lets others hold the lock too: for taking a
-    message, which only closing its phase must wait for.
+    is none, its identifier: nobody else makes the row meanwhile.
     """
-    row = select(collections.c.state).where(collections.c.id == collection)
-    if connection.dialect.name == "postgresql":
-        row = row.with_for_update(read=shared)
+    row = select(collections.c.state).where(collections.c.id == collection).with_for_update()
     state = connection.execute(row).scalar()
-    if state is None and not shared and connection.dialect.name == "postgresql":
+    if state is None and connection.dialect.name == "postgresql":
         lock = {"key": _key(f"collection {collection}")}
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), lock)
         state = connection.execute(row).scalar()  # made by whom this waited for

@@ -115,7 +115,7 @@ class GroupCommit:
         try:
             return await future
         finally:
-            del future  # whose error holds this frame: neither is to wait for the other
+            del future  # its error holds this frame, and this frame it: a circle that would keep the value
 
     def close(self) -> None:
         """Commit what waits, then end the thread."""
