@@ -108,6 +108,36 @@ def test_what_waits_for_an_end_is_late(
             assert connection.execute(select(func.count()).select_from(table)).scalar_one() == 0
 
 
+def test_two_processes_insert_what_both_were_sent_in_one_order(
+    postgresql_store, clock, crowd_of, opened, make_spec, monkeypatch
+):
+    """Else each holds what the other waits for, and one of them is written again."""
+    store, again = postgresql_store, []
+    apart = store._commits._apart
+    monkeypatch.setattr(store._commits, "_apart", lambda taken: again.append(len(taken)) or apart(taken))
+    crowd_of(store, 4)
+    id, _ = opened(Engine(store, clock, authority=AUTHORITY), make_spec("local", devices=4))
+    one, two = Report(1, b"r"), Report(2, b"r")
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'accepted'"
+    )
+
+    async def put():
+        return await asyncio.gather(*(store.put(KeepReports(id), each) for each in (two, one)))
+
+    with ThreadPoolExecutor() as pool:
+        with store.write() as connection:
+            assert KeepReports(id)(connection, [one]) == [Kept.NEW]
+            others = pool.submit(asyncio.run, put())
+            while not others.done():
+                with store.read() as other:
+                    if other.execute(waiting).scalar_one():
+                        break
+            assert KeepReports(id)(connection, [two]) == [Kept.NEW]
+        assert others.result() == [Kept.AGAIN, Kept.AGAIN]
+    assert again == []
+
+
 def test_nothing_is_kept_of_a_collection_that_was_aborted(store, running):
     with store.write() as connection:
         fail(connection, running)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 
 import pytest
 from sqlalchemy import text
@@ -296,7 +297,11 @@ def test_a_writer_that_forgets_a_result_answers_nobody_wrongly(store):
     assert clients(store) == [7]
 
 
-def test_what_could_not_be_written_stays_in_memory_no_longer_than_its_answer(store, monkeypatch):
+@pytest.mark.parametrize("count", [1, 20])
+@pytest.mark.parametrize("begins", [True, False])
+def test_what_could_not_be_written_stays_in_memory_no_longer_than_its_answer(
+    store, monkeypatch, count, begins
+):
     """Without a collection of garbage."""
     gone = []
 
@@ -307,21 +312,44 @@ def test_what_could_not_be_written_stays_in_memory_no_longer_than_its_answer(sto
     def lost():
         raise StoreUnavailable("lost")
 
+    def failing(connection, batch):
+        raise ValueError("of the writer")
+
     async def send():
-        puts = (store.put(failing, Item()) for _ in range(20))
+        puts = (store.put(failing, Item()) for _ in range(count))
         return [type(each) for each in await asyncio.gather(*puts, return_exceptions=True)]
 
-    def failing(connection, batch):
-        raise AssertionError("no transaction begins")
-
-    monkeypatch.setattr(store._commits, "_transaction", lost)
+    if not begins:
+        monkeypatch.setattr(store._commits, "_transaction", lost)
     gc.collect()
     gc.disable()
     try:
-        assert asyncio.run(send()) == [StoreUnavailable] * 20
+        assert asyncio.run(send()) == [ValueError if begins else StoreUnavailable] * count
         end = time.monotonic() + 60
-        while len(gone) < 20:  # the thread that answered goes on a moment later
+        while len(gone) < count:  # the thread that answered goes on a moment later
             assert time.monotonic() < end
             time.sleep(0.001)
     finally:
         gc.enable()
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_whoever_locks_a_row_for_itself_is_the_last_of_its_transaction(store):
+    """Of two that a transaction waits for, another process might have them the other way round."""
+    written, batches = [], []
+
+    @dataclass(frozen=True)
+    class Locks:
+        name: str
+        last: bool
+
+        def __call__(self, connection, batch):
+            written.append((self.name, len(batch)))
+            return batch
+
+    store.on_commit = lambda batch: batches.append(batch.items)
+    writers = [Locks("a", False), Locks("b", True), Locks("c", True), Locks("d", False)]
+    assert gather(*(store.put(writer, n) for writer in writers for n in range(3))) == [0, 1, 2] * 4
+    assert sum(batches) == 12
+    assert all(each <= 6 for each in batches)  # never b and c
+    assert sorted({name for name, _ in written}) == ["a", "b", "c", "d"]

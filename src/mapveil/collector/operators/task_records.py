@@ -329,7 +329,9 @@ class KeepSealedReports:
             for report, each, outcome in zip(batch, ids, made, strict=True)
             if outcome is Kept.NEW
         ]
-        fresh = list({row["report"]: row for row in fresh}.values())
+        fresh = [
+            row for _, row in sorted({row["report"]: row for row in fresh}.items())
+        ]  # as in keep_reports
         if fresh:
             connection.execute(insert(report_ids), fresh)
         return made

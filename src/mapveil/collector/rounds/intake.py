@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from sqlalchemy import Select, Table, bindparam, literal_column, select, tuple_, update
 from sqlalchemy.dialects import sqlite
@@ -58,6 +58,7 @@ class KeepMembers:
 
     collection: str
     expected: int
+    last: ClassVar[bool] = True  # of a transaction: it locks the collection
 
     def __call__(self, connection: Connection, batch: Sequence[int]) -> list[Kept]:
         """Outcome of each device, by its number."""
@@ -147,6 +148,8 @@ def _keep(connection: Connection, kind: _Kind, scope: dict[str, Any], batch: Seq
     first: dict[Key, bytes] = {}
     for key, item in zip(keys, batch, strict=True):
         first.setdefault(key, item.body)
+    # In one order in every process: each waits for keys that another has inserted and not committed.
+    first = dict(sorted(first.items()))
 
     def accepts() -> bool:
         return connection.execute(kind.accepts, scope).first() is not None

@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy.engine import Connection
@@ -27,6 +28,8 @@ Writer = Callable[[Connection, Sequence[Any]], Sequence[T]]
 """Writes a batch of items and returns one result for each; items of equal (``==``) writers share a batch.
 
 May be run more than once, always against the store as it is then, so it changes nothing but through the connection.
+One with an attribute ``last`` that is true is the last of its transaction: it locks a row for itself alone, and two
+processes that each waited for such a row of the other would be in a deadlock.
 """
 
 _MAX_ITEMS: Final = 512  # of one transaction
@@ -72,7 +75,8 @@ class FairLock:
                 self._turn.notify_all()
 
 
-class _Item(NamedTuple):
+@dataclass(slots=True, eq=False)
+class _Item:
     writer: Writer[Any]
     value: Any
     loop: asyncio.AbstractEventLoop
@@ -170,7 +174,8 @@ class GroupCommit:
                     taken += batch
                     written = batch[0].writer(connection, [item.value for item in batch])
                     results += (result for _, result in zip(batch, written, strict=True))
-                    if time.perf_counter() - started > _MAX_SECONDS:
+                    last = getattr(batch[0].writer, "last", False)
+                    if last or time.perf_counter() - started > _MAX_SECONDS:
                         break
         except BaseException as error:  # an item's own failure, whatever it is, belongs to its sender
             if not taken:  # the transaction could not even begin
@@ -239,6 +244,7 @@ def _answer(outcomes: list[_Outcome]) -> None:
     by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
     for outcome in outcomes:
         by_loop.setdefault(outcome.item.loop, []).append(outcome)
+    outcomes.clear()  # an error holds them by the frames of its trace, as it does its item
     for loop, own in by_loop.items():
         with contextlib.suppress(RuntimeError):  # the loop was closed: its waiting tasks are gone
             loop.call_soon_threadsafe(_resolve, own)
@@ -246,9 +252,11 @@ def _answer(outcomes: list[_Outcome]) -> None:
 
 def _resolve(outcomes: list[_Outcome]) -> None:
     for item, result, error in outcomes:
-        if item.future.done():  # cancelled meanwhile
+        future = item.future
+        del item.future  # which would close a circle that keeps the item's value
+        if future.done():  # cancelled meanwhile
             continue
         if error is None:
-            item.future.set_result(result)
+            future.set_result(result)
         else:
-            item.future.set_exception(error)
+            future.set_exception(error)
