@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mapveil.collector.http import device_keys, signature_checks
+from mapveil.collector.http import device_keys, device_routes, signature_checks
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
 from mapveil_client.randomness.random import Randomness
@@ -158,6 +158,25 @@ def test_a_revoked_device_is_refused(api: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(device_keys, "_BARRED_SECONDS", 0.0)
     assert elsewhere.ask("PUT", path, b"x").status_code == 401
     assert here.enrol(api.enrolment()).status_code == 403
+
+
+def test_a_device_that_is_revoked_while_it_sends_is_refused(
+    api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body may take hours."""
+    path = f"/v1/collections/{api.opened()}/report"
+    (phone,) = api.phones(1)
+    read = device_routes.read_body
+
+    async def read_body(*given: Any) -> bytes:
+        body = await read(*given)
+        api.accounts.revoke_device(phone.number, "command line")
+        return body
+
+    assert phone.ask("PUT", path, b"x").status_code == 422
+    monkeypatch.setattr(device_keys, "_BARRED_SECONDS", 0.0)
+    monkeypatch.setattr(device_routes, "read_body", read_body)
+    assert phone.ask("PUT", path, b"x").status_code == 401
 
 
 def test_only_what_has_no_body_is_known_again(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from mapveil_client.errors import InputError
 from mapveil_client.secure_sum.keys import SCHEME, read_authorization, request_statement
 
 _LONGEST: Final = 200  # characters of a token that is looked up at all
+_UNKNOWN: Final = "no such device, or one that was revoked or is in quarantine"
 
 
 class Signer(NamedTuple):
@@ -63,7 +64,7 @@ class Access:
             signed = read_authorization(given)
             key = await self._keys.of(signed.device)
             if key is None:
-                raise InputError("no such device, or one that was revoked or is in quarantine")
+                raise InputError(_UNKNOWN)
         except InputError as error:
             self.count_failure(scope)
             raise Unauthorized(str(error)) from None
@@ -71,6 +72,9 @@ class Access:
 
     async def device(self, scope: Scope, signer: Signer, body: bytes) -> int:
         """The device, now that its signature of this request was checked."""
+        if body and await self._keys.of(signer.device) is None:  # it was barred while its body came in
+            self.count_failure(scope)
+            raise Unauthorized(_UNKNOWN)
         statement = request_statement(scope["method"], address_of(scope), body)
         known_of = None if body else signer.device  # what is asked without a body is asked again
         if not await self.checks.good(signer.key, signer.signature, statement, known_of):

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mapveil.collector.http.access import Access
 from mapveil.collector.http.device_routes import AUTHORITY_ENDPOINTS, ENDPOINTS, DeviceRoutes, Endpoint
-from mapveil.collector.http.exchange import Exchange, read_body
+from mapveil.collector.http.exchange import Exchange, read_body, require_json
 from mapveil.collector.http.gate import PAGE_POLICY, Gate, refusal_of
 from mapveil.collector.http.limits import Bodies
 from mapveil.collector.http.openapi import document
@@ -193,6 +193,10 @@ class _Collector:
         settings = self._service.settings
         most = settings.query_bytes if scope["path"].endswith(_QUERY) else settings.json_bytes
         body: bytes | None = await read_body(scope, receive, most, self._service.bodies)
+        if body and not scope["path"].endswith(_QUERY):
+            require_json(
+                body
+            )  # FastAPI would keep what it cannot read in a circle of frames, and asks no token before
 
         async def replay() -> Message:
             nonlocal body

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
 import secrets
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -10,7 +12,7 @@ from typing import Any, Final
 from starlette.types import Receive, Scope
 
 from mapveil.collector.http.limits import Bodies, declared_length
-from mapveil.collector.refusals import Refusal, TooLarge
+from mapveil.collector.refusals import Invalid, Refusal, TooLarge
 
 _PROCESS: Final = secrets.token_hex(5)
 _NUMBERS: Final = itertools.count(1)
@@ -35,6 +37,14 @@ def require_media(scope: Scope, *media: bytes) -> None:
     given = header(scope, b"content-type") or b""
     if given.split(b";")[0].strip().lower() not in media:
         raise Refusal(expected=" or ".join(each.decode() for each in media), status=415)
+
+
+def require_json(body: bytes) -> None:
+    """Refuse a body that is not JSON, and keep nothing of it."""
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads(body)
+        return
+    raise Invalid("the body is not JSON")
 
 
 class ClientGone(Exception):
