@@ -209,10 +209,13 @@ benchmarks.collector_costs --core-hour 0.05 --page -`.
   upper limit of the server's part. A device sends and receives a kilobyte, requests and headers together
   (assumed). The 99th percentile of the wait was {p99:g} ms.
 - **Secure sums**: processor seconds of the server of {rounds} rounds of one collection, enrolment included,
-  divided by devices. Of a round alone, its messages made beforehand, the collector needs {own_minutes:.0f} minutes of
-  one core for a million devices and PostgreSQL {database_minutes:.0f}, where the aim was 30 together. More rounds cost
-  in proportion. A process that answers devices holds {memory:.2g} MB for each shard of 1,000 devices of a round:
-  {gigabytes:.2g} GB for a million devices in one collection, in every such process. A worker holds one shard at a time.
+  divided by devices, and their bytes, of the method `adaptive`: another one sends vectors of other lengths. A simulated
+  fleet prints what its devices sent and received. More rounds cost in proportion. A worker holds one shard at a time.
+- **A round alone**, its messages made beforehand, against a server that is honest but curious: the collector needs
+  {own_minutes:.0f} minutes of one core for a million devices and PostgreSQL {database_minutes:.0f}, where the aim was
+  30 together. A process that answers devices holds {memory:.2g} MB for each shard of 1,000 devices of a round:
+  {gigabytes:.2g} GB for a million devices in one collection, in every such process. Against a malicious server, the
+  default, both are several times that: measure yours.
 - **Two operators**: processor seconds of the leader in a collection of two rounds over HTTP, enrolment included,
   divided by devices; the helper takes half as many. Bytes between the two are not counted.
 - **Store**: rows of a device and of one collection, measured in SQLite with bodies of {report} bytes. Messages
