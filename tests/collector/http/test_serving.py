@@ -17,8 +17,11 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from mapveil.collector.http.serving import bind
+from mapveil.collector.http.serving import authority_of, bind
 from mapveil.collector.http.settings import Settings
+from mapveil.collector.store.audit_log import record
+from mapveil.collector.store.database import Store
+from mapveil.collector.store.device_certificates import CERTIFY
 from mapveil_client.errors import InputError
 
 from ..conftest import PostgresqlServer
@@ -202,3 +205,20 @@ def test_a_port_that_was_taken_lets_connections_wait_and_is_nobody_else_s() -> N
             pass
         with pytest.raises(InputError, match="cannot be listened on"):
             bind(Settings(port=place[1]))
+
+
+def test_whoever_answers_devices_has_the_key_that_certified_them(
+    postgresql_store: Store, postgresql_url: str, tmp_path: Path
+) -> None:
+    """Else one intake of several refuses whom the others certified."""
+
+    def settings(role: str) -> Settings:
+        return Settings(store=postgresql_url, role=role, exports=str(tmp_path))
+
+    assert authority_of(settings("intake"), postgresql_store) is None
+    with postgresql_store.write() as connection:
+        record(connection, "authority", CERTIFY, None, device=1)
+    for role in ("all", "intake"):
+        with pytest.raises(InputError, match=r"^the enrolment authority's key is not here"):
+            authority_of(settings(role), postgresql_store)
+    assert authority_of(settings("worker"), postgresql_store) is None

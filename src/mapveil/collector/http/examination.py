@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mapveil.collector.clock import SystemClock, time_text
-from mapveil.collector.http.serving import bind, fault_of_authority, keys_of
+from mapveil.collector.http.serving import authority_key, bind, fault_of_authority, keys_of
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.http.tls_files import check_tls
 from mapveil.collector.operators.peer import HttpPeer
@@ -54,24 +54,18 @@ def examine(settings: Settings, published: ChainHead | None = None) -> list[Find
 
 
 def _authority(settings: Settings) -> Finding:
-    path = settings.authority_key
     try:
         if settings.authority is not None:
             return _authority_apart(Authority.parse(settings.authority), settings.revocation_list)
-        if path is None:
-            store = Store(settings.store, clock=SystemClock())
-            path = None if store.path is None else f"{store.path}.authority"
-            store.close()
-        if path is None:
+        with contextlib.closing(Store(settings.store, clock=SystemClock())) as store:
+            path = authority_key(settings, store)
+            if path is not None and path.exists():
+                named = EnrolmentAuthority.open(path, settings.population).named
+                return _finding("authority", True, str(named))
+            fault = fault_of_authority(settings, store) if store.check().version is not None else None
+        if fault is None and path is None:
             return _finding("authority", True, "none: collections of active sums are refused")
-        if not Path(path).exists():
-            store = Store(settings.store, clock=SystemClock())
-            with contextlib.closing(store):
-                fault = fault_of_authority(Path(path), store) if store.check().version is not None else None
-            return _finding("authority", fault is None, fault or f"{path}: is drawn at the first start")
-        return _finding(
-            "authority", True, str(EnrolmentAuthority.open(Path(path), settings.population).named)
-        )
+        return _finding("authority", fault is None, fault or f"{path}: is drawn at the first start")
     except MapveilError as error:
         return _finding("authority", False, str(error))
 

@@ -31,6 +31,7 @@ from mapveil.collector.operators.leader import Leader
 from mapveil.collector.operators.operator_keys import OperatorKeys, PeerKey, own_secret, shared_secret
 from mapveil.collector.operators.peer import HttpPeer
 from mapveil.collector.operators.served_keys import fault_of_keys, own_key_of, record_keys
+from mapveil.collector.roles import Role
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import CERTIFY
@@ -130,17 +131,24 @@ def authority_of(settings: Settings, store: Store) -> Authority | EnrolmentAutho
     """
     if settings.authority is not None:
         return Authority.parse(settings.authority)
+    if (fault := fault_of_authority(settings, store)) is not None:
+        raise InputError(fault)
+    path = authority_key(settings, store)
+    return None if path is None else EnrolmentAuthority.open(path, settings.population, make=True)
+
+
+def authority_key(settings: Settings, store: Store) -> Path | None:
+    """Where the key of the collector's own authority is; None with a store on PostgreSQL without that setting."""
     if settings.authority_key is None and store.path is None:
         return None
-    path = Path(settings.authority_key or f"{store.path}.authority")
-    if (fault := fault_of_authority(path, store)) is not None:
-        raise InputError(fault)
-    return EnrolmentAuthority.open(path, settings.population, make=True)
+    return Path(settings.authority_key or f"{store.path}.authority")
 
 
-def fault_of_authority(path: Path, store: Store) -> str | None:
-    """Why no key of the authority may be drawn where it is missing: devices are certified with the one that was."""
-    if path.exists():
+def fault_of_authority(settings: Settings, store: Store) -> str | None:
+    """Why the own authority's key may not be missing here: devices are certified with the one that was."""
+    path = authority_key(settings, store)
+    answers = Role(settings.role) in (Role.ALL, Role.INTAKE)
+    if path.exists() if path is not None else not answers:
         return None
     with store.read() as connection:
         certified = connection.execute(
@@ -148,8 +156,9 @@ def fault_of_authority(path: Path, store: Store) -> str | None:
         ).scalar()
     if certified is None:
         return None
+    there = "" if path is None else f"{path}: "
     return (
-        f"{path}: the enrolment authority's key is not here, and devices of this store were certified with it; "
+        f"{there}the enrolment authority's key is not here, and devices of this store were certified with it; "
         "give its file (--authority-key)"
     )
 
