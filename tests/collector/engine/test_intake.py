@@ -128,6 +128,8 @@ def test_two_processes_insert_what_both_were_sent_in_one_order(
     with ThreadPoolExecutor() as pool:
         with store.write() as connection:
             assert KeepReports(id)(connection, [one]) == [Kept.NEW]
+            three = pool.submit(asyncio.run, store.put(KeepReports(id), Report(3, b"r")))
+            assert three.result(300) is Kept.NEW  # the lock of the collection is shared
             others = pool.submit(asyncio.run, put())
             while not others.done():
                 with store.read() as other:
