@@ -59,7 +59,8 @@ def sums(context: Context, devices: int, *, active: bool, phase_seconds: int) ->
     made = _play(context, devices, active, phase_seconds)
     rounds = made.record["rounds"]
     against = "a malicious server" if active else "an honest but curious server"
-    name = f"adaptive, {devices:,} devices over HTTP in {len(rounds)} rounds, shards of {SHARD:,}, 5 % lost, {against}"
+    method = f"{made.record['method']} in {len(rounds)} rounds"
+    name = f"{method}, {devices:,} devices over HTTP, shards of {SHARD:,}, {LOST:.0%} lost, {against}"
     devices_cpu = sum(each["cpu"] for each in made.fleets)
     least = sum(_shard_cpu(each, active) for each in rounds)
     vectors = sum(math.ceil(each["length"] * each["bits"] / 8) for each in rounds)
@@ -103,7 +104,6 @@ def _play(context: Context, devices: int, active: bool, phase_seconds: int) -> P
     with Service(str(store), context.folder, devices) as service:
         collection = service.open(
             trust="distributed",
-            method="adaptive",
             options={"shard_size": SHARD, "tolerated_dropout": float(TOLERATED), "corrupt": float(CORRUPT)},
             devices=devices,
             active=active,

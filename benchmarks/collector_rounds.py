@@ -28,9 +28,11 @@ from mapveil.collector.rounds.intake import KeepMembers, KeepMessages, Message
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import shards as drawn
-from mapveil.secure_sum.server import Server
+from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
+from mapveil.secure_sum.server import Server, any_identity
 from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.certificate import Authority, Credentials
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity, authorization
 from mapveil_client.secure_sum.round_parameters import RoundParameters
@@ -39,10 +41,9 @@ from mapveil_client.secure_sum.states import ServerState, phase_name, server_pha
 GOAL_MINUTES: Final = 30.0  # of a core, for a round of a million devices
 GOAL_RATIO: Final = 1.8
 GOAL_MB: Final = 600.0
-_PHASES: Final = server_phases(active=False)
+_AUTHORITY: Final = "5a" * 32  # the key of the enrolment authority
 _SPEC: Final[dict[str, Any]] = {
     "trust": "distributed",
-    "active": False,
     "method": "laplace",
     "tiling": "quadtree:4",
     "join_seconds": 3600,
@@ -57,8 +58,11 @@ Sent = dict[ServerState, list[tuple[int, bytes]]]
 
 
 class _Fleet(NamedTuple):
-    identities: list[Identity]
+    identities: list[Identity]  # drawn from their places
     numbers: list[int]  # of the devices
+
+    def first(self, devices: int) -> _Fleet:
+        return _Fleet(self.identities[:devices], self.numbers[:devices])
 
 
 class _Shard(NamedTuple):
@@ -67,29 +71,40 @@ class _Shard(NamedTuple):
     parameters: RoundParameters
     graph_seed: bytes
     places: list[int]
+    population: str  # of the authority that certifies its clients; empty where none does
 
 
 def run(context: Context) -> list[Result]:
-    """Measure a round of one process, and rounds whose last phase one worker closes, or two."""
-    shards = 2 if context.quick else 10
+    """Measure rounds of one process, and rounds whose last phase one worker closes, or two."""
+    shards, signed = (2, 1) if context.quick else (10, 3)
+    key = context.folder / "authority.key"
+    key.touch(mode=0o600)
+    key.write_text(_AUTHORITY, encoding="utf-8")
+    rows: list[Result] = []
     with postgresql() as url:
         if url is None:
             return []
-        with Service(url, context.folder, SHARD * shards) as service:
-            identities = [Identity.draw(Randomness()) for _ in range(SHARD * shards)]
-            fleet = _Fleet(identities, enrol(service, identities))
-            rows = _one_process(context, service, fleet)
+        fleet = _Fleet([_identity(place) for place in range(SHARD * shards)], [])
+        for some, active in ((shards, False), (signed, True)):
+            with Service(url, context.folder, SHARD * shards, "--authority-key", str(key)) as service:
+                if not fleet.numbers:
+                    fleet = fleet._replace(numbers=enrol(service, fleet.identities))
+                rows += _one_process(context, service, fleet.first(SHARD * some), active)
         return rows + _workers(context, url, fleet)
 
 
-def _one_process(context: Context, service: Service, fleet: _Fleet) -> list[Result]:
+def _identity(place: int) -> Identity:
+    return Identity.draw(Randomness(place))
+
+
+def _one_process(context: Context, service: Service, fleet: _Fleet, active: bool) -> list[Result]:
     """A round over HTTP to a server of one process."""
-    devices, worst = len(fleet.numbers), 0.0
+    devices, worst, phases = len(fleet.numbers), 0.0, server_phases(active=active)
     with _store(service.store) as store:
-        collection, shards, played = _begin(service, store, fleet, LOST)
-    written = [list(_requests(collection, phase, shards, played, fleet)) for phase in _PHASES]
+        collection, shards, played = _begin(service, store, fleet, LOST, active)
+    written = [list(_requests(collection, phase, shards, played, fleet)) for phase in phases]
     used = np.zeros(2)  # by the collector and by PostgreSQL
-    for phase, requests in zip(_PHASES, written, strict=True):
+    for phase, requests in zip(phases, written, strict=True):
         _wait(service, collection, phase)
         used -= _cpu(service)
         worst = max(worst, send(context, service.address, requests)["p99_ms"])
@@ -97,15 +112,17 @@ def _one_process(context: Context, service: Service, fleet: _Fleet) -> list[Resu
             used += _cpu(service)
             _wait(service, collection, phase, 1.0)
             used -= _cpu(service)
-        _wait(service, collection, _after(phase))
+        _wait(service, collection, next((each for each in phases if each.value > phase.value), None))
         used += _cpu(service)
     shard_mb = (service.peak_mb - service.idle_mb) / len(shards)
-    name = f"a round of secure sums, {devices:,} devices over HTTP, shards of {SHARD:,}, l = 256, {LOST:.0%} lost"
+    against = "a malicious server" if active else "an honest but curious server"
+    scene = f"shards of {SHARD:,}, l = 256, {LOST:.0%} lost, {against}"
+    name = f"a round of secure sums, {devices:,} devices over HTTP, {scene}"
     own, below = (1e3 * used / devices).tolist()
     goal, both = GOAL_MINUTES * 60 / 1e3, own + below
+    aim = () if active else (f"both <= {goal:g} ms", both <= goal)
     return [
-        line(f"{name}: processor time of the collector, of a device", own, "ms", "with PostgreSQL", both,
-             f"both <= {goal:g} ms", both <= goal),
+        line(f"{name}: processor time of the collector, of a device", own, "ms", "with PostgreSQL", both, *aim),
         line(f"{name}: processor time of PostgreSQL, of a device", below, "ms", "with the collector", both),
         line(f"{name}: 99th percentile of a request, in the slowest phase", worst, "ms", "the goal", GOAL_MS,
              f"< {GOAL_MS:g} ms", worst < GOAL_MS),
@@ -118,17 +135,12 @@ def _cpu(service: Service) -> FloatArray:
     return np.array([service.cpu, postgresql_cpu(service.store)])
 
 
-def _after(phase: ServerState) -> ServerState | None:
-    at = _PHASES.index(phase) + 1
-    return _PHASES[at] if at < len(_PHASES) else None
-
-
 def _begin(
-    service: Service, store: Store, fleet: _Fleet, lost: float
+    service: Service, store: Store, fleet: _Fleet, lost: float, active: bool = False
 ) -> tuple[str, list[_Shard], list[Sent]]:
     """Open a collection that all devices join, and make their messages of its round."""
     devices = len(fleet.numbers)
-    collection = service.open(devices=devices, phase_seconds=_PHASE_S, **_SPEC)
+    collection = service.open(devices=devices, phase_seconds=_PHASE_S, active=active, **_SPEC)
 
     async def join() -> None:
         keep = KeepMembers(collection, devices)
@@ -136,12 +148,14 @@ def _begin(
 
     asyncio.run(join())
     _wait(service, collection, ServerState.KEYS)
-    shards = _shards(store, collection, fleet)
+    told = service.ask("GET", f"/v1/collections/{collection}")["authority"]
+    population = Authority.parse(told).population if active else ""
+    shards = _shards(store, collection, fleet, population)
     with multiprocessing.get_context("spawn").Pool() as pool:
         return collection, shards, pool.starmap(play, [(each, lost) for each in shards])
 
 
-def _shards(store: Store, collection: str, fleet: _Fleet) -> list[_Shard]:
+def _shards(store: Store, collection: str, fleet: _Fleet, population: str) -> list[_Shard]:
     """The shards of the round that has begun, as the server drew them."""
     held = ShardMachines(store).of(collection, 1)
     if held is None:
@@ -156,7 +170,10 @@ def _shards(store: Store, collection: str, fleet: _Fleet) -> list[_Shard]:
     here = drawn.c.collection == collection, drawn.c.round == 1
     with store.read() as connection:
         seeds = connection.execute(select(drawn.c.graph_seed).where(*here).order_by(drawn.c.shard)).scalars()
-        return [_Shard(announced.parameters(shard), seed, places[shard]) for shard, seed in enumerate(seeds)]
+        return [
+            _Shard(announced.parameters(shard), seed, places[shard], population)
+            for shard, seed in enumerate(seeds)
+        ]
 
 
 def play(shard: _Shard, lost: float) -> Sent:
@@ -164,19 +181,20 @@ def play(shard: _Shard, lost: float) -> Sent:
     parameters, rng = shard.parameters, Randomness()
     n = parameters.clients
     gone = round(lost * n)  # after the shares: who is lost then costs the server most
-    server = Server(parameters, shard.graph_seed)
+    server = Server(parameters, shard.graph_seed, enrolled=any_identity)
     clients = [
         Client(
             parameters,
             client,
             np.eye(1, parameters.length, client % parameters.length, dtype=np.int64)[0],
             rng,
+            credentials=_credentials(shard.population, shard.places[client]) if parameters.signed else None,
         )
         for client in range(n)
     ]
     sent: Sent = {}
     outbox: Mapping[int, bytes] = {}
-    for at, phase in enumerate(_PHASES):
+    for at, phase in enumerate(server_phases(active=parameters.active)):
         staying = [client for client in range(n) if at < 2 or (client >= gone and client in outbox)]
         sent[phase] = [
             (client, clients[client].receive(outbox[client]) if at else clients[client].advertise())
@@ -186,6 +204,13 @@ def play(shard: _Shard, lost: float) -> Sent:
             server.receive(client, body)
         outbox = server.close_phase()
     return sent
+
+
+def _credentials(population: str, place: int) -> Credentials:
+    """A device's key, and its certificate by the collector's own authority."""
+    identity = _identity(place)
+    authority = EnrolmentAuthority(population, Identity(bytes.fromhex(_AUTHORITY)))
+    return Credentials(identity, authority.certify(identity.public, time.time()), authority.named)
 
 
 def _requests(
@@ -226,7 +251,7 @@ def _wait(service: Service, collection: str, phase: ServerState | None, left_s: 
 def _workers(context: Context, url: str, fleet: _Fleet) -> list[Result]:
     """The last phase of a round, closed by workers that were just started, of a core each: one, and two."""
     seconds: dict[int, list[float]] = {1: [], 2: []}
-    most = 0.0
+    most, phases = 0.0, server_phases(active=False)
     exports = ("--exports", str(context.folder / "exports"))
     with (
         Service(url, context.folder, 1, "--role", "intake", *exports) as intake,
@@ -236,10 +261,10 @@ def _workers(context: Context, url: str, fleet: _Fleet) -> list[Result]:
         for count in (1, 2) * (1 if context.quick else _REPEATS):
             with Service(url, context.folder, 1, "--role", "worker", *exports):
                 collection, _, played = _begin(intake, store, fleet, 0.0)
-                for phase in _PHASES[:-1]:
+                for phase in phases[:-1]:
                     _wait(intake, collection, phase)
                     _put(store, collection, phase, played)
-                _wait(intake, collection, _PHASES[-1])
+                _wait(intake, collection, phases[-1])
             with contextlib.ExitStack() as stack:
                 workers = [
                     stack.enter_context(Service(url, context.folder, 1, "--role", "worker", *exports))
@@ -247,7 +272,7 @@ def _workers(context: Context, url: str, fleet: _Fleet) -> list[Result]:
                 ]
                 for core, worker in zip(sorted(os.sched_getaffinity(0)), workers, strict=False):
                     pin(worker.process.pid, core)
-                _put(store, collection, _PHASES[-1], played)
+                _put(store, collection, phases[-1], played)
                 begun = time.perf_counter()
                 _wait(intake, collection, None)
                 seconds[count].append(time.perf_counter() - begun)

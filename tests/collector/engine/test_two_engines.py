@@ -271,3 +271,37 @@ def test_no_more_join_than_are_expected_though_two_processes_let_them(
     with stores[0].write() as connection:
         connection.execute(update(collections).values(joined=39))
     assert "says that it has 39 members; 40 are there" in stores[0].check().problems[0]
+
+
+def test_members_of_two_collections_join_in_two_transactions(
+    new_store, store_url, clock, crowd_of, opened, make_spec
+):
+    """Each locks its collection; another process may be sent the two the other way round."""
+    store, batches = new_store(store_url), []
+    store.create_tables()
+    engine = Engine(store, clock, Randomness(1), authority=AUTHORITY)
+    crowd_of(store, 3)
+    ids = [opened(engine, make_spec("distributed", devices=3))[0] for _ in range(2)]
+    store.on_commit = lambda batch: batches.append(batch.items)
+
+    async def join():
+        return await asyncio.gather(
+            *(store.put(KeepMembers(id, 3), device) for id in ids for device in (1, 2, 3))
+        )
+
+    assert asyncio.run(join()) == [Kept.NEW] * 6
+    assert sum(batches) == 6
+    assert max(batches) <= 3
+
+
+def test_what_a_transaction_waited_for_it_sees_as_it_is_then(new_store, postgresql_url):
+    """Whatever the database's default: at REPEATABLE READ whoever waited would be told to begin anew."""
+    store = new_store(postgresql_url)
+    with store.write() as connection:
+        name = connection.execute(text("SELECT current_database()")).scalar_one()
+        connection.execute(
+            text(f'ALTER DATABASE "{name}" SET default_transaction_isolation TO "repeatable read"')
+        )
+    store = new_store(postgresql_url)
+    with store.write() as connection:
+        assert connection.execute(text("SHOW transaction_isolation")).scalar_one() == "read committed"

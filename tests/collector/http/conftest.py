@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
+from mapveil.collector.http import signature_checks
 from mapveil.collector.http.asgi import create_app
 from mapveil.collector.http.serving import configuration
 from mapveil.collector.http.settings import Settings
@@ -198,3 +199,17 @@ def make_certificate() -> Callable[[Path], tuple[Path, Path]]:
         return chain, secret
 
     return make
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Statements whose signature this process checks, as they come."""
+    statements: list[bytes] = []
+    good = signature_checks._good
+
+    def counted(public: bytes, signature: bytes, statement: bytes) -> bool:
+        statements.append(statement)
+        return good(public, signature, statement)
+
+    monkeypatch.setattr(signature_checks, "_good", counted)
+    return statements

@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from mapveil.collector.refusals import Conflict, StoreUnavailable
 from mapveil.collector.store import group_commit
 from mapveil.collector.store.audit_log import _LOCK_KEY, record
-from mapveil.collector.store.group_commit import FairLock
+from mapveil.collector.store.group_commit import FairLock, LocksAlone
 from mapveil.collector.store.schema import messages
 
 from .rows import clients, gather, message, put, refuse_after
@@ -70,6 +70,21 @@ def test_a_row_that_breaks_the_schema_fails_alone(store):
     answers = gather(*(store.commit(put(n)) for n in (1, 2, 1, 3)))
     assert [type(answer) for answer in answers] == [int, int, IntegrityError, int]
     assert clients(store) == [1, 2, 3]
+
+
+def test_a_key_that_another_process_took_first_is_looked_for_again(store):
+    """Whoever looked before the other's commit, and inserts after it."""
+    looked = []
+
+    def keeps(connection, batch):
+        looked.append(len(batch))
+        if len(looked) == 1:
+            put(1)(connection)
+            put(1)(connection)
+        return ["known"]
+
+    assert gather(store.put(keeps, 7)) == ["known"]
+    assert clients(store) == []
 
 
 def test_an_answer_comes_after_the_commit_only(store):
@@ -339,16 +354,18 @@ def test_whoever_locks_a_row_for_itself_is_the_last_of_its_transaction(store):
     written, batches = [], []
 
     @dataclass(frozen=True)
-    class Locks:
+    class Writes:
         name: str
-        last: bool
 
         def __call__(self, connection, batch):
             written.append((self.name, len(batch)))
             return batch
 
+    class Locks(Writes, LocksAlone):
+        pass
+
     store.on_commit = lambda batch: batches.append(batch.items)
-    writers = [Locks("a", False), Locks("b", True), Locks("c", True), Locks("d", False)]
+    writers = [Writes("a"), Locks("b"), Locks("c"), Writes("d")]
     assert gather(*(store.put(writer, n) for writer in writers for n in range(3))) == [0, 1, 2] * 4
     assert sum(batches) == 12
     assert all(each <= 6 for each in batches)  # never b and c

@@ -194,9 +194,8 @@ class _Collector:
         most = settings.query_bytes if scope["path"].endswith(_QUERY) else settings.json_bytes
         body: bytes | None = await read_body(scope, receive, most, self._service.bodies)
         if body and not scope["path"].endswith(_QUERY):
-            require_json(
-                body
-            )  # FastAPI would keep what it cannot read in a circle of frames, and asks no token before
+            # FastAPI would keep what it cannot read in a circle of frames, and asks no token before.
+            require_json(body)
 
         async def replay() -> Message:
             nonlocal body

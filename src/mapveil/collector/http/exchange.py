@@ -56,9 +56,8 @@ class Exchange:
     """Record of one request; none of it secret."""
 
     address: str  # of the client, for the limits; never logged
-    id: str = field(
-        default_factory=lambda: f"{_PROCESS}{next(_NUMBERS):08x}"
-    )  # in its response and log lines
+    # In its response and log lines:
+    id: str = field(default_factory=lambda: f"{_PROCESS}{next(_NUMBERS):08x}")
     route: str = "other"  # the address with its variable parts named, such as /v1/collections/{id}
     who: str = ""  # such as "operator 3" or "device 12"; empty for anybody
     received: int = 0  # bytes of the body

@@ -324,14 +324,15 @@ class KeepSealedReports:
         )
         outcomes = iter(kept)
         made = [next(outcomes) if held else Kept.REPLAYED for held in own]
-        fresh = [
-            {"collection": self.collection, "report": each, "device": report.device}
+        fresh = {
+            each: report.device
             for report, each, outcome in zip(batch, ids, made, strict=True)
             if outcome is Kept.NEW
-        ]
-        fresh = [
-            row for _, row in sorted({row["report"]: row for row in fresh}.items())
-        ]  # as in keep_reports
+        }
         if fresh:
-            connection.execute(insert(report_ids), fresh)
+            rows = [
+                {"collection": self.collection, "report": each, "device": device}
+                for each, device in sorted(fresh.items())  # in one order in every process, as in keep_reports
+            ]
+            connection.execute(insert(report_ids), rows)
         return made

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Select, Table, bindparam, literal_column, select, tuple_, update
 from sqlalchemy.dialects import sqlite
@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from mapveil.collector.rounds.collection import now_text
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.database import lock_collection
+from mapveil.collector.store.group_commit import LocksAlone
 from mapveil.collector.store.schema import collections, members, messages, reports, rounds
 from mapveil_client.secure_sum.states import ServerState
 
@@ -53,12 +54,11 @@ class Report(NamedTuple):
 
 
 @dataclass(frozen=True)
-class KeepMembers:
+class KeepMembers(LocksAlone):
     """Let devices join a collection that is open, until ``expected`` have joined."""
 
     collection: str
     expected: int
-    last: ClassVar[bool] = True  # of a transaction: it locks the collection
 
     def __call__(self, connection: Connection, batch: Sequence[int]) -> list[Kept]:
         """Outcome of each device, by its number."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.audit_log import part
@@ -28,9 +29,15 @@ Writer = Callable[[Connection, Sequence[Any]], Sequence[T]]
 """Writes a batch of items and returns one result for each; items of equal (``==``) writers share a batch.
 
 May be run more than once, always against the store as it is then, so it changes nothing but through the connection.
-One with an attribute ``last`` that is true is the last of its transaction: it locks a row for itself alone, and two
-processes that each waited for such a row of the other would be in a deadlock.
 """
+
+
+class LocksAlone:
+    """A writer that locks a row for itself alone, and is therefore the last of its transaction.
+
+    Two processes that each held such a row and waited for that of the other would be in a deadlock.
+    """
+
 
 _MAX_ITEMS: Final = 512  # of one transaction
 _MAX_SECONDS: Final = 0.05  # of one transaction's writes, so that the first item does not wait for all others
@@ -174,15 +181,15 @@ class GroupCommit:
                     taken += batch
                     written = batch[0].writer(connection, [item.value for item in batch])
                     results += (result for _, result in zip(batch, written, strict=True))
-                    last = getattr(batch[0].writer, "last", False)
-                    if last or time.perf_counter() - started > _MAX_SECONDS:
+                    is_last = isinstance(batch[0].writer, LocksAlone)
+                    if is_last or time.perf_counter() - started > _MAX_SECONDS:
                         break
         except BaseException as error:  # an item's own failure, whatever it is, belongs to its sender
             if not taken:  # the transaction could not even begin
                 while batch := self._next(_MAX_ITEMS, ()):
                     taken += batch
             others = len(taken) > 1 and not isinstance(error, StoreUnavailable)
-            if others or isinstance(error, Repeatable):
+            if others or isinstance(error, Repeatable | IntegrityError):  # another process took a key first
                 outcomes = self._apart(taken)
             else:
                 outcomes = [_Outcome(item, None, _own(error)) for item in taken]
