@@ -51,7 +51,7 @@ _SPEC: Final[dict[str, Any]] = {
 }
 _REPEATS: Final = 3
 _LOOK_S: Final = 0.1
-_PHASE_S: Final = 180  # in which the messages of all phases are made
+_PHASE_S: Final = 240  # in which the messages of all phases are made
 
 Sent = dict[ServerState, list[tuple[int, bytes]]]
 """The messages of a shard's clients in each phase."""
@@ -76,7 +76,7 @@ class _Shard(NamedTuple):
 
 def run(context: Context) -> list[Result]:
     """Measure rounds of one process, and rounds whose last phase one worker closes, or two."""
-    shards, signed = (2, 1) if context.quick else (10, 3)
+    shards, signed = (2, 1) if context.quick else (10, 2)
     key = context.folder / "authority.key"
     key.touch(mode=0o600)
     key.write_text(_AUTHORITY, encoding="utf-8")

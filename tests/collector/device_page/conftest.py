@@ -50,6 +50,7 @@ class FakeCollector:
     reports: list[tuple[str, int, bytes]] = field(default_factory=list)
     answer: int = 204
     busy: int = 0  # reports that are refused for a second
+    restarting: int = 0  # reports that a proxy before it answers instead
     keys: list[bytes] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     token: str = TOKEN
@@ -193,6 +194,9 @@ class FakeCollector:
         if self.busy:
             self.busy -= 1
             self._json(handler, 503, {"error": {"code": "unavailable", "message": "busy"}}, wait_s=1)
+        elif self.restarting:
+            self.restarting -= 1
+            self._send(handler, 502, b"<h1>Bad Gateway</h1>", "text/html")
         elif self.answer == 204:
             self._send(handler, 204, b"", "")
         else:
@@ -248,7 +252,9 @@ def phone(chromium: Browser, collector: FakeCollector) -> Iterator[Callable[...,
 
     def _fault(text: str, kind: str) -> bool:
         # A refusal that a test asks for is no fault of the page; the browser writes a line about it all the same.
-        return kind in ("error", "warning") and not re.search("responded with a status of (4..|503)", text)
+        return kind in ("error", "warning") and not re.search(
+            "responded with a status of (4..|502|503)", text
+        )
 
     def make(**options: Any) -> BrowserContext:
         context = chromium.new_context(

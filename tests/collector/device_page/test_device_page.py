@@ -135,16 +135,18 @@ def test_a_report_is_made_once_and_resent_as_it_is(phone: Phones, collector: Any
     assert [body for _, _, body in collector.reports] == [shown, shown]
 
 
-def test_a_busy_collector_is_asked_again_when_it_says(phone: Phones, collector: Any) -> None:
+def test_a_busy_collector_is_asked_again_when_it_says_and_a_proxy_after_a_moment(
+    phone: Phones, collector: Any
+) -> None:
     collector.offer()
     page = enrolled(with_position(phone), collector)
     make_report(page)
     shown = kept_bytes(page)
-    collector.busy = 2
+    collector.busy, collector.restarting = 2, 1
     page.get_by_role("button", name="Send it").click()
     page.wait_for_selector(".state.good")
-    assert collector.busy == 0
-    assert [body for _, _, body in collector.reports] == [shown] * 3
+    assert collector.busy == collector.restarting == 0
+    assert [body for _, _, body in collector.reports] == [shown] * 4
 
 
 def test_what_the_server_refuses_for_good_stays_charged(phone: Phones, collector: Any) -> None:

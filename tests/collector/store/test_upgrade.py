@@ -137,6 +137,7 @@ def test_both_databases_take_the_statements(store: Store) -> None:
 def test_other_versions_are_refused(store: Store, version: int, hint: str) -> None:
     with store.write() as connection:
         connection.execute(text(f"UPDATE schema_version SET version = {version}"))
+    assert store.check().version == version
     said = f"schema version {version}, this Mapveil reads version {schema.VERSION}; {hint}"
     with pytest.raises(InputError, match=said), store.alone() as connection:
         upgrade(connection)

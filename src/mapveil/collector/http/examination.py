@@ -18,6 +18,7 @@ from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.store.audit_log import value_at
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import read_list
+from mapveil.collector.store.schema import VERSION
 from mapveil.privacy.chain_head import ChainHead
 from mapveil.privacy.signing_key import signing_key
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
@@ -62,7 +63,7 @@ def _authority(settings: Settings) -> Finding:
             if path is not None and path.exists():
                 named = EnrolmentAuthority.open(path, settings.population).named
                 return _finding("authority", True, str(named))
-            fault = fault_of_authority(settings, store) if store.check().version is not None else None
+            fault = fault_of_authority(settings, store) if store.check().version == VERSION else None
         if fault is None and path is None:
             return _finding("authority", True, "none: collections of active sums are refused")
         return _finding("authority", fault is None, fault or f"{path}: is drawn at the first start")
@@ -129,7 +130,7 @@ def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
     where = f"{store.shown} ({store.dialect}, {'writable' if report.writable else 'not writable'})"
     found = [
         _finding("store", report.ok, "; ".join([where, *report.problems, *report.warnings])),
-        _finding("schema", report.version is not None, f"version {report.version}"),
+        _finding("schema", report.version == VERSION, f"version {report.version or 'none'}"),
     ]
     try:
         if report.audit_head:

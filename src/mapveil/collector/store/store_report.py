@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.audit_log import verify
 from mapveil.collector.store.home import RESTORED, elsewhere
-from mapveil.collector.store.schema import check_version, collections, members
+from mapveil.collector.store.schema import check_version, collections, found_version, members
 from mapveil.collector.store.triggers import missing_triggers
 from mapveil_client.errors import InputError
 
@@ -42,7 +42,8 @@ def examine(
     try:
         with read() as connection:
             report.reachable = True
-            report.version = check_version(connection)
+            report.version = found_version(connection)
+            check_version(connection)
             if report.version is None:
                 report.problems.append("the store has no tables yet; mapveil serve creates them")
                 return report
