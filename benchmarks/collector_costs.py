@@ -51,10 +51,13 @@ LINES: Final = {
     "active_down": (f"{_ACTIVE}: a device receives", "kB"),
     "round_cpu": (f"{_ROUND}: processor time of the collector, of a device", "ms"),
     "round_database": (f"{_ROUND}: processor time of PostgreSQL, of a device", "ms"),
-    "round_memory": (f"{_ROUND}: peak memory of the collector, of a shard", "MB"),
+    "round_memory": (f"{_ROUND}: peak memory of the collector, of every shard but the first", "MB"),
     "active_round_cpu": (f"{_ACTIVE_ROUND}: processor time of the collector, of a device", "ms"),
     "active_round_database": (f"{_ACTIVE_ROUND}: processor time of PostgreSQL, of a device", "ms"),
-    "active_round_memory": (f"{_ACTIVE_ROUND}: peak memory of the collector, of a shard", "MB"),
+    "active_round_memory": (
+        f"{_ACTIVE_ROUND}: peak memory of the collector, of every shard but the first",
+        "MB",
+    ),
     "operator_cpu": (f"{_OPERATORS}: processor seconds of the leader, of a report", "ms"),
     "helper_cpu": (f"{_OPERATORS}: processor seconds of the helper, of a report", "ms"),
     "operator_up": ("two operators, path of depth 10: upload", "kB"),
@@ -236,8 +239,8 @@ benchmarks.collector_costs --core-hour 0.05 --page -`.
 {alone}
 
 Its messages were made beforehand, and all came at once, to one process with PostgreSQL below it. The minutes are those
-of one core; the aim was 30 together. An intake, a process that answers devices, keeps what it needs of every shard of
-1,000 devices until the round is over. A worker holds one shard at a time.
+of one core; the aim was 30 together, of the second row. An intake, a process that answers devices, keeps what it needs
+of every shard of 1,000 devices until the round is over. A worker holds one shard at a time.
 
 ## What is not in it
 

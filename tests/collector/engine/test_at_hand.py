@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from mapveil.collector.refusals import NotFound
-from mapveil.collector.rounds import shard_machines
+from mapveil.collector.refusals import Conflict, Invalid, NotFound
+from mapveil.collector.rounds import progress, shard_machines
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.secure_sum.states import phase_named
 from mapveil_client.terms import CollectionTerms
@@ -176,4 +176,40 @@ def test_what_is_known_does_while_it_is_read_again(engine, running, monkeypatch)
     assert board.fresh(running) is None  # it changed meanwhile
     go_on.set()
     reader.join(10)
-    assert replace(board._known[running][1], closes_in_s=None) == replace(held, closes_in_s=None)
+    assert running not in board._known  # it may be from before the change
+    monkeypatch.undo()
+    assert replace(board.of(running), closes_in_s=None) == replace(held, closes_in_s=None)
+
+
+def test_whether_a_message_is_early_is_read_without_a_count(engine, running, monkeypatch):
+    counts, count = [], progress._messages
+    monkeypatch.setattr(progress, "_messages", lambda *given: counts.append(1) or count(*given))
+    monkeypatch.setattr(progress, "_FRESH_SECONDS", 3600.0)
+    engine._board.forget(running)
+    for _ in range(5):
+        with pytest.raises(Conflict, match="is collecting shares"):
+            asyncio.run(engine.devices.message(running, 1, "inputs", 1, b"x"))
+    assert len(counts) == 1
+
+
+def test_progress_of_another_phase_than_the_store_s_is_forgotten(engine, running):
+    known(engine, running, 60, phase="keys")
+    with pytest.raises(Invalid):
+        asyncio.run(engine.devices.message(running, 1, "shares", 1, b"x"))
+    assert engine.devices.progress(running).phase == "shares"
+
+
+def test_progress_that_changes_while_it_is_read_is_read_again(engine, running, monkeypatch):
+    monkeypatch.setattr(progress, "_FRESH_SECONDS", 3600.0)
+    read = progress.progress_of
+
+    def changed_meanwhile(*given):
+        engine._board.forget(running)
+        return read(*given)
+
+    engine._board.read(running)
+    assert engine._board.fresh(running) is not None
+    monkeypatch.setattr(progress, "progress_of", changed_meanwhile)
+    engine._board.forget(running)
+    engine._board.of(running)
+    assert engine._board.fresh(running) is None

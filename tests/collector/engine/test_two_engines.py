@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select, text, update
 
-from mapveil.collector.refusals import Refusal
+from mapveil.collector.refusals import Refusal, StoreUnavailable
 from mapveil.collector.roles import LOOPS, Loop, Role
 from mapveil.collector.rounds import conductor, worker
 from mapveil.collector.rounds.collection import counted
@@ -20,6 +20,7 @@ from mapveil.collector.rounds.intake import KeepMembers, Kept
 from mapveil.collector.rounds.shard_ends import close_shard
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import backends
+from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import charges, collections, members, messages
 from mapveil.collector.store.work_queue import LEASE_SECONDS
 from mapveil_client.randomness.random import Randomness
@@ -305,3 +306,28 @@ def test_what_a_transaction_waited_for_it_sees_as_it_is_then(new_store, postgres
     store = new_store(postgresql_url)
     with store.write() as connection:
         assert connection.execute(text("SHOW transaction_isolation")).scalar_one() == "read committed"
+
+
+def test_a_late_join_waits_for_nobody_and_a_join_for_a_moment_and_alone(
+    new_store, postgresql_url, clock, crowd_of, opened, make_spec
+):
+    """Whoever closes a phase, or begins a round, locks the collection: the devices of others go on."""
+    stores = [new_store(postgresql_url) for _ in range(2)]
+    stores[0].create_tables()
+    engine = Engine(stores[0], clock, Randomness(1), authority=AUTHORITY)
+    crowd_of(stores[0], 3)
+    late, is_open, other = (opened(engine, make_spec("distributed", devices=3))[0] for _ in range(3))
+    engine.abort(late, "operator 1", "of this test")
+    started = time.monotonic()
+    with stores[1].write() as connection:
+        for id in (late, is_open):
+            lock_collection(connection, id)
+
+        async def join():
+            puts = (stores[0].put(KeepMembers(id, 3), 1) for id in (late, is_open, other))
+            return await asyncio.gather(*puts, return_exceptions=True)
+
+        outcomes = asyncio.run(join())
+    assert outcomes[::2] == [Kept.LATE, Kept.NEW]
+    assert isinstance(outcomes[1], StoreUnavailable)
+    assert time.monotonic() - started < 25  # PostgreSQL's own patience is 30 s

@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from mapveil.collector.refusals import Conflict, StoreUnavailable
 from mapveil.collector.store import group_commit
 from mapveil.collector.store.audit_log import _LOCK_KEY, record
-from mapveil.collector.store.group_commit import FairLock, LocksAlone
+from mapveil.collector.store.group_commit import FairLock, OwnTransaction
 from mapveil.collector.store.schema import messages
 
 from .rows import clients, gather, message, put, refuse_after
@@ -349,7 +349,7 @@ def test_what_could_not_be_written_stays_in_memory_no_longer_than_its_answer(
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_whoever_locks_a_row_for_itself_is_the_last_of_its_transaction(store):
+def test_whoever_locks_a_row_for_itself_shares_no_transaction(store):
     """Of two that a transaction waits for, another process might have them the other way round."""
     written, batches = [], []
 
@@ -361,7 +361,7 @@ def test_whoever_locks_a_row_for_itself_is_the_last_of_its_transaction(store):
             written.append((self.name, len(batch)))
             return batch
 
-    class Locks(Writes, LocksAlone):
+    class Locks(Writes, OwnTransaction):
         pass
 
     store.on_commit = lambda batch: batches.append(batch.items)

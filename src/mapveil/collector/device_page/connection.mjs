@@ -6,16 +6,15 @@ import { CHANGED, insist } from "./refusal.mjs";
 import { readTerms } from "./terms.mjs";
 
 const PATIENCE_MS = 20000;
-const AGAIN = [429, 502, 503, 504]; // 502 and 504 are of a proxy, such as while the collector restarts
-const UNTOLD_WAIT_S = 2; // of a proxy, which names none
+const AGAIN = [429, 502, 503, 504]; // some are of a proxy, such as while the collector restarts
+const UNTOLD_WAIT_S = 2; // where the answer, of a proxy, names none
 const LONGEST_WAIT_S = 60; // that is waited out; whoever is told a longer one is told so
 
-/** Seconds after which a collector that is busy wants to be asked again; null where it names none, or a long one. */
+/** Seconds after which a collector that is busy wants to be asked again; null where it names a long time. */
 const waitOf = (response) => {
   const told = response.headers.get("Retry-After") ?? "";
-  const untold = [502, 504].includes(response.status) ? UNTOLD_WAIT_S : null;
-  const seconds = /^\d{1,6}$/.test(told) ? Number(told) : untold;
-  return seconds !== null && seconds <= LONGEST_WAIT_S ? seconds * (1 + Math.random() / 4) : null; // not all at once
+  const seconds = /^\d{1,6}$/.test(told) ? Number(told) : UNTOLD_WAIT_S;
+  return seconds <= LONGEST_WAIT_S ? seconds * (1 + Math.random() / 4) : null; // not all at once
 };
 
 /** A request that was not answered as hoped, in words; `status` 0 where there was no answer. */

@@ -18,7 +18,7 @@ from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.store.audit_log import value_at
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import read_list
-from mapveil.collector.store.schema import VERSION
+from mapveil.collector.store.schema import VERSION, found_version
 from mapveil.privacy.chain_head import ChainHead
 from mapveil.privacy.signing_key import signing_key
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
@@ -63,7 +63,13 @@ def _authority(settings: Settings) -> Finding:
             if path is not None and path.exists():
                 named = EnrolmentAuthority.open(path, settings.population).named
                 return _finding("authority", True, str(named))
-            fault = fault_of_authority(settings, store) if store.check().version == VERSION else None
+            current = False
+            with (
+                contextlib.suppress(MapveilError),
+                store.read() as connection,
+            ):  # the store has a finding of its own
+                current = found_version(connection) == VERSION
+            fault = fault_of_authority(settings, store) if current else None
         if fault is None and path is None:
             return _finding("authority", True, "none: collections of active sums are refused")
         return _finding("authority", fault is None, fault or f"{path}: is drawn at the first start")
@@ -127,10 +133,11 @@ def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
     report = store.check()
     fault = store.clock_fault() if report.reachable else None
     report.problems += [] if fault is None else [fault]
+    absent = "none" if report.reachable else "unknown"
     where = f"{store.shown} ({store.dialect}, {'writable' if report.writable else 'not writable'})"
     found = [
         _finding("store", report.ok, "; ".join([where, *report.problems, *report.warnings])),
-        _finding("schema", report.version == VERSION, f"version {report.version or 'none'}"),
+        _finding("schema", report.version == VERSION, f"version {report.version or absent}"),
     ]
     try:
         if report.audit_head:

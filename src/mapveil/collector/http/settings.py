@@ -180,7 +180,11 @@ class Settings:
     failure_rate: int = _rate(5, "Maximum refused tokens and signatures a second from one address")
     failure_burst: int = _burst(50, "Maximum burst of refused tokens and signatures from one address")
     device_requests: int = _number(
-        1_000, "Requests of devices a second, all together, that devices are told to keep to", 1, 10_000_000
+        1_000,
+        "Visits of devices a second, all together, that devices are told to keep to; one that finds a new phase brings "
+        "two requests more",
+        1,
+        10_000_000,
     )
     device_rate: int = _rate(20, "Maximum requests a second of one device")
     device_burst: int = _burst(200, "Maximum burst of requests of one device")

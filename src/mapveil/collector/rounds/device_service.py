@@ -17,7 +17,7 @@ from mapveil.collector.rounds.collection import find, listed, terms_of
 from mapveil.collector.rounds.intake import KeepMembers, KeepMessages, KeepReports, Kept, Message, Report
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.rounds.offer import offer
-from mapveil.collector.rounds.progress import Progress, ProgressBoard
+from mapveil.collector.rounds.progress import Progress, ProgressBoard, Standing
 from mapveil.collector.rounds.shard_machines import RoundMachines, ShardMachine, ShardMachines
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import messages, rounds
@@ -135,7 +135,7 @@ class DeviceService:
         """
         held = self._round(id, number)
         assigned = self._assigned(held, device)
-        phase = _phase_of(self._board.of(id), number) or _phase_of(self._board.read(id), number)
+        phase = _phase_of(self._board.of(id), number) or _phase_of(self._board.standing(id), number)
         if phase is None:
             raise TooLate("the round is over")
         machine = held.machines[assigned.shard]
@@ -172,11 +172,11 @@ class DeviceService:
             held = await asyncio.to_thread(self._round, id, number)
         assigned = self._assigned(held, device)
         message = Message(assigned.shard, assigned.client, bytes(body))
-        now = self._board.fresh(id)
+        now: Progress | Standing | None = self._board.fresh(id)
         if now is None:
             now = await asyncio.to_thread(self._board.of, id)
         if _phase_of(now, number) is not phase:
-            now = await asyncio.to_thread(self._board.read, id)
+            now = await asyncio.to_thread(self._board.standing, id)
         current = _phase_of(now, number)
         if current is not phase:
             if current is not None and phase.value > current.value:
@@ -254,7 +254,7 @@ class DeviceService:
         _raise_unless_kept(Kept.AGAIN if held is not None and bytes(held) == message.body else Kept.LATE)
 
 
-def _phase_of(now: Progress, number: int) -> ServerState | None:
+def _phase_of(now: Progress | Standing, number: int) -> ServerState | None:
     """The phase that a round collects; None where it is not the collection's current round."""
     if now.state is not State.RUNNING or now.round != number or now.phase is None:
         return None

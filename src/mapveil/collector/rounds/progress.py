@@ -5,7 +5,7 @@ import time
 from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
@@ -28,6 +28,8 @@ from mapveil_client.secure_sum.states import ServerState, phase_name, server_pha
 
 _FRESH_SECONDS: Final = 0.1
 _STALE_SECONDS: Final = 1.0  # for which old progress serves others while one thread reads it again
+_LOCKS: Final = 64
+_OVER: Final = (ServerState.DONE, ServerState.ABORTED)
 COUNTED_PART: Final = 20
 """Counting messages takes at most this part of the time."""
 
@@ -91,7 +93,7 @@ def progress_of(connection: Connection, collection: Collection, deadlines: Deadl
     number = None if newest is None else newest.number
     left = None
     if state is State.RUNNING and newest is not None:
-        if newest.phase in (ServerState.DONE, ServerState.ABORTED):
+        if newest.phase in _OVER:
             return Progress(state, number, None, False, None, 0, 0)
         phase = (newest.number, newest.phase)
         left = deadlines.left(collection.id, phase, newest.phase_at, collection.phase_seconds)
@@ -127,14 +129,24 @@ def _messages(connection: Connection, collection: Collection, newest: Round) -> 
     return wanted, found.get(newest.phase.value, 0)
 
 
+class Standing(NamedTuple):
+    """The state and the phase of a collection, without the number of its messages."""
+
+    state: State
+    round: int | None
+    phase: str | None
+
+
 class ProgressBoard:
     """Progress, read at most ten times a second for each collection."""
 
     def __init__(self, store: Store, deadlines: Deadlines) -> None:
         self._store, self._deadlines = store, deadlines
-        self._lock = threading.Lock()
+        # A collection has one of them; so few that nobody can fill the memory with the names of none.
+        self._locks = [threading.Lock() for _ in range(_LOCKS)]
         self._known: dict[str, tuple[float, Progress]] = {}
         self._reading: set[str] = set()
+        self._changes = 0
 
     def fresh(self, identifier: str) -> Progress | None:
         """Known progress, where it is fresh enough or another thread is reading it again."""
@@ -149,7 +161,7 @@ class ProgressBoard:
         found = self.fresh(identifier)
         if found is not None:
             return found
-        with self._lock:
+        with self._locks[hash(identifier) % _LOCKS]:
             found = self.fresh(identifier)
             if found is not None:
                 return found
@@ -159,15 +171,30 @@ class ProgressBoard:
             finally:
                 self._reading.discard(identifier)
 
+    def standing(self, identifier: str) -> Standing:
+        """The state and the phase of a collection, read now: two rows, however many messages there are."""
+        with self._store.read() as connection:
+            state = find(connection, identifier).state
+            newest = newest_round(connection, identifier)
+        collects = state is State.RUNNING and newest is not None and newest.phase not in _OVER
+        number, phase = (None, None) if newest is None else (newest.number, newest.phase)
+        made = Standing(state, number, phase_name(phase) if collects and phase is not None else None)
+        known = self._known.get(identifier)
+        if known is not None and made != (known[1].state, known[1].round, known[1].phase):
+            self.forget(identifier)
+        return made
+
     def read(self, identifier: str) -> Progress:
         """Progress of a collection, read now."""
-        started = time.monotonic()
+        started, changes = time.monotonic(), self._changes
         with self._store.read() as connection:
             made = progress_of(connection, find(connection, identifier), self._deadlines)
         ended = time.monotonic()
-        self._known[identifier] = (ended + max(_FRESH_SECONDS, COUNTED_PART * (ended - started)), made)
+        if self._changes == changes:  # else it may be what was before the change
+            self._known[identifier] = (ended + max(_FRESH_SECONDS, COUNTED_PART * (ended - started)), made)
         return made
 
     def forget(self, identifier: str) -> None:
         """Read it again when it is asked for next: it changed."""
+        self._changes += 1
         self._known.pop(identifier, None)

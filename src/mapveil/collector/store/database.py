@@ -70,7 +70,7 @@ class Store:
         self._alone: dict[str, Connection] = {}  # on PostgreSQL: of each role that this process is alone in
         # On PostgreSQL what devices send waits neither for a long transaction of this process nor for one that waits
         # until another process has numbered its audit lines, but for the lock of its collection's row, for which the
-        # others of its batch wait too.
+        # others of its batch wait too; for devices that join, a second.
         transaction = self._apart if self.shareable else self.write
         self._commits = GroupCommit(transaction, self._observe)
         self._recorded = GroupCommit(transaction, self._observe) if self.shareable else self._commits
@@ -259,6 +259,12 @@ def lock_collection(connection: Connection, collection: str) -> str | None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), lock)
         state = connection.execute(row).scalar()  # made by whom this waited for
     return state
+
+
+def wait_briefly(connection: Connection) -> None:
+    """Have PostgreSQL give up a wait for a row's lock after a second, until the transaction ends."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL lock_timeout = '1s'"))
 
 
 def join_in_bulk(connection: Connection) -> None:

@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
@@ -32,10 +32,11 @@ May be run more than once, always against the store as it is then, so it changes
 """
 
 
-class LocksAlone:
-    """A writer that locks a row for itself alone, and is therefore the last of its transaction.
+class OwnTransaction:
+    """A writer that locks a row for itself alone, and therefore shares its transaction with no other writer.
 
-    Two processes that each held such a row and waited for that of the other would be in a deadlock.
+    Two processes that each held a row and waited for that of the other would be in a deadlock; and whoever waits in
+    vain fails alone.
     """
 
 
@@ -151,12 +152,12 @@ class GroupCommit:
             several = self._commit_some() > 1
             pause = min(time.perf_counter() - started, _GATHER_SECONDS) if several else 0.0
 
-    def _next(self, room: int, served: Container[Writer[Any]]) -> list[_Item]:
-        """At most ``room`` waiting items of the first writer; none where it was served, or nothing waits."""
+    def _next(self, room: int, served: Collection[Writer[Any]]) -> list[_Item]:
+        """At most ``room`` waiting items of the first writer; none where the transaction is not for it."""
         with self._wake:
             while self._waiting and room > 0:
                 writer, items = next(iter(self._waiting.items()))
-                if writer in served:
+                if writer in served or (served and isinstance(writer, OwnTransaction)):
                     break
                 taken = [items.popleft() for _ in range(min(room, len(items)))]
                 if items:
@@ -181,8 +182,8 @@ class GroupCommit:
                     taken += batch
                     written = batch[0].writer(connection, [item.value for item in batch])
                     results += (result for _, result in zip(batch, written, strict=True))
-                    is_last = isinstance(batch[0].writer, LocksAlone)
-                    if is_last or time.perf_counter() - started > _MAX_SECONDS:
+                    own = isinstance(batch[0].writer, OwnTransaction)
+                    if own or time.perf_counter() - started > _MAX_SECONDS:
                         break
         except BaseException as error:  # an item's own failure, whatever it is, belongs to its sender
             if not taken:  # the transaction could not even begin
@@ -216,7 +217,11 @@ class GroupCommit:
                         outcomes.append(_Outcome(item, None, error))
                     else:
                         outcomes.append(_Outcome(item, result, None))
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, StoreUnavailable) and not isinstance(error, Repeatable):
+                return [
+                    _Outcome(item, None, _own(error)) for item in taken
+                ]  # and not each after its own wait
             return [self._alone(item) for item in taken]
         self._observe(Batch(sum(each.error is None for each in outcomes), time.perf_counter() - started))
         return outcomes
