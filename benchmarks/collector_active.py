@@ -9,4 +9,4 @@ from benchmarks.record import Context, Result
 def run(context: Context) -> list[Result]:
     """Measure a collection against a malicious server."""
     few = context.quick
-    return sums(context, 60 if few else 1_000, active=True, phase_seconds=4 if few else 25)
+    return sums(context, 60 if few else 1_000, active=True, phase_seconds=4 if few else 60)
