@@ -94,6 +94,21 @@ def test_two_devices_that_send_one_report_at_once_count_once(pair_of) -> None:
     assert all(isinstance(outcome, Conflict) for outcome in outcomes if outcome is not None)
 
 
+def test_whoever_keeps_another_report_takes_none_from_its_sender(pair_of) -> None:
+    pair = pair_of()
+    id = pair.open()
+    own, another = pair.reports([3, 4])
+    pair.send(id, [own])
+
+    async def at_once() -> list[object]:
+        sent = (pair.engine.devices.report(id, device, another) for device in (1, 2))
+        return await asyncio.gather(*sent, return_exceptions=True)
+
+    refused, kept = asyncio.run(at_once())
+    assert isinstance(refused, Conflict)
+    assert kept is None
+
+
 def test_a_minimum_batch_is_kept_by_whoever_counts(pair_of) -> None:
     pair = pair_of()
     id = pair.open(devices=20)

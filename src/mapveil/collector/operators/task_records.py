@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from sqlalchemy import func, insert, select, union_all, update
+from sqlalchemy import delete, func, insert, select, union_all, update
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.operators.peer_messages import AskedQuery, Reason
@@ -314,21 +314,22 @@ class KeepSealedReports:
             some = report_ids.c.report.in_(ids[first : first + _AT_ONCE])
             found = select(report_ids.c.report, report_ids.c.device).where(scope, some)
             owners |= {bytes(row.report): row.device for row in connection.execute(found)}
-        for report, each in zip(batch, ids, strict=True):
-            owners.setdefault(each, report.device)
-        own = [owners[each] == report.device for report, each in zip(batch, ids, strict=True)]
-        kept = keep_reports(
-            connection,
-            self.collection,
-            [each for each, held in zip(batch, own, strict=True) if held],
-        )
-        outcomes = iter(kept)
-        made = [next(outcomes) if held else Kept.REPLAYED for held in own]
-        fresh = {
-            each: report.device
-            for report, each, outcome in zip(batch, ids, made, strict=True)
-            if outcome is Kept.NEW
-        }
+        mine = [
+            owners.get(each, report.device) == report.device for report, each in zip(batch, ids, strict=True)
+        ]
+        sent = [report for report, own in zip(batch, mine, strict=True) if own]
+        kept = iter(keep_reports(connection, self.collection, sent))
+        made = [next(kept) if own else Kept.REPLAYED for own in mine]
+        fresh: dict[bytes, int] = {}
+        replayed: list[int] = []
+        for at, (report, each) in enumerate(zip(batch, ids, strict=True)):
+            # Only a report that was kept has its id: of several devices the first one's.
+            if made[at] is Kept.NEW and fresh.setdefault(each, report.device) != report.device:
+                made[at] = Kept.REPLAYED
+                replayed.append(report.device)
+        if replayed:
+            here = reports.c.collection == self.collection, reports.c.device.in_(replayed)
+            connection.execute(delete(reports).where(*here))
         if fresh:
             rows = [
                 {"collection": self.collection, "report": each, "device": device}
