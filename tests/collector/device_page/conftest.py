@@ -253,7 +253,7 @@ def phone(chromium: Browser, collector: FakeCollector) -> Iterator[Callable[...,
     def _fault(text: str, kind: str) -> bool:
         # A refusal that a test asks for is no fault of the page; the browser writes a line about it all the same.
         return kind in ("error", "warning") and not re.search(
-            "responded with a status of (4..|502|503)", text
+            "responded with a status of (4..|50[023])", text
         )
 
     def make(**options: Any) -> BrowserContext:
