@@ -22,6 +22,7 @@ from benchmarks.collector_requests import bare
 from benchmarks.collector_service import Service
 from benchmarks.record import Context, Result, line
 from mapveil.secure_sum.protocol_sum import ProtocolSum
+from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.round_parameters import SumSettings
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
@@ -40,6 +41,7 @@ class Played(NamedTuple):
     seconds: float
     busy: float  # of these, while messages came in
     waited: float  # for those who had dropped out, until their time was over
+    waited_cpu: float  # of the server meanwhile
     messages: int  # that came; to join is none
     record: dict[str, Any]  # of the collection
     fleets: list[dict[str, Any]]
@@ -91,7 +93,8 @@ def sums(context: Context, devices: int, *, active: bool, phase_seconds: int) ->
             "the same shards in one process (from one shard of each round)",
             least,
         ),
-        line(f"{name}: of these, the server", made.server_cpu, "s", "the devices", devices_cpu),
+        line(f"{name}: of these, the server while messages came in", made.server_cpu - made.waited_cpu, "s",
+             "the devices", devices_cpu),
         line(f"{name}: a device sends", up / 1e3, "kB", "its vectors alone", vectors / 1e3),
         line(f"{name}: a device receives", down / 1e3, "kB", "its vectors alone", vectors / 1e3),
         line(f"{name}: peak memory of the server", made.peak_mb, "MB", "before the first device", made.idle_mb),
@@ -120,7 +123,7 @@ def _play(context: Context, devices: int, active: bool, phase_seconds: int) -> P
                 start_fleet({**share, "devices": part, "drop": LOST, "seed": number, "active": active})
             )
         try:
-            busy, waited, messages = _watch(service, collection, fleets)
+            busy, waited, waited_cpu, messages = _watch(service, collection, fleets)
             seconds = time.perf_counter() - begun
             said = [json.loads(fleet.communicate(timeout=300)[0].splitlines()[-1]) for fleet in fleets]
         finally:
@@ -135,6 +138,7 @@ def _play(context: Context, devices: int, active: bool, phase_seconds: int) -> P
             seconds,
             busy,
             waited,
+            waited_cpu,
             messages,
             record,
             said,
@@ -162,13 +166,18 @@ def start_fleet(given: dict[str, Any]) -> subprocess.Popen[str]:
 
 def _watch(
     service: Service, collection: str, fleets: list[subprocess.Popen[str]]
-) -> tuple[float, float, int]:
-    """Seconds in which messages came in, those for which phases waited with nothing more to come, and how many came."""
-    phases: dict[tuple[int, str], list[float]] = {}  # opened, last grown, closed
+) -> tuple[float, float, float, int]:
+    """Seconds in which messages came in, those for which phases waited with nothing more to come, and how many came.
+
+    Of the wait also the server's processor seconds.
+    """
+    phases: dict[
+        tuple[int, str], list[FloatArray]
+    ] = {}  # opened, last grown, closed: time, and the server's seconds
     present: dict[tuple[int, str], int] = {}
     while True:
         now = service.ask("GET", f"/v1/collections/{collection}/progress")
-        at = time.perf_counter()
+        at = np.array([time.perf_counter(), service.cpu])
         if now["state"] in ("done", "aborted"):
             break
         if any(fleet.poll() for fleet in fleets):
@@ -183,11 +192,9 @@ def _watch(
                 where = f"\rround {key[0]}: {key[1]} {now['present']}/{now['wanted']}  "
                 print(where, end="", file=sys.stderr, flush=True)
         time.sleep(LOOK_S)
-    return (
-        sum(last - first for first, last, _ in phases.values()),
-        sum(closed - last for _, last, closed in phases.values()),
-        sum(present.values()),
-    )
+    busy = sum(float((last - first)[0]) for first, last, _ in phases.values())
+    waited, cpu = np.sum([closed - last for _, last, closed in phases.values()], axis=0).tolist()
+    return busy, waited, cpu, sum(present.values())
 
 
 def _shard_cpu(record: dict[str, Any], active: bool) -> float:

@@ -1,5 +1,6 @@
 """The drivers of secure sums: their contract, and the ideal one for simulations."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -133,10 +134,11 @@ class IdealSum:
     """The ideal driver: the answers of a trusted party, without cryptography, for simulations of any size.
 
     A client that leaves before its input is in no sum. The bytes of each phase are computed from the messages' sizes,
-    for a client all of whose neighbours are there.
+    for a client all of whose neighbours are there; of ``active`` sums they are those against a malicious server.
     """
 
-    active: bool = False
+    def __init__(self, *, active: bool = False) -> None:
+        self.active = active
 
     def sums(
         self,
@@ -169,7 +171,8 @@ class IdealSum:
         reduced = totals.view(np.uint64)
         reduced &= np.uint64((1 << settings.bits) - 1)
         rows = reduced.reshape(sizes.size, settings.length)
-        messages = {size: largest_messages(settings, size) for size in np.unique(sizes).tolist()}
+        sent = dataclasses.replace(settings, active=settings.active or self.active)
+        messages = {size: largest_messages(sent, size) for size in np.unique(sizes).tolist()}
         return [
             ShardSum(rows[i], included[shards[i] : shards[i + 1]], *messages[size])
             for i, size in enumerate(sizes.tolist())

@@ -9,11 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from mapveil.collector.refusals import Conflict, Invalid, NotFound
-from mapveil.collector.rounds import progress, shard_machines
+from mapveil.collector.refusals import Conflict, Invalid, NotFound, TooLate
+from mapveil.collector.rounds import conductor, progress, shard_machines
+from mapveil.collector.rounds.engine import Engine
 from mapveil_client.announcement import RoundAnnouncement
+from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import phase_named
 from mapveil_client.terms import CollectionTerms
+from tests.authority import AUTHORITY
 
 FOUR = {
     "devices": 4,
@@ -157,6 +160,7 @@ class _Noticed:
 def test_what_is_known_does_while_it_is_read_again(engine, running, monkeypatch):
     board = engine._board
     held = known(engine, running, -0.2)  # no longer fresh
+    board._count_at.clear()
     begun, go_on, read = threading.Event(), threading.Event(), board._store.read
 
     def slow():
@@ -213,3 +217,54 @@ def test_progress_that_changes_while_it_is_read_is_read_again(engine, running, m
     engine._board.forget(running)
     engine._board.of(running)
     assert engine._board.fresh(running) is None
+
+
+def test_an_ended_round_is_loaded_by_nobody_and_kept_by_nobody(engine, running):
+    engine.devices.assignment(running, 1, 1)
+    assert engine._machines.collections == {running}
+    engine.abort(running, "operator 1", "of this test")
+    assert engine._machines.collections == set()
+    with pytest.raises(TooLate):
+        engine.devices.assignment(running, 1, 1)
+    assert engine._machines.collections == set()
+
+
+def test_what_another_process_ended_is_let_go(engine, running, store, clock):
+    engine.devices.assignment(running, 1, 1)
+    engine.devices.progress(running)
+    Engine(store, clock, Randomness(2), authority=AUTHORITY).abort(running, "operator 1", "of this test")
+    assert engine._machines.collections == engine._board.collections == {running}
+    engine.let_go()
+    assert engine._machines.collections == engine._board.collections == set()
+
+
+def test_a_phase_is_told_as_it_stands_however_long_the_count_took(engine, running, monkeypatch):
+    counts, count = [], progress._messages
+    monkeypatch.setattr(progress, "_messages", lambda *given: counts.append(1) or count(*given))
+    monkeypatch.setattr(progress, "COUNTED_PART", 10**9)
+    monkeypatch.setattr(progress, "_FRESH_SECONDS", 0.0)
+    board = engine._board
+    board.forget(running)
+    first = board.of(running)
+    again = board.of(running)
+    assert (again.phase, again.present, len(counts)) == (first.phase, first.present, 1)
+    assert again.closes_in_s <= first.closes_in_s
+    until, known = board._known[running]
+    board._known[running] = until, replace(known, phase="keys")  # as of before another process closed it
+    assert board.of(running).phase == "shares"
+    assert len(counts) == 2
+
+
+def test_a_phase_ends_in_its_time_however_long_a_count_took(engine, running, clock, monkeypatch):
+    read = conductor.progress_of
+
+    def slowly(*given):
+        clock.advance(1)
+        return read(*given)
+
+    monkeypatch.setattr(conductor, "progress_of", slowly)
+    monkeypatch.setattr(conductor, "COUNTED_PART", 10**9)
+    engine.tick()
+    clock.advance(3600)
+    engine.tick()
+    assert engine.devices.progress(running).phase != "shares"

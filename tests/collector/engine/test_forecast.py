@@ -46,6 +46,13 @@ def test_the_error_grows_as_epsilon_shrinks(pair: Pair, trust: str) -> None:
     assert all(each.bytes_up > 0 for each in errors)
 
 
+def test_sums_against_a_malicious_server_are_forecast_with_what_they_send_more(engine: Any) -> None:
+    curious, malicious = (of(engine, trust="distributed", active=active) for active in (False, True))
+    assert malicious.error == curious.error
+    assert malicious.bytes_up > 1.5 * curious.bytes_up
+    assert malicious.bytes_down > 3 * curious.bytes_down
+
+
 def test_a_forecast_says_why_a_collection_cannot_be(pair: Pair) -> None:
     found = of(pair.engine, tiling="quadtree:9")
     assert found.refused

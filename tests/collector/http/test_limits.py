@@ -61,13 +61,26 @@ def test_memory_is_bounded_and_the_oldest_begin_anew(monkeypatch: pytest.MonkeyP
 
 
 def test_bodies_are_held_within_one_bound_and_released() -> None:
-    bodies = Bodies(10)
-    bodies.hold(6)
+    bodies = Bodies(100)
+    for address in range(5):
+        bodies.hold(18, f"a{address}")
     with pytest.raises(StoreUnavailable):
-        bodies.hold(5)
-    bodies.hold(4)
-    bodies.release(10)
+        bodies.hold(11, "b")
+    bodies.hold(10, "b")
+    for address in range(5):
+        bodies.release(18, f"a{address}")
+    bodies.release(10, "b")
     assert bodies.held == 0
+    assert not bodies._of
+
+
+def test_one_address_leaves_the_others_room_for_their_bodies() -> None:
+    bodies = Bodies(100)
+    bodies.hold(50, "one")
+    with pytest.raises(StoreUnavailable):
+        bodies.hold(1, "one")
+    bodies.hold(25, "another")
+    bodies.hold(25, "a third")
 
 
 @pytest.mark.parametrize(("value", "length"), [(b"0", 0), (b"10", 10), (b"010", 10), (None, None)])

@@ -178,6 +178,13 @@ def test_a_body_below_the_least_rate_is_cut_off(live: Live) -> None:
             assert trickle_is_cut_off(connection, bytes(10))  # 200 bytes a second
 
 
+def test_a_body_that_comes_quickly_but_for_its_end_is_cut_off(live: Live) -> None:
+    head = b"PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100001\r\n\r\n"
+    with wired(live, body_rate=100) as wire:  # by which 100,000 bytes may take 1,000 seconds
+        answer, _ = lasted(wire.connect(head + bytes(100_000)))
+        assert refused(answer) == (408, "too-slow")
+
+
 def test_a_slow_body_at_the_least_rate_is_waited_for(live: Live) -> None:
     head = b"PUT /x HTTP/1.1\r\nHost: x\r\nContent-Length: 10000\r\n\r\n"
     with wired(live, body_rate=100) as wire, wire.connect(head) as connection:

@@ -149,3 +149,12 @@ def test_an_empty_database_has_nothing_to_upgrade(store_url: str, new_store: Cal
         Path(store_url).touch()
     with pytest.raises(InputError, match="no tables yet"), made.alone() as connection:
         upgrade(connection)
+
+
+def test_tables_that_lack_something_are_a_problem_and_no_crash(store: Store) -> None:
+    with store.write() as connection:
+        connection.execute(text("UPDATE schema_version SET version = 5"))
+        connection.execute(text("DROP TABLE charges"))
+        connection.execute(text("ALTER TABLE collections RENAME COLUMN joined TO gone"))
+    problems = store.check().problems
+    assert any("joined" in each for each in problems), problems

@@ -259,7 +259,15 @@ class Fleet:
         new = [index for index, client in enumerate(self.clients) if client.memory.device is None]
         if new and token is None:
             raise InputError(f"{len(new)} devices are not enrolled; expected a token for enrolment")
-        await self._each("enrol", new, lambda index: self.clients[index].enrol(token or "", simulated=True))
+        try:
+            await self._each(
+                "enrol", new, lambda index: self.clients[index].enrol(token or "", simulated=True)
+            )
+        except PromiseError as error:
+            known = sum(client.memory.device is not None for client in self.clients)
+            raise PromiseError(
+                f"{known} of {len(self.clients)} devices are enrolled; the next: {error}"
+            ) from None
         authority = self._policy.authority
         if self._authority_server is None or authority is None:
             return

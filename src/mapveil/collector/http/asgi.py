@@ -242,10 +242,12 @@ class _Collector:
             self._closing()
 
     async def _keep_looking(self) -> None:
-        """Look for a new revocation list: no round asks whoever it revokes, also while no device asks for it."""
+        """Look for a new revocation list, by which no round asks whoever it revokes, and for what has ended."""
         while True:
             with contextlib.suppress(MapveilError):
                 await self._service.run(self._service.certification.revocation_list)
+                if self._answers and not self._service.authority_only:
+                    await self._service.run(self._engine.let_go)
             await asyncio.sleep(_LIST_SECONDS)
 
     async def _keep_measuring(self) -> None:

@@ -129,8 +129,12 @@ class DeviceRoutes:
 
     async def open(self, send: Send) -> None:
         """Collections that devices may take part in."""
-        found = await self._run(self._engine.open_collections)
-        devices = await self._run(self._pace.devices, self._count)
+        found = self._engine.open_at_hand()
+        if found is None:
+            found = await self._run(self._engine.open_collections)
+        devices = self._pace.counted()
+        if devices is None:
+            devices = await self._run(self._pace.devices, self._count)
         await _send_json(send, [vars(each) for each in found], self._pace.header(devices))
 
     async def terms(self, send: Send, id: str) -> None:

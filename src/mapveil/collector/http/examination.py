@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from mapveil.collector.clock import SystemClock, time_text
 from mapveil.collector.http.serving import authority_key, bind, fault_of_authority, keys_of
 from mapveil.collector.http.settings import Settings
@@ -19,6 +21,7 @@ from mapveil.collector.store.audit_log import value_at
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import read_list
 from mapveil.collector.store.schema import VERSION, found_version
+from mapveil.collector.store.store_report import foreign
 from mapveil.privacy.chain_head import ChainHead
 from mapveil.privacy.signing_key import signing_key
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
@@ -64,10 +67,8 @@ def _authority(settings: Settings) -> Finding:
                 named = EnrolmentAuthority.open(path, settings.population).named
                 return _finding("authority", True, str(named))
             current = False
-            with (
-                contextlib.suppress(MapveilError),
-                store.read() as connection,
-            ):  # the store has a finding of its own
+            # The store has a finding of its own.
+            with contextlib.suppress(MapveilError, SQLAlchemyError), store.read() as connection:
                 current = found_version(connection) == VERSION
             fault = fault_of_authority(settings, store) if current else None
         if fault is None and path is None:
@@ -134,7 +135,9 @@ def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
     fault = store.clock_fault() if report.reachable else None
     report.problems += [] if fault is None else [fault]
     absent = "none" if report.reachable else "unknown"
-    where = f"{store.shown} ({store.dialect}, {'writable' if report.writable else 'not writable'})"
+    tried = report.version is not None or not report.reachable  # whether it can be written
+    able = ("writable" if report.writable else "not writable") if tried else "empty"
+    where = f"{store.shown} ({store.dialect}, {able})"
     found = [
         _finding("store", report.ok, "; ".join([where, *report.problems, *report.warnings])),
         _finding("schema", report.version == VERSION, f"version {report.version or absent}"),
@@ -146,6 +149,8 @@ def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
             found.extend(_charges(store, settings, report.audit_lines, published))
     except MapveilError as error:
         found.append(_finding("head", False, str(error)))
+    except SQLAlchemyError as error:
+        found.append(_finding("charges", False, foreign(error)))
     finally:
         store.close()
     return found

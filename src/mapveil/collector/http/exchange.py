@@ -92,7 +92,7 @@ async def read_body(scope: Scope, receive: Receive, most: int, bodies: Bodies) -
             if part:
                 if size + len(part) > most:
                     raise TooLarge(f"a body of more than {most} bytes", f"up to {most} bytes")
-                bodies.hold(len(part))
+                bodies.hold(len(part), exchange.address)
                 size += len(part)
                 parts.append(part)
             if not message.get("more_body", False):
@@ -100,4 +100,4 @@ async def read_body(scope: Scope, receive: Receive, most: int, bodies: Bodies) -
     finally:
         exchange.received = size
         # What was read is the caller's now; only what waits for its end is counted.
-        bodies.release(size)
+        bodies.release(size, exchange.address)

@@ -1,6 +1,7 @@
 """Rate limits: token buckets by address and device, and the bytes of bodies held in memory."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Final
 
@@ -73,16 +74,23 @@ class Bodies:
     def __init__(self, most: int) -> None:
         self.most = most
         self.held = 0
+        self._of: Counter[str] = Counter()  # of these, by address
 
-    def hold(self, size: int) -> None:
-        """Hold some more."""
-        if self.held + size > self.most:
+    def hold(self, size: int, address: str = "") -> None:
+        """Hold some more of an address, which has a quarter of them at most once half are held: others need room."""
+        mine = self._of[address] + size
+        crowded = self.held + size > self.most // 2 and mine > self.most // 4
+        if self.held + size > self.most or crowded:
             raise StoreUnavailable("too many bodies are being received; ask again in a moment")
         self.held += size
+        self._of[address] = mine
 
-    def release(self, size: int) -> None:
+    def release(self, size: int, address: str = "") -> None:
         """Hold them no longer."""
         self.held -= size
+        self._of[address] -= size
+        if self._of[address] <= 0:
+            del self._of[address]
 
 
 def declared_length(headers: list[tuple[bytes, bytes]], most: int) -> int | None:

@@ -54,7 +54,13 @@ class Pace:
 
     def devices(self, count: Callable[[], int]) -> int:
         """Number of the devices, counted at most once a minute. Run by: a thread that may read the store."""
-        now = time.monotonic()
-        if self._counted is None or now - self._counted[0] > _COUNT_SECONDS:
-            self._counted = now, count()
-        return self._counted[1]
+        known = self.counted()
+        if known is None:
+            known = count()
+            self._counted = time.monotonic(), known
+        return known
+
+    def counted(self) -> int | None:
+        """As :meth:`devices`, for an event loop: None where they must be counted."""
+        counted = self._counted
+        return counted[1] if counted is not None and time.monotonic() - counted[0] <= _COUNT_SECONDS else None

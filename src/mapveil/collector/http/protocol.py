@@ -49,7 +49,8 @@ class TimedProtocol(HttpToolsProtocol):
         self._in_body = False
         self._head_bytes = 0
         self._body_bytes = 0
-        self._body_from = 0.0
+        self._body_from = self._window_from = 0.0
+        self._window_bytes = 0
         self._unread = 0  # of a body that was answered already
         self._buffered = 0
 
@@ -81,7 +82,8 @@ class TimedProtocol(HttpToolsProtocol):
             if self._head_bytes > self.limits.header_bytes + _CHUNK:
                 self._refuse(431)
         elif self._in_body and "body" not in self._clocks:
-            self._body_from = self.loop.time()
+            self._body_from = self._window_from = self.loop.time()
+            self._window_bytes = 0
             self._start("body", self.limits.body_seconds, self._check_body)
 
     # The parser calls these.
@@ -152,16 +154,23 @@ class TimedProtocol(HttpToolsProtocol):
         self._start("head", self.limits.header_seconds, self._refuse, 408)
 
     def _check_body(self) -> None:
-        """A body must keep up with ``body_rate``; time in which we read nothing of it does not count."""
+        """A body must keep up with ``body_rate``; time in which we read nothing of it does not count.
+
+        In each ``body_seconds`` half as much must come: a body that came quickly but for its end is not kept for hours.
+        """
         now = self.loop.time()
+        window, self._window_bytes = self._body_bytes - self._window_bytes, self._body_bytes
         if self.flow.read_paused:
             self._body_from += self.limits.body_seconds
+            self._window_from = now
         if not self._busy:  # answered already: the rest is thrown away, not waited for
             self._close()
             return
         allowed = self.limits.body_seconds + self._body_bytes / self.limits.body_rate
         left = self._body_from + allowed - now
-        if left <= 0:
+        whole, self._window_from = now - self._window_from >= self.limits.body_seconds, now
+        stalled = whole and window < self.limits.body_rate * self.limits.body_seconds / 2
+        if left <= 0 or stalled:
             self._refuse(408)
         else:
             self._start("body", min(left, self.limits.body_seconds), self._check_body)

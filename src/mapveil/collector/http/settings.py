@@ -167,10 +167,17 @@ class Settings:
     report_bytes: int = _bytes(256 * _KIB, "Largest report of a local or a projection collection")
     message_bytes: int = _bytes(64 * _MIB, "Largest message of a secure sum")
     query_bytes: int = _bytes(_MIB, "Largest query of private retrieval")
-    waiting_bytes: int = _bytes(512 * _MIB, "Maximum total size of the bodies being received", _MIB)
+    waiting_bytes: int = _bytes(
+        512 * _MIB,
+        "Maximum total size of the bodies being received; one address has a quarter of it once half is taken",
+        _MIB,
+    )
     header_bytes: int = _bytes(16 * _KIB, "Maximum size of a request's head", 512, _MIB)
     header_seconds: int = _seconds(10, "Maximum time to receive the head of a request")
-    body_seconds: int = _seconds(20, "Maximum time to receive a body, plus its size over --body-rate")
+    body_seconds: int = _seconds(
+        20,
+        "Maximum time to receive a body, plus its size over --body-rate, half of which it keeps up all along",
+    )
     body_rate: int = _number(8 * _KIB, "Minimum rate of a body, bytes a second", 1, 1 << 30, "bytes a second")
     idle_seconds: int = _seconds(30, "Time until an idle connection is closed")
     write_seconds: int = _seconds(30, "Time until a client that does not read is disconnected")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from mapveil.collector.rounds.life_cycle import State
+from mapveil.collector.rounds.life_cycle import ACTIVE, State
 from mapveil_client.terms import CollectionTerms
 
 JOINING: Final = "joining"
@@ -63,7 +63,7 @@ def abort_rows(terms: CollectionTerms, state: State, phase: str | None) -> list[
             "phases": list(row.phases),
             "ledger": row.ledger,
             "device": row.device,
-            "now": here in row.phases and state is not State.PENDING,
+            "now": here in row.phases and state in ACTIVE,
         }
         for row in CHARGE_TABLE
         if row.phases and (REPORTING in row.phases) == local

@@ -4,6 +4,8 @@ Whatever is acknowledged was committed.
 """
 
 import asyncio
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -26,6 +28,7 @@ from mapveil_client.secure_sum.states import PeerFault, ProtocolError, ServerSta
 
 _INLINE_BYTES: Final = 1 << 14  # a larger message is checked in a thread
 _CHECKS: Final = 8
+_OPEN_SECONDS: Final = 1.0  # for which devices are told the same list: each looks at it all day
 _DOCUMENTS: Final = 256  # terms and announcements, which never change
 
 
@@ -53,12 +56,24 @@ class DeviceService:
         self._store, self._machines, self._board = store, machines, board
         self._documents: Recent[tuple[str, int], bytes] = Recent(_DOCUMENTS)
         self._checks: Recent[str, Callable[[bytes], None]] = Recent(_CHECKS)
+        self._open: tuple[float, int, list[OpenCollection]] = (-math.inf, 0, [])
 
     def open_collections(self) -> list[OpenCollection]:
-        """The collections that devices may take part in."""
+        """The collections that devices may take part in, at most a moment old."""
+        known = self.open_at_hand()
+        if known is not None:
+            return known
+        changes = self._board.changes
         with self._store.read() as connection:
             found = [(each.id, each.terms) for each in listed(connection, (State.OPEN,))]
-        return [OpenCollection(id, terms.trust, terms.title, terms.digest.hex()) for id, terms in found]
+        made = [OpenCollection(id, terms.trust, terms.title, terms.digest.hex()) for id, terms in found]
+        self._open = time.monotonic() + _OPEN_SECONDS, changes, made
+        return made
+
+    def open_at_hand(self) -> list[OpenCollection] | None:
+        """As :meth:`open_collections`, for an event loop: None where the store must be read."""
+        until, changes, known = self._open
+        return known if time.monotonic() < until and changes == self._board.changes else None
 
     async def document(self, id: str, number: int = 0) -> bytes:
         """Announcement of a round, or the terms of the collection (round 0), as devices read them."""
@@ -182,7 +197,7 @@ class DeviceService:
             if current is not None and phase.value > current.value:
                 raise Conflict(f"the round is collecting {now.phase}", "a message of that phase")
             if now.state != State.RUNNING:
-                self._machines.forget(id)  # another process ended it
+                await asyncio.to_thread(self._machines.forget, id)  # another process ended it
             await self._settle_late(id, number, phase, message)
             return
         machine = held.machines[assigned.shard]

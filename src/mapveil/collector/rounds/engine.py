@@ -25,7 +25,7 @@ from mapveil.collector.rounds.conductor import Conductor
 from mapveil.collector.rounds.device_service import DeviceService
 from mapveil.collector.rounds.export_process import Made
 from mapveil.collector.rounds.forecast import Forecast, forecast
-from mapveil.collector.rounds.life_cycle import Happening, State
+from mapveil.collector.rounds.life_cycle import ACTIVE, Happening, State
 from mapveil.collector.rounds.loops import Loops
 from mapveil.collector.rounds.progress import Deadlines, Progress, ProgressBoard, progress_of
 from mapveil.collector.rounds.results import guarantee_of, stored_guarantee, stored_map
@@ -171,6 +171,14 @@ class Engine:
             records.abort(connection, id, actor, reason)
         self._conductor.forget(id)
         return self.collection(id)
+
+    def let_go(self) -> None:
+        """Drop what this process holds of collections that another process ended. Run by: one that answers devices."""
+        held = self._machines.collections | self._board.collections
+        with self._store.read() as connection:
+            active = {each.id for each in listed(connection, ACTIVE)}
+        for id in held - active:
+            self._conductor.forget(id)
 
     def collections(self) -> list[dict[str, Any]]:
         """The record of every collection, the newest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from mapveil.geo.counts import Counts
 from mapveil.geo.tiling import Tiling
 from mapveil.local.reported_cells import cells_of_users
 from mapveil.metrics.misplaced import finest_cell, misplaced_fractions
+from mapveil.secure_sum.drivers import IdealSum
 from mapveil.synthetic import city
 from mapveil_client.errors import InputError, ParameterError
 from mapveil_client.local.domain import Domain
@@ -81,7 +82,10 @@ def forecast(terms: CollectionTerms) -> Forecast:
             return Forecast(None, mean, None, up, None if up is None else 0, 1, note)
     truth = _synthetic(terms.devices, tiling)
     try:
-        made = offer(terms).mechanism.release(truth, tiling, account=None, rng=Randomness(_SEED))
+        how: dict[str, Any] = (
+            {"secure_sum": IdealSum(active=terms.active)} if terms.trust == "distributed" else {}
+        )
+        made = offer(terms).mechanism.release(truth, tiling, account=None, rng=Randomness(_SEED), **how)
     except (InputError, ParameterError) as refused:
         return Forecast(None, mean, None, up, None, 1, f"The error cannot be predicted: {refused}")
     released, people = made.values, truth.values.astype(np.float64)

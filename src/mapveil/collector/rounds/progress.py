@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -138,15 +138,22 @@ class Standing(NamedTuple):
 
 
 class ProgressBoard:
-    """Progress, read at most ten times a second for each collection."""
+    """Progress, read at most ten times a second for each collection.
+
+    Attributes
+    ----------
+    changes : int
+        Changes of collections so far that this process made or saw.
+    """
 
     def __init__(self, store: Store, deadlines: Deadlines) -> None:
         self._store, self._deadlines = store, deadlines
         # A collection has one of them; so few that nobody can fill the memory with the names of none.
         self._locks = [threading.Lock() for _ in range(_LOCKS)]
         self._known: dict[str, tuple[float, Progress]] = {}
+        self._count_at: dict[str, float] = {}  # before which messages are not counted again
         self._reading: set[str] = set()
-        self._changes = 0
+        self.changes = 0
 
     def fresh(self, identifier: str) -> Progress | None:
         """Known progress, where it is fresh enough or another thread is reading it again."""
@@ -167,9 +174,29 @@ class ProgressBoard:
                 return found
             self._reading.add(identifier)
             try:
-                return self.read(identifier)
+                return self._as_counted(identifier) or self.read(identifier)
             finally:
                 self._reading.discard(identifier)
+
+    def _as_counted(self, identifier: str) -> Progress | None:
+        """Progress with the last count, where counting again would take too much time and the phase is the same."""
+        known = self._known.get(identifier)
+        if known is None or time.monotonic() >= self._count_at.get(identifier, 0.0):
+            return None
+        self.standing(identifier)  # forgets what is known where it stands elsewhere
+        if identifier not in self._known:
+            return None
+        until, made = known
+        now = time.monotonic()
+        if made.closes_in_s is not None:
+            made = replace(made, closes_in_s=max(0.0, made.closes_in_s - (now - until + _FRESH_SECONDS)))
+        self._known[identifier] = now + _FRESH_SECONDS, made
+        return made
+
+    @property
+    def collections(self) -> set[str]:
+        """The collections whose progress is known."""
+        return set(self._known.copy())
 
     def standing(self, identifier: str) -> Standing:
         """The state and the phase of a collection, read now: two rows, however many messages there are."""
@@ -186,15 +213,17 @@ class ProgressBoard:
 
     def read(self, identifier: str) -> Progress:
         """Progress of a collection, read now."""
-        started, changes = time.monotonic(), self._changes
+        started, changes = time.monotonic(), self.changes
         with self._store.read() as connection:
             made = progress_of(connection, find(connection, identifier), self._deadlines)
         ended = time.monotonic()
-        if self._changes == changes:  # else it may be what was before the change
-            self._known[identifier] = (ended + max(_FRESH_SECONDS, COUNTED_PART * (ended - started)), made)
+        if self.changes == changes:  # else it may be what was before the change
+            self._known[identifier] = ended + _FRESH_SECONDS, made
+            self._count_at[identifier] = ended + COUNTED_PART * (ended - started)
         return made
 
     def forget(self, identifier: str) -> None:
         """Read it again when it is asked for next: it changed."""
-        self._changes += 1
+        self.changes += 1
         self._known.pop(identifier, None)
+        self._count_at.pop(identifier, None)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from sqlalchemy import select
 from sqlalchemy.engine import Row
 
+from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import assignments, collections, devices, messages, rounds, shards
 from mapveil.secure_sum.outbox import Outbox
@@ -316,16 +317,26 @@ class ShardMachines:
             return held
 
     def _load(self, collection: str, number: int) -> RoundMachines | None:
-        query = select(rounds.c.announcement).where(
-            rounds.c.collection == collection,
-            rounds.c.number == number,
-            rounds.c.phase < ServerState.DONE.value,
+        query = (
+            select(rounds.c.announcement)
+            .join(collections, collections.c.id == rounds.c.collection)
+            .where(
+                rounds.c.collection == collection,
+                rounds.c.number == number,
+                rounds.c.phase < ServerState.DONE.value,
+                collections.c.state == State.RUNNING.value,
+            )
         )
         with self._store.read() as connection:
             data = connection.execute(query).scalar_one_or_none()
         if data is None:
             return None
         return RoundMachines(self._store, collection, number, RoundAnnouncement.decode(data))
+
+    @property
+    def collections(self) -> set[str]:
+        """The collections of which this process has machines."""
+        return {collection for collection, _ in list(self._rounds)}
 
     def forget(self, collection: str) -> None:
         """Drop the machines of a collection: its round is done, or it ended."""

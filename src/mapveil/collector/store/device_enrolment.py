@@ -3,11 +3,11 @@
 import secrets
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import bindparam, func, insert, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Row
 
 from mapveil.collector.clock import Clock, read_time, time_text
 from mapveil.collector.recent import Recent
@@ -58,23 +58,28 @@ class EnrolDevices:
             if each.public_key not in known:
                 asking.setdefault(each.token_hash, []).append(each)
         refused: dict[bytes, Refusal] = {}
-        for token in sorted(asking):  # every process locks tokens in this order
+        clock: Clock = connection.get_execution_options()[CLOCK]
+        now = time_text(clock.now())
+        # Every process locks tokens in this order, and inserts keys in theirs once it has all locks.
+        tokens = {
+            token: connection.execute(_TOKEN, {"digest": token, "now": now}).one_or_none()
+            for token in sorted(asking)
+        }
+        for token, found in tokens.items():
             new = {each.public_key: each for each in asking[token] if each.public_key not in known}
-            made, refused[token] = self._let_in(connection, token, list(new.values()))
+            made, refused[token] = self._let_in(connection, found, [new[key] for key in sorted(new)], clock)
             known |= made
         return [known.get(each.public_key) or refused[each.token_hash] for each in batch]
 
     def _let_in(
-        self, connection: Connection, token: bytes, new: Sequence[Candidate]
+        self, connection: Connection, found: Row[Any, Any] | None, new: Sequence[Candidate], clock: Clock
     ) -> tuple[dict[bytes, int | Refusal], Refusal]:
         """The new devices by their keys, and the refusal of those that the token does not let in."""
-        clock: Clock = connection.get_execution_options()[CLOCK]
         now = time_text(clock.now())
         over = Unauthorized(
             "the enrolment token is unknown, expired, revoked or used up",
             "a new one of this collector: its operators see which it is, and make another",
         )
-        found = connection.execute(_TOKEN, {"digest": token, "now": now}).one_or_none()
         if found is None:
             return {}, over
         # Another process may have enrolled them before this one held the lock.

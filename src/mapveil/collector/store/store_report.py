@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import func, select, text
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.audit_log import verify
 from mapveil.collector.store.home import RESTORED, elsewhere
-from mapveil.collector.store.schema import check_version, collections, found_version, members
+from mapveil.collector.store.schema import VERSION, check_version, collections, found_version, members
 from mapveil.collector.store.triggers import missing_triggers
 from mapveil_client.errors import InputError
 
@@ -66,7 +67,15 @@ def examine(
         report.writable = True
     except (StoreUnavailable, InputError) as error:
         report.problems.append(cause_text(error))
+    except SQLAlchemyError as error:
+        report.problems.append(foreign(error))
     return report
+
+
+def foreign(error: SQLAlchemyError) -> str:
+    """An error of tables that lack something, or have too much of it, in the database's own words."""
+    words = str(getattr(error, "orig", None) or error).partition("\n")[0]
+    return f"the tables are not those of schema version {VERSION}: {words}"
 
 
 def _miscounted(connection: Connection) -> list[str]:

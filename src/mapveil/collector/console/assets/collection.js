@@ -11,6 +11,14 @@ import { ACTIVE, duration, epsilonWords, percent, STATES, time, trustName, whole
 const HELPED = "The sums are answered. This operator is the helper: the leader has the map.";
 const ASKED = "Where the collection asks; arrow keys move the map";
 
+/** What a collection of secure sums is promised against a server that does not follow the protocol. */
+const guarded = (one) => {
+  if (!one.active) return "not guarded against";
+  return one.guarantee.adversary === "honest-but-curious server"
+    ? "its messages are checked, but only an enrolment authority apart from it makes that a promise"
+    : "guarded against";
+};
+
 export async function showPage(main, context) {
   const { argument: id, signal, who, heading } = context;
   const title = el("h1", {}),
@@ -129,7 +137,7 @@ function about(one, who, signal, helped) {
           ? ["Each step of a round", `at most ${duration(one.phase_seconds)}`]
           : null,
         one.trust === "distributed"
-          ? ["Malicious server", one.active ? "guarded against" : "not guarded against"]
+          ? ["Malicious server", guarded(one)]
           : null,
         ...Object.entries(one.options || {}).map(([name, value]) => [
           name,
