@@ -188,7 +188,7 @@ def test_processes_that_do_not_answer_devices_tell_of_their_health_only(
 
 
 def test_bodies_beyond_what_memory_is_for_wait_outside(api_with: Any) -> None:
-    api = api_with(waiting_bytes=1 << 20, json_bytes=1 << 20, report_bytes=1 << 20)
+    api = api_with(waiting_bytes=2 << 20, json_bytes=1 << 20, report_bytes=1 << 20)
     host, port = api.address.removeprefix("http://").split(":")
     head = b"POST /v1/operators HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
     with socket.create_connection((host, int(port)), timeout=10) as held:

@@ -67,7 +67,7 @@ class EnrolDevices:
         }
         for token, found in tokens.items():
             new = {each.public_key: each for each in asking[token] if each.public_key not in known}
-            made, refused[token] = self._let_in(connection, found, [new[key] for key in sorted(new)], clock)
+            made, refused[token] = self._let_in(connection, found, list(new.values()), clock)
             known |= made
         return [known.get(each.public_key) or refused[each.token_hash] for each in batch]
 
@@ -95,7 +95,7 @@ class EnrolDevices:
                 "enrolled_at": now,
                 "simulated": each.simulated,
             }
-            for each in new[:room]
+            for each in sorted(new[:room], key=lambda each: each.public_key)
         ]
         if rows:
             inserted = connection.execute(_ENROL[connection.dialect.name], rows).all()
