@@ -22,7 +22,6 @@ from benchmarks.collector_requests import bare
 from benchmarks.collector_service import Service
 from benchmarks.record import Context, Result, line
 from mapveil.secure_sum.protocol_sum import ProtocolSum
-from mapveil_client.arrays import FloatArray
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.round_parameters import SumSettings
 from mapveil_client.secure_sum.vectors import Leaves, SparseVectors
@@ -41,7 +40,6 @@ class Played(NamedTuple):
     seconds: float
     busy: float  # of these, while messages came in
     waited: float  # for those who had dropped out, until their time was over
-    waited_cpu: float  # of the server meanwhile
     messages: int  # that came; to join is none
     record: dict[str, Any]  # of the collection
     fleets: list[dict[str, Any]]
@@ -93,8 +91,7 @@ def sums(context: Context, devices: int, *, active: bool, phase_seconds: int) ->
             "the same shards in one process (from one shard of each round)",
             least,
         ),
-        line(f"{name}: of these, the server while messages came in", made.server_cpu - made.waited_cpu, "s",
-             "the devices", devices_cpu),
+        line(f"{name}: of these, the server", made.server_cpu, "s", "the devices", devices_cpu),
         line(f"{name}: a device sends", up / 1e3, "kB", "its vectors alone", vectors / 1e3),
         line(f"{name}: a device receives", down / 1e3, "kB", "its vectors alone", vectors / 1e3),
         line(f"{name}: peak memory of the server", made.peak_mb, "MB", "before the first device", made.idle_mb),
@@ -123,7 +120,7 @@ def _play(context: Context, devices: int, active: bool, phase_seconds: int) -> P
                 start_fleet({**share, "devices": part, "drop": LOST, "seed": number, "active": active})
             )
         try:
-            busy, waited, waited_cpu, messages = _watch(service, collection, fleets)
+            busy, waited, messages = _watch(service, collection, fleets)
             seconds = time.perf_counter() - begun
             said = [json.loads(fleet.communicate(timeout=300)[0].splitlines()[-1]) for fleet in fleets]
         finally:
@@ -138,7 +135,6 @@ def _play(context: Context, devices: int, active: bool, phase_seconds: int) -> P
             seconds,
             busy,
             waited,
-            waited_cpu,
             messages,
             record,
             said,
@@ -166,18 +162,13 @@ def start_fleet(given: dict[str, Any]) -> subprocess.Popen[str]:
 
 def _watch(
     service: Service, collection: str, fleets: list[subprocess.Popen[str]]
-) -> tuple[float, float, float, int]:
-    """Seconds in which messages came in, those for which phases waited with nothing more to come, and how many came.
-
-    Of the wait also the server's processor seconds.
-    """
-    phases: dict[
-        tuple[int, str], list[FloatArray]
-    ] = {}  # opened, last grown, closed: time, and the server's seconds
+) -> tuple[float, float, int]:
+    """Seconds in which messages came in, those for which phases waited with nothing more to come, and how many came."""
+    phases: dict[tuple[int, str], list[float]] = {}  # opened, last grown, closed
     present: dict[tuple[int, str], int] = {}
     while True:
         now = service.ask("GET", f"/v1/collections/{collection}/progress")
-        at = np.array([time.perf_counter(), service.cpu])
+        at = time.perf_counter()
         if now["state"] in ("done", "aborted"):
             break
         if any(fleet.poll() for fleet in fleets):
@@ -192,9 +183,11 @@ def _watch(
                 where = f"\rround {key[0]}: {key[1]} {now['present']}/{now['wanted']}  "
                 print(where, end="", file=sys.stderr, flush=True)
         time.sleep(LOOK_S)
-    busy = sum(float((last - first)[0]) for first, last, _ in phases.values())
-    waited, cpu = np.sum([closed - last for _, last, closed in phases.values()], axis=0).tolist()
-    return busy, waited, cpu, sum(present.values())
+    return (
+        sum(last - first for first, last, _ in phases.values()),
+        sum(closed - last for _, last, closed in phases.values()),
+        sum(present.values()),
+    )
 
 
 def _shard_cpu(record: dict[str, Any], active: bool) -> float:

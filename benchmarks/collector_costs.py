@@ -43,10 +43,10 @@ _LOCAL: Final = "local reports, 1,000,000 devices: durable in PostgreSQL"
 LINES: Final = {
     "report_rate": (_LOCAL, "k/s"),
     "report_p99": (f"{_LOCAL}, 99th percentile", "ms"),
-    "sum_cpu": (f"{_SUMS}: of these, the server while messages came in", "s"),
+    "sum_cpu": (f"{_SUMS}: of these, the server", "s"),
     "sum_up": (f"{_SUMS}: a device sends", "kB"),
     "sum_down": (f"{_SUMS}: a device receives", "kB"),
-    "active_cpu": (f"{_ACTIVE}: of these, the server while messages came in", "s"),
+    "active_cpu": (f"{_ACTIVE}: of these, the server", "s"),
     "active_up": (f"{_ACTIVE}: a device sends", "kB"),
     "active_down": (f"{_ACTIVE}: a device receives", "kB"),
     "round_cpu": (f"{_ROUND}: processor time of the collector, of a device", "ms"),
@@ -226,9 +226,11 @@ benchmarks.collector_costs --core-hour 0.05 --page -`.
 - **Local reports**: two cores divided by the reports that they made durable a second, senders included: an
   upper limit of the server's part. A device sends and receives a kilobyte, requests and headers together
   (assumed). The 99th percentile of the wait was {p99:g} ms.
-- **Secure sums**: processor seconds of the server of the {rounds} rounds of one collection while messages came in,
-  enrolment included, divided by devices, and their bytes, of the default method. Another method, map or number of
-  devices makes vectors of other lengths or more rounds. A simulated fleet prints what its devices sent and received.
+- **Secure sums**: processor seconds of the server of the {rounds} rounds of one collection, divided by devices, and
+  their bytes, of the default method. Enrolment is in them, and so are the minutes for which a phase waited for those
+  who were lost, which do not grow with the devices: an upper limit for many, of which the table of a round alone is
+  the lower one. Another method, map or number of devices makes vectors of other lengths or more rounds. A simulated
+  fleet prints what its devices sent and received.
 - **Two operators**: processor seconds of the leader in a collection of two rounds over HTTP, enrolment included,
   divided by reports; the helper takes {helper:.0%} of them. Bytes between the two are not counted.
 - **Store**: rows of a device and of one collection, measured in SQLite with bodies of {report} bytes. Messages
