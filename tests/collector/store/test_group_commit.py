@@ -73,7 +73,7 @@ def test_a_row_that_breaks_the_schema_fails_alone(store):
 
 
 def test_a_key_that_another_process_took_first_is_looked_for_again(store):
-    """Whoever looked before the other's commit, and inserts after it."""
+    """The writer looked before the other's commit, and inserts after it."""
     looked = []
 
     def keeps(connection, batch):

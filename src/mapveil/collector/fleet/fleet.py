@@ -265,9 +265,7 @@ class Fleet:
             )
         except PromiseError as error:
             known = sum(client.memory.device is not None for client in self.clients)
-            raise PromiseError(
-                f"{known} of {len(self.clients)} devices are enrolled; the next: {error}"
-            ) from None
+            raise PromiseError(f"{known} of {len(self.clients)} devices are enrolled; {error}") from None
         authority = self._policy.authority
         if self._authority_server is None or authority is None:
             return

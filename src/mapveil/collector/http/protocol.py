@@ -156,7 +156,7 @@ class TimedProtocol(HttpToolsProtocol):
     def _check_body(self) -> None:
         """A body must keep up with ``body_rate``; time in which we read nothing of it does not count.
 
-        In each ``body_seconds`` half as much must come: a body that came quickly but for its end is not kept for hours.
+        From one look to the next half as much must come: one that came quickly but for its end is not kept for hours.
         """
         now = self.loop.time()
         window, self._window_bytes = self._body_bytes - self._window_bytes, self._body_bytes
@@ -168,9 +168,8 @@ class TimedProtocol(HttpToolsProtocol):
             return
         allowed = self.limits.body_seconds + self._body_bytes / self.limits.body_rate
         left = self._body_from + allowed - now
-        whole, self._window_from = now - self._window_from >= self.limits.body_seconds, now
-        stalled = whole and window < self.limits.body_rate * self.limits.body_seconds / 2
-        if left <= 0 or stalled:
+        least, self._window_from = self.limits.body_rate * (now - self._window_from) / 2, now
+        if left <= 0 or window < least:
             self._refuse(408)
         else:
             self._start("body", min(left, self.limits.body_seconds), self._check_body)

@@ -219,9 +219,8 @@ class GroupCommit:
                         outcomes.append(_Outcome(item, result, None))
         except BaseException as error:
             if isinstance(error, StoreUnavailable) and not isinstance(error, Repeatable):
-                return [
-                    _Outcome(item, None, _own(error)) for item in taken
-                ]  # and not each after its own wait
+                # And not each after a wait of its own.
+                return [_Outcome(item, None, _own(error)) for item in taken]
             return [self._alone(item) for item in taken]
         self._observe(Batch(sum(each.error is None for each in outcomes), time.perf_counter() - started))
         return outcomes
