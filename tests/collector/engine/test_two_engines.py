@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select, text, update
 
-from mapveil.collector.refusals import Refusal, StoreUnavailable
+from mapveil.collector.refusals import Refusal
 from mapveil.collector.roles import LOOPS, Loop, Role
 from mapveil.collector.rounds import conductor, worker
 from mapveil.collector.rounds.collection import counted
 from mapveil.collector.rounds.engine import Engine
-from mapveil.collector.rounds.intake import KeepMembers, Kept
+from mapveil.collector.rounds.intake import KeepMembers, KeepReports, Kept, Report
 from mapveil.collector.rounds.shard_ends import close_shard
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import backends
@@ -274,27 +274,6 @@ def test_no_more_join_than_are_expected_though_two_processes_let_them(
     assert "says that it has 39 members; 40 are there" in stores[0].check().problems[0]
 
 
-def test_members_of_two_collections_join_in_two_transactions(
-    new_store, store_url, clock, crowd_of, opened, make_spec
-):
-    """Each locks its collection; another process may be sent the two the other way round."""
-    store, batches = new_store(store_url), []
-    store.create_tables()
-    engine = Engine(store, clock, Randomness(1), authority=AUTHORITY)
-    crowd_of(store, 3)
-    ids = [opened(engine, make_spec("distributed", devices=3))[0] for _ in range(2)]
-    store.on_commit = lambda batch: batches.append(batch.items)
-
-    async def join():
-        return await asyncio.gather(
-            *(store.put(KeepMembers(id, 3), device) for id in ids for device in (1, 2, 3))
-        )
-
-    assert asyncio.run(join()) == [Kept.NEW] * 6
-    assert sum(batches) == 6
-    assert max(batches) <= 3
-
-
 def test_what_a_transaction_waited_for_it_sees_as_it_is_then(new_store, postgresql_url):
     """Whatever the database's default: at REPEATABLE READ whoever waited would be told to begin anew."""
     store = new_store(postgresql_url)
@@ -308,25 +287,33 @@ def test_what_a_transaction_waited_for_it_sees_as_it_is_then(new_store, postgres
         assert connection.execute(text("SHOW transaction_isolation")).scalar_one() == "read committed"
 
 
-def test_a_late_join_waits_for_nobody_and_a_join_for_a_moment_and_alone(
+def test_devices_of_a_locked_collection_wait_alone_and_late_ones_not_at_all(
     new_store, postgresql_url, clock, crowd_of, opened, make_spec, monkeypatch
 ):
-    """The end of a phase and the beginning of a round lock the collection: devices of others go on."""
+    """The end of a phase and the beginning of a round lock the collection, however long they last."""
     monkeypatch.setattr(backends, "_POSTGRESQL_SETTINGS", ())  # by which a lock is waited for without end
     stores = [new_store(postgresql_url) for _ in range(2)]
     stores[0].create_tables()
     engine = Engine(stores[0], clock, Randomness(1), authority=AUTHORITY)
     crowd_of(stores[0], 3)
-    late, is_open, other = (opened(engine, make_spec("distributed", devices=3))[0] for _ in range(3))
+    late, joined, other = (opened(engine, make_spec("distributed", devices=3))[0] for _ in range(3))
+    reported = opened(engine, make_spec("local", devices=3))[0]
     engine.abort(late, "operator 1", "of this test")
-    with stores[1].write() as connection:
-        for id in (late, is_open):
-            lock_collection(connection, id)
 
-        async def join():
-            puts = (stores[0].put(KeepMembers(id, 3), 1) for id in (late, is_open, other))
-            return await asyncio.wait_for(asyncio.gather(*puts, return_exceptions=True), 300)
+    async def main():
+        with stores[1].write() as connection:
+            for id in (late, joined, reported):
+                lock_collection(connection, id)
+            waiting = [
+                asyncio.create_task(stores[0].put(keep, item))
+                for keep, item in (
+                    (KeepMembers(joined, 3), 1),
+                    (KeepReports(reported), Report(1, b"a report")),
+                )
+            ]
+            for id, outcome in ((late, Kept.LATE), (other, Kept.NEW)):
+                assert await asyncio.wait_for(stores[0].put(KeepMembers(id, 3), 1), 300) is outcome
+            assert not any(task.done() for task in waiting)
+        return await asyncio.gather(*waiting)
 
-        outcomes = asyncio.run(join())
-    assert outcomes[::2] == [Kept.LATE, Kept.NEW]
-    assert isinstance(outcomes[1], StoreUnavailable)
+    assert asyncio.run(main()) == [Kept.NEW] * 2

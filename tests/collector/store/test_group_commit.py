@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import math
 import os
@@ -11,16 +12,18 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from mapveil.collector.refusals import Conflict, StoreUnavailable
-from mapveil.collector.store import group_commit
+from mapveil.collector.store import backends, group_commit
 from mapveil.collector.store.audit_log import _LOCK_KEY, record
-from mapveil.collector.store.group_commit import FairLock, OwnTransaction
+from mapveil.collector.store.backends import Locked
+from mapveil.collector.store.group_commit import FairLock
 from mapveil.collector.store.schema import messages
 
 from .rows import clients, gather, message, put, refuse_after
@@ -348,25 +351,74 @@ def test_what_could_not_be_written_stays_in_memory_no_longer_than_its_answer(
         gc.enable()
 
 
-@pytest.mark.usefixtures("unhurried")
-def test_whoever_locks_a_row_for_itself_shares_no_transaction(store):
-    """Of two that a transaction waits for, another process might have them the other way round."""
-    written, batches = [], []
+def keeps(connection, batch):
+    """Write a batch of clients, as one writer."""
+    return [put(client)(connection) for client in batch]
 
-    @dataclass(frozen=True)
-    class Writes:
-        name: str
 
-        def __call__(self, connection, batch):
-            written.append((self.name, len(batch)))
-            return batch
+def fails(connection, batch):
+    raise ValueError("of its own")
 
-    class Locks(Writes, OwnTransaction):
-        pass
 
-    store.on_commit = lambda batch: batches.append(batch.items)
-    writers = [Writes("a"), Locks("b"), Locks("c"), Writes("d")]
-    assert gather(*(store.put(writer, n) for writer in writers for n in range(3))) == [0, 1, 2] * 4
-    assert sum(batches) == 12
-    assert all(each <= 6 for each in batches)  # never b and c
-    assert sorted({name for name, _ in written}) == ["a", "b", "c", "d"]
+def test_a_writer_whose_row_is_locked_waits_alone(postgresql_store, postgresql_url, new_store):
+    store, other = postgresql_store, new_store(postgresql_url)
+
+    async def main():
+        with other.write() as connection:
+            put(1)(connection)
+            connection.execute(
+                text("DELETE FROM messages")
+            )  # a key that nobody else can take until this ends
+            waiting = asyncio.create_task(store.put(keeps, 1))
+            for n in range(100, 120):
+                assert await store.commit(put(n)) == 1
+            own = await asyncio.gather(store.put(fails, 0), store.commit(put(120)), return_exceptions=True)
+            assert [type(each) for each in own] == [ValueError, int]
+            assert not waiting.done()
+        assert await waiting == 1
+
+    asyncio.run(main())
+    assert clients(store) == [1, *range(100, 121)]
+
+
+def test_a_row_that_stays_locked_fails_its_own_writer(
+    postgresql_store, postgresql_url, new_store, monkeypatch
+):
+    store, other = postgresql_store, new_store(postgresql_url)
+    monkeypatch.setattr(group_commit, "_GIVE_UP_SECONDS", 0.0)
+    with other.write() as connection:
+        put(1)(connection)
+        answers = gather(store.put(keeps, 1), store.put(keeps, 2), store.commit(put(3)))
+    assert [type(answer) for answer in answers] == [Locked, Locked, int]
+    assert gather(store.put(keeps, 2)) == [1]
+    assert clients(store) == [1, 2, 3]
+
+
+def test_two_processes_that_hold_what_the_other_waits_for_both_go_on(postgresql_url, new_store, monkeypatch):
+    """Without PostgreSQL's own search for deadlocks, which begins after a second."""
+    settings = (*backends._POSTGRESQL_SETTINGS, "SET deadlock_timeout = '1h'", "SET lock_timeout = '1h'")
+    monkeypatch.setattr(backends, "_POSTGRESQL_SETTINGS", settings)
+    stores = [new_store(postgresql_url) for _ in range(2)]
+    stores[0].create_tables()
+    both_hold = threading.Barrier(2)
+
+    def keep(connection, client):
+        connection.execute(insert(messages).on_conflict_do_nothing(), message(client))
+
+    def keep_and_meet(connection, client):
+        keep(connection, client)
+        with contextlib.suppress(threading.BrokenBarrierError):  # broken when it is written again
+            both_hold.wait(60)
+            both_hold.abort()
+
+    async def main():
+        await asyncio.gather(
+            *(
+                store.commit(partial(work, client=client))
+                for store, clients in zip(stores, ((1, 2), (2, 1)), strict=True)
+                for work, client in zip((keep_and_meet, keep), clients, strict=True)
+            )
+        )
+
+    asyncio.run(main())
+    assert clients(stores[0]) == [1, 2]

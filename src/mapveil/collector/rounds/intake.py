@@ -18,8 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mapveil.collector.rounds.collection import now_text
 from mapveil.collector.rounds.life_cycle import State
-from mapveil.collector.store.database import lock_collection, wait_briefly
-from mapveil.collector.store.group_commit import OwnTransaction
+from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import collections, members, messages, reports, rounds
 from mapveil_client.secure_sum.states import ServerState
 
@@ -54,7 +53,7 @@ class Report(NamedTuple):
 
 
 @dataclass(frozen=True)
-class KeepMembers(OwnTransaction):
+class KeepMembers:
     """Let devices join a collection that is open, until ``expected`` have joined."""
 
     collection: str
@@ -65,7 +64,6 @@ class KeepMembers(OwnTransaction):
         state = select(collections.c.state).where(collections.c.id == self.collection)
         is_open = connection.execute(state).scalar() == State.OPEN
         if is_open:  # else it never is again, and nobody waits for whoever closes a phase
-            wait_briefly(connection)
             is_open = lock_collection(connection, self.collection) == State.OPEN
         of_collection = members.c.collection == self.collection
         there = select(members.c.device).where(of_collection, members.c.device.in_(batch))

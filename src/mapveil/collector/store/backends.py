@@ -62,6 +62,7 @@ LIMITS_SILENCE: Final = (14,)
 """First version of PostgreSQL that ends silent sessions."""
 
 _CONFLICTS: Final = ("40001", "40P01")  # serialization failure, deadlock
+_LOCKED: Final = "55P03"  # a wait for a lock that ended in vain
 _POSTGRESQL_SETTINGS: Final = (
     "SET lock_timeout = '30s'",
     "SET idle_in_transaction_session_timeout = '60s'",  # a process that was stopped must not hold its locks
@@ -85,6 +86,10 @@ _POSTGRESQL_ARGUMENTS: Final = {
 
 class Repeatable(StoreUnavailable):
     """Two transactions were in each other's way, and this one gave way: run again, it may succeed."""
+
+
+class Locked(StoreUnavailable):
+    """Another transaction held a lock for longer than this one waits."""
 
 
 class Database(NamedTuple):
@@ -255,7 +260,7 @@ def _hide_detail(context: ExceptionContext) -> None:
 def failure_of(error: BaseException) -> StoreUnavailable | None:
     """The error to raise for one of the database itself (full, locked, damaged, gone); None for any other error.
 
-    It is :class:`Repeatable` where running the transaction again may help.
+    It is :class:`Repeatable` where running the transaction again may help, :class:`Locked` where it may later.
     """
     if isinstance(error, StoreUnavailable):
         return error
@@ -268,6 +273,8 @@ def failure_of(error: BaseException) -> StoreUnavailable | None:
     state = getattr(error.orig, "sqlstate", None)
     if state in _CONFLICTS:
         return Repeatable("two changes of the store were in each other's way")
+    if state == _LOCKED:
+        return Locked("the store cannot be read or written now: another change of it takes long")
     if state in _NO_RIGHT:
         return StoreUnavailable(
             f"PostgreSQL refuses the store's user a right: {error.orig}; make that user the owner of the database "

@@ -27,6 +27,9 @@ from mapveil.collector.store.store_report import StoreReport, examine
 T = TypeVar("T")
 
 _MOST_AHEAD: Final = 10.0  # seconds between clocks of processes that share a store; a lease has 30
+_IMPATIENT: Final = "SET LOCAL lock_timeout = '100ms'"
+"""Wait for a lock that all others of a transaction share: ten times what closing a phase takes, and a tenth of the
+time after which PostgreSQL looks for deadlocks."""
 
 
 class Store:
@@ -69,11 +72,9 @@ class Store:
         self._writers = FairLock()
         self._alone: dict[str, Connection] = {}  # on PostgreSQL: of each role that this process is alone in
         # On PostgreSQL what devices send waits neither for a long transaction of this process nor for one that waits
-        # until another process has numbered its audit lines, but for the lock of its collection's row, for which the
-        # others of its batch wait too; for devices that join, a second.
-        transaction = self._apart if self.shareable else self.write
-        self._commits = GroupCommit(transaction, self._observe)
-        self._recorded = GroupCommit(transaction, self._observe) if self.shareable else self._commits
+        # until another process has numbered its audit lines, and for the lock of another collection's row a moment.
+        self._commits = GroupCommit(self._impatient if self.shareable else self.write, self._observe)
+        self._recorded = GroupCommit(self._apart, self._observe) if self.shareable else self._commits
 
     @property
     def dialect(self) -> str:
@@ -155,6 +156,13 @@ class Store:
     @contextlib.contextmanager
     def _apart(self) -> Iterator[Connection]:
         with _transaction(self._database.writing) as connection, recording(connection):
+            yield connection
+
+    @contextlib.contextmanager
+    def _impatient(self) -> Iterator[Connection]:
+        """A transaction that gives up where it cannot have a lock at once."""
+        with self._apart() as connection:
+            connection.exec_driver_sql(_IMPATIENT)
             yield connection
 
     async def put(self, writer: Writer[T], value: Any, *, records: bool = False) -> T:
@@ -259,12 +267,6 @@ def lock_collection(connection: Connection, collection: str) -> str | None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), lock)
         state = connection.execute(row).scalar()  # made by whom this waited for
     return state
-
-
-def wait_briefly(connection: Connection) -> None:
-    """Have PostgreSQL give up a wait for a row's lock after a second, until the transaction ends."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SET LOCAL lock_timeout = '1s'"))
 
 
 def join_in_bulk(connection: Connection) -> None:

@@ -2,7 +2,8 @@
 
 A thread takes whatever waits, writes it in one transaction, and answers each only after the commit. Items with equal
 writers are handed to the writer together, as one batch of rows. An item that fails fails alone: the transaction is
-rolled back, and its items are written once more in another, each in a savepoint of its own.
+rolled back, and its items are written once more in another, each in a savepoint of its own. A writer that finds a row
+locked rests, and the others go on without it: so two processes that each hold what the other waits for both go on.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.audit_log import part
-from mapveil.collector.store.backends import Repeatable, failure_of
+from mapveil.collector.store.backends import Locked, Repeatable, failure_of
 
 T = TypeVar("T")
 
@@ -30,14 +31,6 @@ Writer = Callable[[Connection, Sequence[Any]], Sequence[T]]
 
 May be run more than once, always against the store as it is then, so it changes nothing but through the connection.
 """
-
-
-class OwnTransaction:
-    """A writer that locks a row for itself alone, and therefore shares its transaction with no other writer.
-
-    Two processes that each held a row and waited for that of the other would be in a deadlock; and whoever waits in
-    vain fails alone.
-    """
 
 
 _MAX_ITEMS: Final = 512  # of one transaction
@@ -49,6 +42,11 @@ It waits no longer than the last transaction took, for then waiting costs more t
 """
 
 _TRIES: Final = 6
+_REST_SECONDS: Final = (
+    0.1  # of a writer that found a row locked, and then its age doubled: at random, half to all
+)
+_MOST_REST_SECONDS: Final = 2.0  # of one rest
+_GIVE_UP_SECONDS: Final = 30.0  # after a writer first found the row locked
 
 
 class Batch(NamedTuple):
@@ -91,6 +89,13 @@ class _Item:
     future: asyncio.Future[Any]
 
 
+class _Rest(NamedTuple):
+    """The wait of a writer for a row that another transaction has locked, by the monotonic clock."""
+
+    since: float
+    until: float
+
+
 class _Outcome(NamedTuple):
     item: _Item
     result: Any
@@ -108,6 +113,7 @@ class GroupCommit:
         self._transaction = transaction
         self._observe = observe
         self._waiting: OrderedDict[Writer[Any], deque[_Item]] = OrderedDict()
+        self._resting: dict[Writer[Any], _Rest] = {}  # used by the thread alone
         self._wake = threading.Condition()
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -142,8 +148,10 @@ class GroupCommit:
         pause = 0.0
         while True:
             with self._wake:
-                while not self._waiting and not self._closed:
-                    self._wake.wait()
+                while (self._waiting or not self._closed) and self._first() is None:
+                    ends = (self._resting[writer].until for writer in self._waiting)
+                    end = min(ends, default=None)
+                    self._wake.wait(None if end is None else max(0.0, end - time.monotonic()))
                 if not self._waiting:
                     return
             if pause and not self._closed:
@@ -152,13 +160,20 @@ class GroupCommit:
             several = self._commit_some() > 1
             pause = min(time.perf_counter() - started, _GATHER_SECONDS) if several else 0.0
 
+    def _first(self) -> Writer[Any] | None:
+        """The first waiting writer that does not rest."""
+        now = time.monotonic()
+        return next((each for each in self._waiting if not self._rests(each, now)), None)
+
+    def _rests(self, writer: Writer[Any], now: float) -> bool:
+        rest = self._resting.get(writer)
+        return rest is not None and rest.until > now
+
     def _next(self, room: int, served: Collection[Writer[Any]]) -> list[_Item]:
-        """At most ``room`` waiting items of the first writer; none where the transaction is not for it."""
+        """At most ``room`` waiting items of the first writer that does not rest; none where it was served."""
         with self._wake:
-            while self._waiting and room > 0:
-                writer, items = next(iter(self._waiting.items()))
-                if writer in served or (served and isinstance(writer, OwnTransaction)):
-                    break
+            while room > 0 and (writer := self._first()) is not None and writer not in served:
+                items = self._waiting[writer]
                 taken = [items.popleft() for _ in range(min(room, len(items)))]
                 if items:
                     self._waiting.move_to_end(writer)  # many items of one writer must not starve the others
@@ -182,15 +197,17 @@ class GroupCommit:
                     taken += batch
                     written = batch[0].writer(connection, [item.value for item in batch])
                     results += (result for _, result in zip(batch, written, strict=True))
-                    own = isinstance(batch[0].writer, OwnTransaction)
-                    if own or time.perf_counter() - started > _MAX_SECONDS:
+                    if time.perf_counter() - started > _MAX_SECONDS:
                         break
         except BaseException as error:  # an item's own failure, whatever it is, belongs to its sender
             if not taken:  # the transaction could not even begin
                 while batch := self._next(_MAX_ITEMS, ()):
                     taken += batch
             others = len(taken) > 1 and not isinstance(error, StoreUnavailable)
-            if others or isinstance(error, Repeatable | IntegrityError):  # another process took a key first
+            if isinstance(error, Locked) and len(results) < len(taken):
+                self._give_back(taken[: len(results)])
+                outcomes = self._let_rest(taken[len(results) :], error)
+            elif others or isinstance(error, Repeatable | IntegrityError):  # another process took a key first
                 outcomes = self._apart(taken)
             else:
                 outcomes = [_Outcome(item, None, _own(error)) for item in taken]
@@ -198,21 +215,50 @@ class GroupCommit:
             if taken:  # else all had left
                 self._observe(Batch(len(taken), time.perf_counter() - started))
             outcomes = [_Outcome(item, result, None) for item, result in zip(taken, results, strict=True)]
+        if self._resting:
+            for outcome in outcomes:
+                self._resting.pop(outcome.item.writer, None)
         _answer(outcomes)
         return len(taken)
+
+    def _let_rest(self, items: list[_Item], error: Locked) -> list[_Outcome]:
+        """Have the writer of these items rest, for its row is locked; they fail where that has lasted for long."""
+        writer, now = items[0].writer, time.monotonic()
+        since = self._resting.get(writer, _Rest(now, now)).since
+        if now - since > _GIVE_UP_SECONDS:
+            return [_Outcome(item, None, _own(error)) for item in items]
+        pause = min(max(_REST_SECONDS, now - since), _MOST_REST_SECONDS)
+        pause *= (1000 + secrets.randbelow(1000)) / 2000  # else two processes would meet again
+        self._resting[writer] = _Rest(since, now + pause)
+        self._give_back(items)
+        return []
+
+    def _give_back(self, items: list[_Item]) -> None:
+        """Have items wait again, before what came after them."""
+        with self._wake:
+            for item in reversed(items):
+                self._waiting.setdefault(item.writer, deque()).appendleft(item)
 
     def _apart(self, taken: list[_Item]) -> list[_Outcome]:
         """Write items in one transaction, each in a savepoint; in a transaction each where that one is lost."""
         outcomes: list[_Outcome] = []
+        locked: dict[Writer[Any], tuple[Locked, list[_Item]]] = {}
         try:
             with self._transaction() as connection:
                 started = time.perf_counter()
                 for item in taken:
+                    if item.writer in locked:
+                        locked[item.writer][1].append(item)
+                        continue
                     try:
                         with part(connection):
                             (result,) = item.writer(connection, (item.value,))
                     except Exception as error:
-                        if failure_of(error) is not None:
+                        failure = failure_of(error)
+                        if isinstance(failure, Locked):
+                            locked[item.writer] = failure, [item]
+                            continue
+                        if failure is not None:
                             raise
                         outcomes.append(_Outcome(item, None, error))
                     else:
@@ -221,24 +267,31 @@ class GroupCommit:
             if isinstance(error, StoreUnavailable) and not isinstance(error, Repeatable):
                 # And not each after a wait of its own.
                 return [_Outcome(item, None, _own(error)) for item in taken]
-            return [self._alone(item) for item in taken]
+            return [outcome for item in taken for outcome in self._alone(item)]
         self._observe(Batch(sum(each.error is None for each in outcomes), time.perf_counter() - started))
+        for failure, items in locked.values():
+            outcomes += self._let_rest(items, failure)
         return outcomes
 
-    def _alone(self, item: _Item) -> _Outcome:
-        """Write one item in a transaction of its own, again while it conflicts with another's."""
+    def _alone(self, item: _Item) -> list[_Outcome]:
+        """Write one item in a transaction of its own, again where it conflicts with another's; none if it rests."""
+        if self._rests(item.writer, time.monotonic()):
+            self._give_back([item])
+            return []
         for attempt in range(_TRIES):
             started = time.perf_counter()
             try:
                 with self._transaction() as connection:
                     (result,) = item.writer(connection, (item.value,))
+            except Locked as error:
+                return self._let_rest([item], error)
             except BaseException as error:
                 if not isinstance(error, Repeatable) or attempt == _TRIES - 1:
-                    return _Outcome(item, None, error)
+                    return [_Outcome(item, None, error)]
                 time.sleep(0.01 * 2**attempt * (1 + secrets.randbelow(1000) / 1000))
             else:
                 self._observe(Batch(1, time.perf_counter() - started))
-                return _Outcome(item, result, None)
+                return [_Outcome(item, result, None)]
         raise AssertionError("every attempt returns or repeats")
 
 
