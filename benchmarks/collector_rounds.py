@@ -51,6 +51,7 @@ _SPEC: Final[dict[str, Any]] = {
 }
 _REPEATS: Final = 3
 _LOOK_S: Final = 0.1
+_VISITS: Final = 20_000  # of devices that wait for a phase's end
 _PHASE_S: Final = 240  # in which the messages of all phases are made
 
 Sent = dict[ServerState, list[tuple[int, bytes]]]
@@ -102,6 +103,7 @@ class _Round(NamedTuple):
 
     shards: int
     used: FloatArray  # processor seconds of the collector and of PostgreSQL
+    visits: FloatArray  # such seconds of visits of devices that wait
     worst_ms: float  # 99th percentile of a request, in the slowest phase
 
 
@@ -116,6 +118,7 @@ def _one_process(context: Context, service: Service, fleet: _Fleet, active: bool
     name = f"a round of secure sums, {devices:,} devices over HTTP, {scene}"
     own, below = (1e3 * made.used / devices).tolist()
     goal, both = GOAL_MINUTES * 60 / 1e3, own + below
+    own_visit, below_visit = (1e3 * made.visits / _VISITS).tolist()
     aim = () if active else (f"both <= {goal:g} ms", both <= goal)
     shard_mb = (service.peak_mb - first_mb) / (made.shards - 1)
     return [
@@ -125,6 +128,10 @@ def _one_process(context: Context, service: Service, fleet: _Fleet, active: bool
              f"< {GOAL_MS:g} ms", made.worst_ms < GOAL_MS),
         line(f"{name}: peak memory of the collector, of every shard but the first", shard_mb, "MB", "with the first",
              first_mb),
+        *([] if active else [
+            line(f"{name}: processor time of a visit of a device that waits, collector and PostgreSQL",
+                 own_visit + below_visit, "ms", "its part of the round", both),
+        ]),
     ]  # fmt: skip
 
 
@@ -133,7 +140,7 @@ def _round(context: Context, service: Service, fleet: _Fleet, lost: float, activ
     with _store(service.store) as store:
         collection, shards, played = _begin(service, store, fleet, lost, active)
     written = [list(_requests(collection, phase, shards, played, fleet)) for phase in phases]
-    used = np.zeros(2)  # by the collector and by PostgreSQL
+    used, visits = np.zeros(2), np.zeros(2)  # by the collector and by PostgreSQL
     for phase, requests in zip(phases, written, strict=True):
         _wait(service, collection, phase)
         used -= _cpu(service)
@@ -141,11 +148,14 @@ def _round(context: Context, service: Service, fleet: _Fleet, lost: float, activ
         if phase is ServerState.INPUTS and lost:
             # The time for which it waits for the lost is no work of theirs.
             used += _cpu(service)
+            visits -= _cpu(service)
+            send(context, service.address, [_visit(collection)] * _VISITS)
+            visits += _cpu(service)
             _wait(service, collection, phase, 1.0)
             used -= _cpu(service)
         _wait(service, collection, next((each for each in phases if each.value > phase.value), None))
         used += _cpu(service)
-    return _Round(len(shards), used, worst)
+    return _Round(len(shards), used, visits, worst)
 
 
 def _cpu(service: Service) -> FloatArray:
@@ -242,6 +252,11 @@ def _requests(
             identity, number = fleet.identities[place], fleet.numbers[place]
             yield _request("GET", ask, identity, number)
             yield _request("PUT", f"{base}/messages/{phase_name(phase)}", identity, number, body)
+
+
+def _visit(collection: str) -> bytes:
+    """A device's question for where the collection stands, which nobody signs."""
+    return f"GET /v1/collections/{collection}/progress HTTP/1.1\r\nHost: collector\r\n\r\n".encode()
 
 
 def _request(method: str, path: str, identity: Identity, number: int, body: bytes = b"") -> bytes:

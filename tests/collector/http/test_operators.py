@@ -4,6 +4,8 @@ import json
 from dataclasses import fields
 from typing import Any
 
+import pytest
+
 from mapveil.collector.http.schemas import Charge, CollectionRecord
 from mapveil.collector.rounds.progress import Progress
 
@@ -33,6 +35,23 @@ def test_a_pending_collection_is_opened_begun_and_aborted(api: Any) -> None:
     assert (ended["state"], ended["reason"]) == ("aborted", "a trial")
     assert api.ask("POST", f"{at}/open").status_code == 409
     assert api.ask("GET", "/v1/ledger").json() == []
+
+
+def test_phases_too_short_for_the_devices_are_remarked_on(api: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A thousand visits a second, four of each device in a phase."""
+    crowd = {**DRAFT, "devices": 100_000}
+    for spec, remarked in (
+        (crowd, True),
+        ({**crowd, "phase_seconds": 400}, False),
+        ({**crowd, "phase_seconds": 399}, True),
+        ({**crowd, "trust": "local"}, False),
+    ):
+        caplog.clear()
+        foreseen = api.ask("POST", "/v1/forecasts", "operator", json=spec).json()
+        assert not foreseen["refused"]
+        assert ("they need 400." in foreseen["note"]) is remarked
+        assert api.ask("POST", "/v1/collections", "operator", json=spec).status_code == 201
+        assert ("they need 400" in caplog.text) is remarked
 
 
 def test_the_models_name_everything_that_the_engine_tells(api: Any) -> None:

@@ -1,11 +1,13 @@
 """The routes of operators: collections, the ledger, the audit log, tokens, and other operators."""
 
+import logging
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Path, Query, Response
 
+from mapveil.collector.http.pace import Pace
 from mapveil.collector.http.schemas import (
     Aborting,
     Charge,
@@ -25,6 +27,7 @@ from mapveil.collector.store.watched_devices import barred_devices, device_fault
 from mapveil.geo.region import Region
 from mapveil.pictures.ground_record import mercator_ground
 
+_LOG: Final = logging.getLogger("mapveil.collector")
 Number = Annotated[int, Path(ge=1, le=MOST_NUMBER)]
 After = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Lines above this number")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of lines")]
@@ -52,6 +55,10 @@ def _add_collections(app: FastAPI, service: Service) -> None:
     get = partial(app.get, tags=["collections"], response_model=CollectionRecord)
     post = partial(app.post, tags=["collections"], response_model=CollectionRecord)
     act = partial(post, responses=refusals(409))
+    pace = Pace(service.settings.device_requests)
+
+    def remark(spec: CollectionSpec) -> str:
+        return pace.remark(spec.devices, spec.phase_seconds) if spec.trust == "distributed" else ""
 
     @get("/v1/collections", response_model=list[CollectionRecord], summary="All collections")
     def list_collections(who: Operator = viewer) -> Any:
@@ -59,7 +66,10 @@ def _add_collections(app: FastAPI, service: Service) -> None:
 
     @post("/v1/collections", status_code=201, summary="Create a pending collection: no device is asked yet")
     def create(spec: CollectionSpec, who: Operator = operator) -> Any:
-        return engine.create(spec, who.actor)
+        made = engine.create(spec, who.actor)
+        if said := remark(spec):
+            _LOG.warning("collection %s: %s", made["id"], said)
+        return made
 
     @app.get("/v1/trust-models", tags=["collections"], summary="Trust models of new collections here")
     def trust_models(who: Operator = viewer) -> TrustModels:
@@ -72,7 +82,10 @@ def _add_collections(app: FastAPI, service: Service) -> None:
     )
     def predict(spec: CollectionSpec, who: Operator = operator) -> ForecastBody:
         with service.forecasting:  # a forecast takes a processor: one at a time
-            return ForecastBody(**engine.forecast(spec)._asdict())
+            found = engine.forecast(spec)
+        if not found.refused and (said := remark(spec)):
+            found = found._replace(note=f"{found.note} {said[0].upper()}{said[1:]}.")
+        return ForecastBody(**found._asdict())
 
     @get(one, summary="One collection")
     def show(id: CollectionId, who: Operator = viewer) -> Any:

@@ -7,6 +7,7 @@ after an outage, come apart after the first answer. Within a phase T is at most 
 comes twice or more before the phase ends. The header of answers is ``Mapveil-Pause``, seconds.
 """
 
+import math
 import secrets
 import time
 from collections.abc import Callable
@@ -51,6 +52,16 @@ class Pace:
     def header(self, expected: int, left_s: float | None = None) -> tuple[bytes, bytes]:
         """The header of an answer; see :meth:`pause`."""
         return HEADER, b"%.1f" % self.pause(expected, left_s)
+
+    def remark(self, devices: int, phase_seconds: int) -> str:
+        """A remark on phases that are too short for so many devices to keep to the pace; empty where they are not."""
+        needed = math.ceil(_PART * devices / self._rate)
+        if phase_seconds >= needed:
+            return ""
+        return (
+            f"phase_seconds {phase_seconds:,} is short for {devices:,} devices: to come {self._rate:,} times a second, "
+            f"all together (--device-requests), they need {needed:,}"
+        )
 
     def devices(self, count: Callable[[], int]) -> int:
         """Number of the devices, counted at most once a minute. Run by: a thread that may read the store."""
