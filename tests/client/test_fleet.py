@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 
@@ -259,6 +260,16 @@ def test_no_open_collection_no_token_and_no_devices_are_said(live: Live, tmp_pat
     for wrong in ({"drop": 1.0}, {"slow": -0.1}, {"slow_s": float("nan")}):
         with pytest.raises(ParameterError, match=next(iter(wrong))):
             Lapses(**wrong)
+
+
+def test_a_fleet_larger_than_its_token_lets_in_says_how_many_are_enrolled(live: Live) -> None:
+    collection = live.open()
+    token = Accounts(live.store).create_enrolment("two", 2, timedelta(days=1), None, live.actor).token
+    fleet = Fleet(live.url, crowd(3), POLICY, connections=1)
+    said = "2 of 3 devices are enrolled; .*the enrolment token is unknown, expired, revoked or used up"
+    with pytest.raises(PromiseError, match=said):
+        asyncio.run(fleet.run(token, [collection]))
+    live.engine.abort(collection, live.actor, "enough")
 
 
 def test_a_table_becomes_one_device_for_each_user() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 import pytest
@@ -183,6 +184,31 @@ def test_what_is_known_does_while_it_is_read_again(engine, running, monkeypatch)
     assert running not in board._known  # it may be from before the change
     monkeypatch.undo()
     assert replace(board.of(running), closes_in_s=None) == replace(held, closes_in_s=None)
+
+
+def test_a_slow_read_of_one_collection_holds_up_no_other(engine, running, opened, make_spec, monkeypatch):
+    """Locks are fewer than collections: of five others, one at least has another lock."""
+    others = [opened(engine, make_spec("local"))[0] for _ in range(5)]
+    begun, go_on, read = threading.Event(), threading.Event(), progress.progress_of
+
+    def slow(connection, collection, deadlines):
+        if collection.id == running:
+            begun.set()
+            go_on.wait(300)
+        return read(connection, collection, deadlines)
+
+    monkeypatch.setattr(progress, "progress_of", slow)
+    engine._board.forget(running)
+    with ThreadPoolExecutor(1 + len(others)) as pool:
+        reader = pool.submit(engine.devices.progress, running)
+        assert begun.wait(300)
+        answers = [pool.submit(engine.devices.progress, id) for id in others]
+        done, _ = wait(answers, 60, FIRST_COMPLETED)
+        waits = not reader.done()
+        go_on.set()
+    assert done
+    assert waits
+    assert {answer.result().state for answer in answers} == {"open"}
 
 
 def test_whether_a_message_is_early_is_read_without_a_count(engine, running, monkeypatch):

@@ -81,6 +81,17 @@ def test_the_row_of_a_phase_is_what_an_abort_in_it_charges(
     assert (row["ledger"], charged) in {("0", 0), ("epsilon", 24)}
 
 
+@pytest.mark.parametrize("trust", ["distributed", "local"])
+def test_what_has_ended_is_in_no_phase_that_an_abort_would_charge(
+    engine, store, crowd_of, opened, make_spec, trust
+) -> None:
+    crowd_of(store, 1)  # and the operator
+    id, _ = opened(engine, make_spec(trust))
+    assert any(row["now"] for row in engine.collection(id)["abort_charges"])
+    engine.abort(id, "operator 1", "a test")
+    assert not any(row["now"] for row in engine.collection(id)["abort_charges"])
+
+
 def test_every_phase_has_one_row_and_reports_their_own(engine, store, crowd_of, opened, make_spec) -> None:
     crowd_of(store, 1)  # and the operator
     _, terms = opened(engine, make_spec("distributed"))

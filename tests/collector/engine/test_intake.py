@@ -19,6 +19,7 @@ from mapveil.collector.rounds.life_cycle import Happening
 from mapveil.collector.store.schema import messages, reports
 from mapveil_client.secure_sum.states import ServerState
 from tests.authority import AUTHORITY
+from tests.collector.store.rows import lock_waits
 
 
 @pytest.fixture
@@ -109,35 +110,29 @@ def test_what_waits_for_an_end_is_late(
 
 
 def test_two_processes_insert_what_both_were_sent_in_one_order(
-    postgresql_store, clock, crowd_of, opened, make_spec, monkeypatch
+    postgresql_store, postgresql_url, new_store, clock, crowd_of, opened, make_spec
 ):
-    """Else each holds what the other waits for, and one of them is written again."""
-    store, again = postgresql_store, []
-    apart = store._commits._apart
-    monkeypatch.setattr(store._commits, "_apart", lambda taken: again.append(len(taken)) or apart(taken))
+    """Else each holds what the other waits for, and one of them gives way."""
+    store, other = postgresql_store, new_store(postgresql_url)
     crowd_of(store, 4)
     id, _ = opened(Engine(store, clock, authority=AUTHORITY), make_spec("local", devices=4))
-    one, two = Report(1, b"r"), Report(2, b"r")
-    waiting = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'accepted'"
-    )
+    one, two, three = (Report(device, b"r") for device in (1, 2, 3))
+    keep = KeepReports(id)
 
-    async def put():
-        return await asyncio.gather(*(store.put(KeepReports(id), each) for each in (two, one)))
+    def keep_both():
+        with other.write() as connection:
+            return keep(connection, [two, one])
 
     with ThreadPoolExecutor() as pool:
         with store.write() as connection:
-            assert KeepReports(id)(connection, [one]) == [Kept.NEW]
-            three = pool.submit(asyncio.run, store.put(KeepReports(id), Report(3, b"r")))
-            assert three.result(300) is Kept.NEW  # the lock of the collection is shared
-            others = pool.submit(asyncio.run, put())
-            while not others.done():
-                with store.read() as other:
-                    if other.execute(waiting).scalar_one():
-                        break
-            assert KeepReports(id)(connection, [two]) == [Kept.NEW]
-        assert others.result() == [Kept.AGAIN, Kept.AGAIN]
-    assert again == []
+            assert keep(connection, [one]) == [Kept.NEW]
+            # The lock of the collection is shared.
+            assert pool.submit(asyncio.run, store.put(keep, three)).result(300) is Kept.NEW
+            both = pool.submit(keep_both)
+            while not lock_waits(store):
+                assert not both.done()
+            assert keep(connection, [two]) == [Kept.NEW]
+        assert both.result() == [Kept.AGAIN, Kept.AGAIN]
 
 
 def test_nothing_is_kept_of_a_collection_that_was_aborted(store, running):

@@ -143,7 +143,7 @@ def test_every_unit_starts_with_settings_that_are_accepted(role: str) -> None:
     environment = variables("collector.env")
     if role == "all":
         environment = {"MAPVEIL_STORE": "/var/lib/mapveil/store.sqlite"}
-    elif (DEPLOY / "systemd" / f"{role}.env").exists():
+    if (DEPLOY / "systemd" / f"{role}.env").exists():
         environment |= variables(f"{role}.env")
     assert settings_of(command[2:], environment).role == role
 
@@ -199,6 +199,24 @@ def proxied(intake: Service, folder: Path) -> Iterator[str]:
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()
+
+
+@pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")
+@pytest.mark.parametrize("file", ["all.env", "intake.env"])
+def test_a_unit_behind_the_proxy_limits_each_phone_apart(scene: Scene, tmp_path: Path, file: str) -> None:
+    """By the address that the proxy forwards; else all phones would share one allowance. They keep to TLS."""
+    trusted = settings_of([], variables(file)).trusted_proxies
+    limits = ("--address-rate", "1", "--address-burst", "3")
+    service = scene.service("--trusted-proxies", trusted, *limits)
+
+    def phone(address: str) -> httpx.Client:
+        return httpx.Client(base_url=proxy, transport=httpx.HTTPTransport(local_address=address))
+
+    with proxied(service, tmp_path) as proxy, phone("127.0.0.2") as first, phone("127.0.0.3") as second:
+        until(lambda: first.get("/v1/open").status_code == 429, "one phone has used up its allowance")
+        answer = second.get("/v1/open")
+    assert answer.status_code == 200
+    assert int(answer.headers["Strict-Transport-Security"].removeprefix("max-age=")) >= 180 * 86_400
 
 
 def test_the_services_of_the_composition_run_a_collection(postgresql_scene: Scene, tmp_path: Path) -> None:

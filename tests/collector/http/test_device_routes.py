@@ -8,8 +8,11 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pytest
 
 from mapveil.collector.http import device_routes
+from mapveil.collector.rounds import device_service
+from mapveil.collector.rounds.engine import Engine
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.contribution import Devices, client_report
 from mapveil_client.local.message import write_reports
@@ -18,7 +21,7 @@ from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.client import Client
 from mapveil_client.secure_sum.keys import Identity, authorization, enrolment_statement
 from mapveil_client.terms import CollectionTerms
-from tests.authority import credentials_of
+from tests.authority import AUTHORITY, credentials_of
 
 from ..faults.scene import until
 
@@ -103,6 +106,27 @@ def test_what_is_public_is_told_to_anybody(api: Any) -> None:
     for path in ("terms", "progress", "rounds/1"):
         assert api.client.get(f"/v1/collections/{ABSENT}/{path}").status_code == 404
     assert api.client.head(f"/v1/collections/{collection}/progress").status_code == 200
+
+
+def test_what_another_process_opens_is_seen_within_a_second_and_its_own_at_once(
+    api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Engine(api.store, api.clock, authority=AUTHORITY)
+    drafts = [api.draft() for _ in range(3)]
+
+    def seen() -> set[str]:
+        return {each["id"] for each in api.client.get("/v1/open").json()}
+
+    assert seen() == set()
+    other.open(drafts[0], "operator 1")
+    until(lambda: seen() == {drafts[0]}, "the list of open collections is read again")
+    monkeypatch.setattr(device_service, "_OPEN_SECONDS", 3600.0)
+    own = api.opened()
+    assert seen() == {drafts[0], own}
+    other.open(drafts[1], "operator 1")
+    assert seen() == {drafts[0], own}  # as it was
+    api.ask("POST", f"/v1/collections/{drafts[2]}/open")
+    assert seen() == {*drafts, own}
 
 
 def test_a_report_is_kept_once_and_never_changed(api: Any) -> None:

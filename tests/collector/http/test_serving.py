@@ -222,3 +222,21 @@ def test_whoever_answers_devices_has_the_key_that_certified_them(
         with pytest.raises(InputError, match=r"^the enrolment authority's key is not here"):
             authority_of(settings(role), postgresql_store)
     assert authority_of(settings("worker"), postgresql_store) is None
+
+
+def test_a_service_seldom_walks_its_objects_for_circles(tmp_path: Path) -> None:
+    """Not for what thousands of requests make, and never for its modules."""
+    program = """
+import gc, sys
+from mapveil.collector.http.serving import application
+from mapveil.collector.http.settings import Settings
+
+made = application(Settings(store=sys.argv[1]))
+walks = []
+gc.callbacks.append(lambda phase, _: walks.append(phase))
+kept = [[] for _ in range(10_000)]
+print(len(walks), gc.get_freeze_count() > len(gc.get_objects()))
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "store.sqlite")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "True"]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from sqlalchemy.exc import IntegrityError
 
-from mapveil.collector.operators.task_records import find_task
+from mapveil.collector.operators.task_records import KeepSealedReports, find_task
 from mapveil.collector.refusals import Conflict, Invalid, TooLate
+from mapveil.collector.rounds.intake import Kept, Report
 from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.two_operators.aggregation import HELPER, LEADER
 from mapveil_client.errors import InputError
 from mapveil_client.randomness.random import Randomness
 from tests.collector.engine.conftest import ACTOR
+from tests.collector.store.rows import lock_waits
 
 from .pair import OWN, Pair, changed
 
@@ -92,6 +96,31 @@ def test_two_devices_that_send_one_report_at_once_count_once(pair_of) -> None:
     outcomes = asyncio.run(at_once())
     assert sum(outcome is None for outcome in outcomes) == 1
     assert all(isinstance(outcome, Conflict) for outcome in outcomes if outcome is not None)
+
+
+def test_two_processes_insert_the_ids_of_reports_in_one_order(
+    pair_of, postgresql_url, new_store, tmp_path
+) -> None:
+    """Else each holds the id that the other waits for, and one of them gives way."""
+    pair = pair_of(urls=[postgresql_url, f"sqlite:///{tmp_path / 'helper.sqlite'}"])
+    keep = KeepSealedReports(pair.open())
+    store, other = pair.stores[LEADER], new_store(postgresql_url)
+    first, last = sorted(pair.reports([3, 4]))
+
+    def keep_both() -> list[Kept]:
+        with other.write() as connection:
+            return keep(connection, [Report(3, last), Report(4, first)])
+
+    with ThreadPoolExecutor() as pool:
+        with store.write() as connection:
+            assert keep(connection, [Report(1, first)]) == [Kept.NEW]
+            both = pool.submit(keep_both)
+            while not lock_waits(store):
+                assert not both.done()
+            assert keep(connection, [Report(2, last)]) == [Kept.NEW]
+        with pytest.raises(IntegrityError):  # upon which a batch is written again
+            both.result()
+    assert keep_both() == [Kept.REPLAYED] * 2
 
 
 def test_whoever_keeps_another_report_takes_none_from_its_sender(pair_of) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from mapveil.collector.store.schema import messages
 
@@ -33,6 +33,12 @@ def write(store, work):
 def clients(store) -> list[int]:
     with store.read() as connection:
         return list(connection.execute(select(messages.c.client).order_by(messages.c.client)).scalars())
+
+
+def lock_waits(store) -> int:
+    """Locks of a PostgreSQL server that somebody waits for."""
+    with store.read() as connection:
+        return connection.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar_one()
 
 
 def gather(*works):

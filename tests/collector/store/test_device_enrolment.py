@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 import pytest
@@ -14,6 +15,8 @@ from mapveil.collector.refusals import Forbidden, TooMany, Unauthorized
 from mapveil.collector.store.audit_log import lines
 from mapveil.collector.store.device_enrolment import Candidate, EnrolDevices
 from mapveil.collector.store.principals import Accounts, token_hash
+
+from .rows import lock_waits
 
 DAY = timedelta(days=1)
 PACE = ((3, 60), (6, 3600))
@@ -118,3 +121,40 @@ def test_a_device_that_was_revoked_stays_out_with_its_batch(store, clock):
     assert isinstance(answers[0], Forbidden)
     assert answers[1] == second
     assert isinstance(answers[2], Unauthorized)  # its token was revoked with the device
+
+
+@pytest.mark.parametrize(
+    ("held", "waiting", "then"),
+    [
+        pytest.param([("later", 1)], [("earlier", 2), ("later", 3)], [("later", 2)], id="tokens before keys"),
+        pytest.param([("earlier", 1)], [("later", 2), ("earlier", 3)], [("later", 4)], id="tokens in order"),
+        pytest.param([("later", 1)], [("earlier", 2), ("earlier", 1)], [("later", 2)], id="keys in order"),
+    ],
+)
+def test_two_processes_that_enrol_by_two_tokens_wait_for_each_other_in_one_order(
+    postgresql_store, postgresql_url, new_store, held, waiting, then
+):
+    """Each gives (token, key) of devices: while one process has enrolled ``held``, the other waits with nothing."""
+    store, other, accounts = postgresql_store, new_store(postgresql_url), Accounts(postgresql_store)
+    hashes = sorted(token_hash(accounts.create_enrolment("t", 9, DAY, None, "x").token) for _ in range(2))
+    tokens = dict(zip(("earlier", "later"), hashes, strict=True))
+
+    def enrol(connection, devices):
+        batch = [Candidate(tokens[token], bytes([key]) * 32, False) for token, key in devices]
+        return dict(zip((key for _, key in devices), EnrolDevices(())(connection, batch), strict=True))
+
+    def enrol_all():
+        with other.write() as connection:
+            return enrol(connection, waiting)
+
+    with ThreadPoolExecutor() as pool:
+        with store.write() as connection:
+            numbers = enrol(connection, held)
+            second = pool.submit(enrol_all)
+            while not lock_waits(store):
+                assert not second.done()
+            numbers |= enrol(connection, then)
+        found = second.result()
+    assert all(isinstance(number, int) for number in (numbers | found).values())
+    assert len(set((numbers | found).values())) == len(numbers | found) == accounts.device_count()
+    assert all(found[key] == numbers[key] for key in found.keys() & numbers.keys())

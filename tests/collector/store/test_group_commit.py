@@ -26,7 +26,7 @@ from mapveil.collector.store.backends import Locked
 from mapveil.collector.store.group_commit import FairLock
 from mapveil.collector.store.schema import messages
 
-from .rows import clients, gather, message, put, refuse_after
+from .rows import clients, gather, lock_waits, message, put, refuse_after
 
 
 @pytest.fixture
@@ -186,15 +186,11 @@ def test_nothing_that_records_lines_keeps_what_devices_send_waiting(
     def report(connection, batch):
         return [put(client)(connection) for client in batch]
 
-    def waits() -> int:
-        with store.read() as connection:
-            return connection.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar()
-
     async def main():
         with other.write() as numbering, store.write():
             numbering.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
             enrolling = asyncio.create_task(store.put(enrol, 1, records=True))
-            while not waits():
+            while not lock_waits(store):
                 await asyncio.sleep(0.005)
             assert await store.put(report, 7) == 1
             assert not enrolling.done()
@@ -349,6 +345,42 @@ def test_what_could_not_be_written_stays_in_memory_no_longer_than_its_answer(
             time.sleep(0.001)
     finally:
         gc.enable()
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_a_lost_store_is_waited_for_once_and_not_for_each_item(postgresql, postgresql_store, monkeypatch):
+    """It is lost between a transaction that one item failed and the one in which the others are written again."""
+    store, transactions, begin = postgresql_store, [], postgresql_store._commits._transaction
+    begun, all_wait = threading.Event(), threading.Event()
+
+    def transaction():
+        transactions.append(1)
+        if len(transactions) == 2:
+            postgresql.stop()
+        return begin()
+
+    def first(connection, batch):
+        begun.set()
+        all_wait.wait()
+        return list(batch)
+
+    async def main():
+        tasks = [asyncio.create_task(store.put(first, 0))]
+        await asyncio.to_thread(begun.wait)
+        tasks += [asyncio.create_task(store.commit(put(n))) for n in range(20)]
+        tasks.append(asyncio.create_task(store.put(fails, 0)))
+        await asyncio.sleep(0)
+        all_wait.set()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    monkeypatch.setattr(store._commits, "_transaction", transaction)
+    try:
+        answers = asyncio.run(main())
+    finally:
+        postgresql.start()
+    assert {type(answer) for answer in answers} == {StoreUnavailable}
+    assert len(transactions) == 2
+    assert clients(store) == []
 
 
 def keeps(connection, batch):

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, text
@@ -193,6 +194,16 @@ def test_a_clock_far_from_the_databases_is_told(store, postgresql_store, postgre
     with pytest.raises(InputError, match="this machine's clock is 3,600 s ahead"):
         open_store(settings)
     assert any("synchronize both" in each.detail for each in examine(settings) if each.state == "failed")
+
+
+def test_a_database_without_tables_is_empty_and_not_one_that_cannot_be_written(store_url):
+    if "://" not in store_url:
+        Path(store_url).touch()
+    found = {each.what: each for each in examine(Settings(store=store_url, port=0))}
+    assert found["store"].state == found["schema"].state == "failed"
+    assert "empty); the store has no tables yet; mapveil serve creates them" in found["store"].detail
+    assert "writable" not in found["store"].detail
+    assert found["schema"].detail == "version none"
 
 
 def test_a_right_that_the_user_lacks_is_named(postgresql, postgresql_url, new_store):
