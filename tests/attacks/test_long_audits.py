@@ -26,8 +26,9 @@ pytestmark = pytest.mark.skipif(
 TILING = mv.Quadtree(mv.Region.without_georeference(4, 4), depth=2)
 CLAIMING = [method for method in METHODS if method.has_budget]
 OF_METHOD = pytest.mark.parametrize("method", CLAIMING, ids=lambda method: f"{method.trust} {method.name}")
-HALF = {"private-fourier-kde": 6_000, "privtree": 14_000}
-"""Runs on each side that catch half the noise with probability 0.9 or more; others take 4,000."""
+HALF = {"private-fourier-kde": 12_000, "privtree": 14_000}
+"""Runs on each side that catch half the noise with probability 0.9 or more; others take 4,000. Of
+`private-fourier-kde` 6,000 did with 3 of 6 seeds, and 12,000 with each of 8."""
 
 FIFTEEN = {
     "central laplace": 7_000,
@@ -35,7 +36,7 @@ FIFTEEN = {
     "central emd": 7_000,
     "central hierarchical": 13_500,
     "central uniform": 13_500,
-    "central adaptive": 13_500,
+    "central adaptive": 28_000,
     "central adaptive-grid": 28_000,
     "central multiscale": 28_000,
     "central spatial-decomposition": 28_000,
@@ -75,7 +76,8 @@ def test_the_claim_stands_and_half_the_noise_is_caught(method: Method) -> None:
 def test_noise_15_percent_small_is_caught(method: Method) -> None:
     row = f"{method.trust} {method.name}"
     if row not in FIFTEEN:
-        AUDITS[row].assert_catches(faults.SMALL)
+        options = (f"{name}={value}" for name, value in SMALL.get(method.name, {}).items())
+        AUDITS[" ".join((row, *options))].assert_catches(faults.SMALL)
         return
     careless, pairs = method.make(faults.SMALL, SMALL.get(method.name)), pairs_of(method)
     pairs = pairs if method.trust == "local" else pairs[6:7]

@@ -206,6 +206,12 @@ def test_a_database_without_tables_is_empty_and_not_one_that_cannot_be_written(s
     assert found["schema"].detail == "version none"
 
 
+def test_a_file_that_is_not_there_yet_is_one_that_serving_makes(sqlite_url):
+    found = {each.what: each for each in examine(Settings(store=sqlite_url, port=0))}
+    assert found["store"].detail.startswith(f"{sqlite_url} (sqlite, mapveil serve makes it); ")
+    assert found["schema"].detail == "version none"
+
+
 def test_a_right_that_the_user_lacks_is_named(postgresql, postgresql_url, new_store):
     store = new_store(postgresql_url.replace("mapveil@", "stranger@"))
     with postgresql.connect(postgresql_url.split("@/")[1].split("?")[0]) as admin:

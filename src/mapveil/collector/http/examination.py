@@ -134,10 +134,11 @@ def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
     report = store.check()
     fault = store.clock_fault() if report.reachable else None
     report.problems += [] if fault is None else [fault]
-    absent = "none" if report.reachable else "unknown"
+    to_be_made = store.path is not None and not store.path.exists()
+    absent = "none" if report.reachable or to_be_made else "unknown"
     tried = report.version is not None or not report.reachable  # whether it can be written
     able = ("writable" if report.writable else "not writable") if tried else "empty"
-    where = f"{store.shown} ({store.dialect}, {able})"
+    where = f"{store.shown} ({store.dialect}, {'mapveil serve makes it' if to_be_made else able})"
     found = [
         _finding("store", report.ok, "; ".join([where, *report.problems, *report.warnings])),
         _finding("schema", report.version == VERSION, f"version {report.version or absent}"),
