@@ -52,6 +52,7 @@ LINES: Final = {
     "round_cpu": (f"{_ROUND}: processor time of the collector, of a device", "ms"),
     "round_database": (f"{_ROUND}: processor time of PostgreSQL, of a device", "ms"),
     "round_memory": (f"{_ROUND}: peak memory of the collector, of every shard but the first", "MB"),
+    "visit_cpu": (f"{_ROUND}: a visit of a device that waits, of the collector and PostgreSQL", "ms"),
     "active_round_cpu": (f"{_ACTIVE_ROUND}: processor time of the collector, of a device", "ms"),
     "active_round_database": (f"{_ACTIVE_ROUND}: processor time of PostgreSQL, of a device", "ms"),
     "active_round_memory": (
@@ -200,6 +201,8 @@ def page(found: dict[str, float], prices: Prices) -> str:
         p99=found["report_p99"],
         helper=found["helper_cpu"] / found["operator_cpu"],
         report=_REPORT,
+        visit=found["visit_cpu"],
+        busy=found["visit_cpu"],  # seconds of each of 1,000
         **prices._asdict(),
     )
 
@@ -248,7 +251,9 @@ of every shard of 1,000 devices until the round is over. A worker holds one shar
 
 Enrolment in a burst, maps and exports (a worker's minutes, whatever the number of devices), backups, the proxy,
 and phases that wait for devices: with phones, hours by the clock whatever the cores do. Devices that wait look again
-and again, all together as often as `--device-requests` says: what these visits take is not measured here.
+and again, all together as often as `--device-requests` says. Such a visit takes {visit:.2g} ms of a core (measured by
+visits all at once while a phase waited for those who were lost): at 1,000 a second {busy:.0%} of a core for as long
+as they wait.
 """
 
 

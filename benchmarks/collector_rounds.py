@@ -129,7 +129,7 @@ def _one_process(context: Context, service: Service, fleet: _Fleet, active: bool
         line(f"{name}: peak memory of the collector, of every shard but the first", shard_mb, "MB", "with the first",
              first_mb),
         *([] if active else [
-            line(f"{name}: processor time of a visit of a device that waits, collector and PostgreSQL",
+            line(f"{name}: a visit of a device that waits, of the collector and PostgreSQL",
                  own_visit + below_visit, "ms", "its part of the round", both),
         ]),
     ]  # fmt: skip
