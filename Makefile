@@ -153,7 +153,7 @@ lock:
 	uv pip compile --quiet --universal --python-version 3.11 --group dev --no-emit-index-url \
 	  --extra geo --extra viz --extra fast --extra routes --extra eval --extra phone --extra device --extra service --extra spark \
 	  --no-header --no-annotate --generate-hashes pyproject.toml -o requirements/dev.lock
-	uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --extra service --constraint requirements/dev.lock \
+	uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --extra service --extra geo --extra viz --constraint requirements/dev.lock \
 	  --no-header --no-annotate --generate-hashes pyproject.toml -o requirements/service.lock
 	uv pip compile --quiet --python-version 3.11 --no-emit-index-url --no-header --no-annotate \
 	  requirements/peers.in -o requirements/peers.lock

@@ -149,3 +149,12 @@ def test_the_user_of_the_image_is_not_root_and_owns_nothing_that_runs(container:
     assert buildah("run", container, "--", "id", "-u") == "10001"
     writable = buildah("run", container, "--", "find", "/opt", "/usr", "-writable", "-not", "-type", "l")
     assert writable == ""
+
+
+def test_the_image_writes_a_map_in_the_formats_that_need_an_extra(container: str) -> None:
+    code = (
+        "import mapveil as mv; city = mv.synthetic.city(users=200, seed=1); "
+        "heat = mv.release(city, mv.Quadtree(city.region, depth=3), epsilon=1); "
+        "heat.save('/tmp/map.tif'); heat.save('/tmp/map.png')"
+    )
+    buildah("run", container, "--", "python", "-c", code)

@@ -48,10 +48,10 @@ def test_it_copies_what_the_wheel_target_makes_and_the_ignore_file_lets_through(
     assert "WHEEL := build/wheel\n" in (ROOT / "Makefile").read_text()
 
 
-def test_its_packages_are_those_of_the_tests_and_all_that_serving_needs() -> None:
+def test_its_packages_are_those_of_the_tests_and_all_that_serving_and_every_export_need() -> None:
     service, tested = locked("service.lock"), locked("dev.lock")
     assert service.items() <= tested.items()
-    wanted, seen = {("mapveil", "service")}, set()
+    wanted, seen = {("mapveil", extra) for extra in ("service", "geo", "viz")}, set()
     while wanted:
         name, extra = wanted.pop()
         seen.add((name, extra))
