@@ -12,6 +12,7 @@ from mapveil.cli.backup_actions import BackupAction, backup_options
 from mapveil.cli.console import Console, console_options
 from mapveil.cli.store_actions import (
     StoreAction,
+    is_missing,
     open_store,
     read_settings,
     settings_options,
@@ -99,7 +100,10 @@ def run_service(settings: Settings, console: Console, *, authority_only: bool = 
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(bind(settings))
         configure_logs(settings.log_format, settings.log_level)
+        fresh = is_missing(settings)
         store = open_store(settings)
+        if fresh:
+            console.note(f"New store made at {store.path}")
         alone = stack.enter_context(store.only_worker("serve"))
         if not alone:
             raise InputError(

@@ -140,7 +140,7 @@ def _act_on_device(settings: Settings, console: Console, text: str) -> int:
     found = re.fullmatch(r"(quarantine|release|revoke):(\d{1,10})", text, re.ASCII)
     if found is None:
         raise InputError(f"--device must be quarantine:N, release:N or revoke:N, got {text!r}")
-    if _is_missing(settings):
+    if is_missing(settings):
         raise InputError(f"there is no store at {settings.store}; give the one that the service serves from")
     store = open_store(settings)
     try:
@@ -189,7 +189,7 @@ def _issue(
     from mapveil.collector.refusals import Invalid
 
     lifetime = _lifetime(expires)
-    fresh = _is_missing(settings)
+    fresh = is_missing(settings)
     store = open_store(settings)
     try:
         alike = _alike(store, text) if make is _new_operator else None
@@ -207,7 +207,7 @@ def _issue(
     return 0
 
 
-def _is_missing(settings: Settings) -> bool:
+def is_missing(settings: Settings) -> bool:
     """Whether the file of the store is yet to be made."""
     from mapveil.collector.store.backends import read_store_url
 

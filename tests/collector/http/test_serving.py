@@ -111,6 +111,7 @@ def test_a_request_on_its_way_is_answered_before_the_service_stops(tmp_path: Pat
             assert connection.recv(10_000).startswith(b"HTTP/1.1 422")
         assert one.process.wait(60) == 0
         told = one.log.read_text()
+    assert f"New store made at {tmp_path / 'store.sqlite'}\n" in told
     assert "There is no operator yet" in told
     assert "Traceback" not in told
     requests = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
