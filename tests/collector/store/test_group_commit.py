@@ -426,6 +426,23 @@ def test_a_row_that_stays_locked_fails_its_own_writer(
     assert clients(store) == [1, 2, 3]
 
 
+def test_a_rest_ends_with_the_last_who_waits_for_it(postgresql_store, postgresql_url, new_store):
+    """Else whoever comes later would be refused at once, as one who has waited for long."""
+    store, other = postgresql_store, new_store(postgresql_url)
+
+    async def main():
+        with other.write() as connection:
+            put(1)(connection)
+            waiting = asyncio.create_task(store.put(keeps, 1))
+            while not store._commits._resting:
+                await asyncio.sleep(0.005)
+            waiting.cancel()
+            while store._commits._resting:
+                await asyncio.sleep(0.005)
+
+    asyncio.run(main())
+
+
 def test_two_processes_that_hold_what_the_other_waits_for_both_go_on(postgresql_url, new_store, monkeypatch):
     """Without PostgreSQL's own search for deadlocks, which begins after a second."""
     settings = (*backends._POSTGRESQL_SETTINGS, "SET deadlock_timeout = '1h'", "SET lock_timeout = '1h'")

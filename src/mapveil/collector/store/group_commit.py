@@ -182,6 +182,7 @@ class GroupCommit:
                 live = [item for item in taken if not item.future.cancelled()]
                 if live:
                     return live
+                self._resting.pop(writer, None)  # else whoever comes later would be as old as these
         return []
 
     def _commit_some(self) -> int:
