@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -12,12 +10,10 @@ from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.roles import LOOPS, Loop, Role
 from mapveil.collector.rounds.conductor import LANES, Conductor
 from mapveil.collector.rounds.worker import Worker
-from mapveil.collector.store.backends import Locked, Repeatable
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.heartbeats import STUCK_SECONDS
 from mapveil.collector.store.work_queue import MOST_SECONDS
 
-_LOG: Final = logging.getLogger(__name__)
 _TICK_SECONDS: Final = 0.2
 _UNHURRIED: Final = {Loop.MAPS: 0.5, Loop.EXPORTS: 0.5}
 """Seconds between looks for work that takes longer than that, and whose order wakes this process."""
@@ -48,8 +44,6 @@ class Loops:
         self._stopping = False
         self._begun: dict[Loop, float] = {}
         self._beats: dict[Loop, float] = {}
-        self._cut_off: set[Loop] = set()  # from the store
-        self._logging = threading.Lock()
 
     async def run(self, role: Role = Role.ALL) -> None:
         """Do whatever is due of a role, until :meth:`stop`. A store that fails is asked again."""
@@ -89,26 +83,10 @@ class Loops:
         Of a lane that another process has, there is none: this loop goes round all the same.
         """
         steps, done = self._conductor.steps, None
-        try:
+        with contextlib.suppress(StoreUnavailable):
             done = self._acts[loop]()
             self._beats[loop] = time.monotonic()
-            self._log_store(loop)
-        except (Locked, Repeatable):  # the store is there, and another transaction was in the way
-            self._log_store(loop)
-        except StoreUnavailable as error:
-            self._log_store(loop, error)
         return self._conductor.steps > steps if loop in LANES else done is True
-
-    def _log_store(self, loop: Loop, error: StoreUnavailable | None = None) -> None:
-        """Log that the store fails, or is there again: one line for all loops, when that changes."""
-        with self._logging:
-            before = bool(self._cut_off)
-            (self._cut_off.discard if error is None else self._cut_off.add)(loop)
-            if error is not None and not before:
-                # Without the database's own words, for they might quote a row.
-                _LOG.warning("the store is unavailable: %s; mapveil serve --check examines it", error)
-            if before and not self._cut_off:
-                _LOG.info("the store is available again")
 
     def stuck(self) -> list[str]:
         """Names of the loops that do not come to an end of what they do, or cannot reach the store."""
