@@ -426,6 +426,21 @@ def test_a_row_that_stays_locked_fails_its_own_writer(
     assert clients(store) == [1, 2, 3]
 
 
+def test_closing_waits_for_no_row_that_is_locked(postgresql_store, postgresql_url, new_store):
+    """Whatever waits for it is refused, though it is more than one transaction takes."""
+    store, other = postgresql_store, new_store(postgresql_url)
+
+    async def main():
+        with other.write() as connection:
+            put(1)(connection)
+            waiting = [asyncio.create_task(store.put(keeps, 1)) for _ in range(1000)]
+            await asyncio.sleep(0)
+            await asyncio.to_thread(store.close)
+            return await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert {type(answer) for answer in asyncio.run(main())} == {Locked}
+
+
 def test_a_rest_ends_with_the_last_who_waits_for_it(postgresql_store, postgresql_url, new_store):
     """Else whoever comes later would be refused at once, as one who has waited for long."""
     store, other = postgresql_store, new_store(postgresql_url)

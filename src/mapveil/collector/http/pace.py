@@ -60,7 +60,7 @@ class Pace:
             return ""
         return (
             f"phase_seconds {phase_seconds:,} is short for {devices:,} devices: to come {self._rate:,} times a second, "
-            f"all together (--device-requests), they need {needed:,}"
+            f"all together, they need {needed:,}; a higher --device-requests needs less"
         )
 
     def devices(self, count: Callable[[], int]) -> int:

@@ -42,10 +42,11 @@ It waits no longer than the last transaction took, for then waiting costs more t
 """
 
 _TRIES: Final = 6
-_REST_SECONDS: Final = (
-    0.1  # of a writer that found a row locked, and then its age doubled: at random, half to all
-)
-_MOST_REST_SECONDS: Final = 2.0  # of one rest
+_REST_SECONDS: Final = 0.1
+"""Rest of a writer that found a row locked, and then its age doubled: at random, half of that to all."""
+_MOST_REST_SECONDS: Final = 2.0
+_REST_OF_EACH_SECONDS: Final = 0.4
+"""Rest of a writer, at least, for each that rests: trying them takes half of the time at most."""
 _GIVE_UP_SECONDS: Final = 30.0  # after a writer first found the row locked
 
 
@@ -167,12 +168,17 @@ class GroupCommit:
 
     def _rests(self, writer: Writer[Any], now: float) -> bool:
         rest = self._resting.get(writer)
-        return rest is not None and rest.until > now
+        return rest is not None and rest.until > now and not self._closed
 
     def _next(self, room: int, served: Collection[Writer[Any]]) -> list[_Item]:
-        """At most ``room`` waiting items of the first writer that does not rest; none where it was served."""
+        """At most ``room`` waiting items of the first writer that does not rest; none where it was served.
+
+        One that rested is tried alone: others would have to be written again where its row is still locked.
+        """
         with self._wake:
             while room > 0 and (writer := self._first()) is not None and writer not in served:
+                if served and writer in self._resting:
+                    break
                 items = self._waiting[writer]
                 taken = [items.popleft() for _ in range(min(room, len(items)))]
                 if items:
@@ -198,7 +204,7 @@ class GroupCommit:
                     taken += batch
                     written = batch[0].writer(connection, [item.value for item in batch])
                     results += (result for _, result in zip(batch, written, strict=True))
-                    if time.perf_counter() - started > _MAX_SECONDS:
+                    if batch[0].writer in self._resting or time.perf_counter() - started > _MAX_SECONDS:
                         break
         except BaseException as error:  # an item's own failure, whatever it is, belongs to its sender
             if not taken:  # the transaction could not even begin
@@ -206,8 +212,8 @@ class GroupCommit:
                     taken += batch
             others = len(taken) > 1 and not isinstance(error, StoreUnavailable)
             if isinstance(error, Locked) and len(results) < len(taken):
-                self._give_back(taken[: len(results)])
-                outcomes = self._let_rest(taken[len(results) :], error)
+                outcomes = self._apart(taken[: len(results)]) if results else []
+                outcomes += self._let_rest(taken[len(results) :], error)
             elif others or isinstance(error, Repeatable | IntegrityError):  # another process took a key first
                 outcomes = self._apart(taken)
             else:
@@ -217,18 +223,23 @@ class GroupCommit:
                 self._observe(Batch(len(taken), time.perf_counter() - started))
             outcomes = [_Outcome(item, result, None) for item, result in zip(taken, results, strict=True)]
         if self._resting:
-            for outcome in outcomes:
-                self._resting.pop(outcome.item.writer, None)
+            now = time.monotonic()
+            for writer in {outcome.item.writer for outcome in outcomes}:
+                if not self._rests(writer, now):
+                    self._resting.pop(writer, None)
         _answer(outcomes)
         return len(taken)
 
     def _let_rest(self, items: list[_Item], error: Locked) -> list[_Outcome]:
-        """Have the writer of these items rest, for its row is locked; they fail where that has lasted for long."""
+        """Have a writer rest whose row is locked; all of its items fail where that has lasted for long."""
         writer, now = items[0].writer, time.monotonic()
         since = self._resting.get(writer, _Rest(now, now)).since
-        if now - since > _GIVE_UP_SECONDS:
+        if now - since > _GIVE_UP_SECONDS or self._closed:
+            with self._wake:
+                items = [*items, *self._waiting.pop(writer, ())]
             return [_Outcome(item, None, _own(error)) for item in items]
         pause = min(max(_REST_SECONDS, now - since), _MOST_REST_SECONDS)
+        pause = max(pause, _REST_OF_EACH_SECONDS * len(self._resting))
         pause *= (1000 + secrets.randbelow(1000)) / 2000  # else two processes would meet again
         self._resting[writer] = _Rest(since, now + pause)
         self._give_back(items)
