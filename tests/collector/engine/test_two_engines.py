@@ -19,7 +19,7 @@ from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.intake import KeepMembers, KeepReports, Kept, Report
 from mapveil.collector.rounds.shard_ends import close_shard
 from mapveil.collector.rounds.shard_machines import ShardMachines
-from mapveil.collector.store import backends
+from mapveil.collector.store import backends, database, group_commit
 from mapveil.collector.store.database import lock_collection
 from mapveil.collector.store.schema import charges, collections, members, messages
 from mapveil.collector.store.work_queue import LEASE_SECONDS
@@ -292,6 +292,7 @@ def test_devices_of_a_locked_collection_wait_alone_and_late_ones_not_at_all(
 ):
     """The end of a phase and the beginning of a round lock the collection, however long they last."""
     monkeypatch.setattr(backends, "_POSTGRESQL_SETTINGS", ())  # by which a lock is waited for without end
+    monkeypatch.setattr(group_commit, "GIVE_UP_SECONDS", 600.0)
     stores = [new_store(postgresql_url) for _ in range(2)]
     stores[0].create_tables()
     engine = Engine(stores[0], clock, Randomness(1), authority=AUTHORITY)
@@ -317,3 +318,39 @@ def test_devices_of_a_locked_collection_wait_alone_and_late_ones_not_at_all(
         return await asyncio.gather(*waiting)
 
     assert asyncio.run(main()) == [Kept.NEW] * 2
+
+
+def test_two_intakes_that_let_devices_join_the_same_collections_never_wait_for_each_other_in_a_circle(
+    postgresql_url, new_store, clock, crowd_of, opened, make_spec, monkeypatch
+):
+    """In opposite orders; PostgreSQL looks for deadlocks at once, and counts them."""
+    settings = (*backends._POSTGRESQL_SETTINGS, "SET deadlock_timeout = '10ms'")
+    monkeypatch.setattr(backends, "_POSTGRESQL_SETTINGS", settings)
+    monkeypatch.setattr(database, "_LOCK_SECONDS", 60.0)
+    stores = [new_store(postgresql_url) for _ in range(2)]
+    stores[0].create_tables()
+    engine = Engine(stores[0], clock, Randomness(1), authority=AUTHORITY)
+    crowd_of(stores[0], 10)
+    ids = [opened(engine, make_spec("distributed", devices=10))[0] for _ in range(8)]
+
+    def wait(connection, batch):
+        all_sent.wait()
+        return batch
+
+    async def let_in(device):
+        """At both intakes, each of which takes what has come in meanwhile."""
+        tasks = [asyncio.create_task(store.put(wait, 0)) for store in stores]
+        for store, own in zip(stores, (ids, ids[::-1]), strict=True):
+            tasks += [asyncio.create_task(store.put(KeepMembers(id, 10), device)) for id in own]
+        await asyncio.sleep(0.1)
+        all_sent.set()
+        outcomes = await asyncio.gather(*tasks)
+        all_sent.clear()
+        return outcomes[len(stores) :]
+
+    all_sent = threading.Event()
+    outcomes = [outcome for device in range(1, 11) for outcome in asyncio.run(let_in(device))]
+    assert outcomes.count(Kept.NEW) == outcomes.count(Kept.AGAIN) == 80
+    with stores[0].read() as connection:
+        of_this = text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+        assert connection.execute(of_this).scalar_one() == 0

@@ -13,6 +13,11 @@ def message(client: int, body: bytes = b"body") -> dict[str, object]:
     return {"collection": "c", "round": 1, "phase": 0, "shard": 0, "client": client, "body": body}
 
 
+async def commit(store, work):
+    """Run a function of the connection in a transaction that it shares with others."""
+    return await store.put(lambda connection, _: (work(connection),), None)
+
+
 def put(client: int, body: bytes = b"body"):
     return lambda connection: connection.execute(messages.insert(), message(client, body)) and 1
 

@@ -17,6 +17,8 @@ from mapveil.collector.refusals import Conflict
 from mapveil.collector.store.audit_log import lines, record, verify
 from mapveil.collector.store.schema import audit
 
+from .rows import commit
+
 COLUMNS = ("number", "at", "actor", "action", "collection", "detail", "chain")
 
 
@@ -118,7 +120,7 @@ def test_a_line_goes_with_its_work(store):
         return run
 
     async def main():
-        await asyncio.gather(*(store.commit(work(n)) for n in range(60)), return_exceptions=True)
+        await asyncio.gather(*(commit(store, work(n)) for n in range(60)), return_exceptions=True)
 
     asyncio.run(main())
     assert sorted(values(store, limit=1000)) == [n for n in range(60) if n % 3]

@@ -19,7 +19,7 @@ from mapveil.collector.store import backends
 from mapveil.collector.store.backends import Repeatable
 from mapveil.collector.store.schema import messages
 
-from .rows import clients, gather, message, put, write
+from .rows import clients, commit, gather, message, put, write
 
 
 def test_a_full_disk_refuses_and_heals(sqlite_store):
@@ -27,7 +27,7 @@ def test_a_full_disk_refuses_and_heals(sqlite_store):
     with sqlite_store.write() as connection:
         full = connection.execute(text("PRAGMA page_count")).scalar_one() + 5
         connection.exec_driver_sql(pages.format(full))
-    answers = gather(*(sqlite_store.commit(put(n, bytes(4000))) for n in range(100)))
+    answers = gather(*(commit(sqlite_store, put(n, bytes(4000))) for n in range(100)))
     assert any(isinstance(answer, StoreUnavailable) for answer in answers)
     kept = clients(sqlite_store)
     assert kept == [n for n, answer in enumerate(answers) if answer == 1]
@@ -36,7 +36,7 @@ def test_a_full_disk_refuses_and_heals(sqlite_store):
     with sqlite_store.write() as connection:
         connection.exec_driver_sql(pages.format(1 << 30))
     missing = [n for n, answer in enumerate(answers) if answer != 1]
-    assert gather(*(sqlite_store.commit(put(n, bytes(4000))) for n in missing)) == [1] * len(missing)
+    assert gather(*(commit(sqlite_store, put(n, bytes(4000))) for n in missing)) == [1] * len(missing)
     assert clients(sqlite_store) == list(range(100))
 
 
@@ -61,7 +61,7 @@ def test_a_disk_that_is_really_full_refuses_and_heals(small_disk, new_store):
     ballast.write_bytes(bytes(1 << 20))
     acknowledged = []
     for n in range(1000):
-        (answer,) = gather(store.commit(put(n, bytes(4000))))
+        (answer,) = gather(commit(store, put(n, bytes(4000))))
         if isinstance(answer, StoreUnavailable):
             break
         acknowledged.append(n)
@@ -71,7 +71,7 @@ def test_a_disk_that_is_really_full_refuses_and_heals(small_disk, new_store):
     report = store.check()  # one, which may take the last page
     assert report.ok == report.writable
     ballast.unlink()
-    assert gather(store.commit(put(5000, bytes(4000)))) == [1]
+    assert gather(commit(store, put(5000, bytes(4000)))) == [1]
     assert clients(store) == [*acknowledged, 5000]
     store.close()
 
@@ -81,12 +81,12 @@ def test_a_file_that_was_replaced_is_noticed(sqlite_store, sqlite_url):
     path = Path(sqlite_url)
     aside = path.with_name("aside")
     path.rename(aside)
-    assert isinstance(gather(sqlite_store.commit(put(1)))[0], StoreUnavailable)
+    assert isinstance(gather(commit(sqlite_store, put(1)))[0], StoreUnavailable)
     with pytest.raises(StoreUnavailable), sqlite_store.read():
         pass
     assert not path.exists()
     aside.rename(path)
-    assert gather(sqlite_store.commit(put(1))) == [1]
+    assert gather(commit(sqlite_store, put(1))) == [1]
     assert clients(sqlite_store) == [1]
 
 
@@ -94,20 +94,20 @@ def test_a_file_that_was_replaced_is_noticed(sqlite_store, sqlite_url):
 def test_a_server_that_restarts_is_found_again(postgresql, postgresql_store, monkeypatch, silent):
     monkeypatch.setattr(backends, "_SILENT_SECONDS", silent)
     store = postgresql_store
-    assert gather(store.commit(put(1))) == [1]
+    assert gather(commit(store, put(1))) == [1]
     postgresql.stop()
-    assert isinstance(gather(store.commit(put(2)))[0], StoreUnavailable)
+    assert isinstance(gather(commit(store, put(2)))[0], StoreUnavailable)
     with pytest.raises(StoreUnavailable), store.read():
         pass
     assert not store.check().reachable
     postgresql.start()
-    assert gather(store.commit(put(3))) == [1]
+    assert gather(commit(store, put(3))) == [1]
     postgresql.restart()
     if silent:  # one transaction fails, and no connection of before is used again
         with pytest.raises(StoreUnavailable):
             clients(store)
     assert clients(store) == [1, 3]
-    assert gather(store.commit(put(4))) == [1]
+    assert gather(commit(store, put(4))) == [1]
 
 
 def test_a_restart_in_a_transaction_is_unavailable(postgresql, postgresql_store):
@@ -128,7 +128,7 @@ def test_nothing_acknowledged_is_lost_by_restarts(postgresql, postgresql_store):
     async def one(n: int):
         while not stop.is_set():
             try:
-                await postgresql_store.commit(lambda c, n=n: c.execute(again.values(message(n))))
+                await commit(postgresql_store, lambda c, n=n: c.execute(again.values(message(n))))
             except StoreUnavailable:
                 await asyncio.sleep(0.01)
                 continue

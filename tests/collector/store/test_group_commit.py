@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import math
 import os
@@ -12,21 +11,15 @@ import subprocess
 import sys
 import threading
 import time
-from functools import partial
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from mapveil.collector.refusals import Conflict, StoreUnavailable
-from mapveil.collector.store import backends, group_commit
-from mapveil.collector.store.audit_log import _LOCK_KEY, record
-from mapveil.collector.store.backends import Locked
-from mapveil.collector.store.group_commit import FairLock
+from mapveil.collector.store import group_commit
 from mapveil.collector.store.schema import messages
 
-from .rows import clients, gather, lock_waits, message, put, refuse_after
+from .rows import clients, commit, gather, message, put, refuse_after
 
 
 @pytest.fixture
@@ -39,14 +32,14 @@ def unhurried(monkeypatch):
 def test_works_share_commits_and_get_their_own_answers(store):
     batches = []
     store.on_commit = batches.append
-    assert gather(*(store.commit(lambda _, n=n: n * n) for n in range(1000))) == [n * n for n in range(1000)]
+    assert gather(*(commit(store, lambda _, n=n: n * n) for n in range(1000))) == [n * n for n in range(1000)]
     assert sum(batch.items for batch in batches) == 1000
     assert len(batches) < 100
 
 
 def test_a_work_that_raises_fails_alone(store):
     works = [put(100 + n) if n % 3 else refuse_after(9, Conflict("no")) for n in range(60)]
-    answers = gather(*(store.commit(work) for work in works))
+    answers = gather(*(commit(store, work) for work in works))
     assert [isinstance(answer, Conflict) for answer in answers] == [n % 3 == 0 for n in range(60)]
     assert clients(store) == [100 + n for n in range(60) if n % 3]
 
@@ -59,7 +52,7 @@ def test_works_that_raise_cost_the_others_one_commit(store):
     async def main():
         with store.write():  # the thread waits for this, so that all of it waits
             works = [put(100 + n) if n % 50 else refuse_after(n, Conflict("no")) for n in range(300)]
-            waiting = [asyncio.create_task(store.commit(work)) for work in works]
+            waiting = [asyncio.create_task(commit(store, work)) for work in works]
             await asyncio.sleep(0.05)
         return await asyncio.gather(*waiting, return_exceptions=True)
 
@@ -70,7 +63,7 @@ def test_works_that_raise_cost_the_others_one_commit(store):
 
 
 def test_a_row_that_breaks_the_schema_fails_alone(store):
-    answers = gather(*(store.commit(put(n)) for n in (1, 2, 1, 3)))
+    answers = gather(*(commit(store, put(n)) for n in (1, 2, 1, 3)))
     assert [type(answer) for answer in answers] == [int, int, IntegrityError, int]
     assert clients(store) == [1, 2, 3]
 
@@ -94,7 +87,7 @@ def test_an_answer_comes_after_the_commit_only(store):
     """A sender that was answered finds the row with another connection."""
 
     async def one(client: int) -> bool:
-        await store.commit(put(client))
+        await commit(store, put(client))
         return client in clients(store)
 
     assert gather(*(one(client) for client in range(30))) == [True] * 30
@@ -103,11 +96,11 @@ def test_an_answer_comes_after_the_commit_only(store):
 def test_a_work_whose_waiter_left_holds_nobody_up(store):
     async def main():
         with store.write():  # the thread waits for this, so nothing is taken yet
-            task = asyncio.create_task(store.commit(put(1)))
+            task = asyncio.create_task(commit(store, put(1)))
             await asyncio.sleep(0.01)
             task.cancel()
             await asyncio.sleep(0.01)
-        await store.commit(put(2))
+        await commit(store, put(2))
 
     asyncio.run(main())
     assert clients(store)[-1] == 2
@@ -121,24 +114,24 @@ def test_a_loop_that_was_closed_holds_nobody_up(store):
         release.wait(5)
         put(1)(connection)
 
-    task = loop.create_task(store.commit(slow))
+    task = loop.create_task(commit(store, slow))
     loop.run_until_complete(asyncio.sleep(0.05))
     task.cancel()
     loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
     loop.close()
     release.set()
-    assert gather(store.commit(put(2))) == [1]
+    assert gather(commit(store, put(2))) == [1]
     assert clients(store) == [1, 2]
 
 
 def test_closing_commits_what_waits_and_refuses_the_rest(store, store_url, new_store):
     async def main():
-        waiting = [asyncio.create_task(store.commit(put(n))) for n in range(50)]
+        waiting = [asyncio.create_task(commit(store, put(n))) for n in range(50)]
         await asyncio.sleep(0)
         await asyncio.to_thread(store.close)
         answers = await asyncio.gather(*waiting)
         with pytest.raises(StoreUnavailable, match="closed"):
-            await store.commit(put(99))
+            await commit(store, put(99))
         return answers
 
     assert asyncio.run(main()) == [1] * 50
@@ -163,7 +156,7 @@ def test_group_commits_do_not_keep_a_writer_out(store):
         async def one(first: int):
             n = first
             while not done.is_set():
-                await store.commit(put(n))
+                await commit(store, put(n))
                 n += 200
 
         await asyncio.gather(asyncio.to_thread(write), *(one(first) for first in range(200)))
@@ -171,52 +164,6 @@ def test_group_commits_do_not_keep_a_writer_out(store):
     asyncio.run(main())
     assert len(between) == 20
     assert max(between) <= 3
-
-
-def test_nothing_that_records_lines_keeps_what_devices_send_waiting(
-    postgresql_store, postgresql_url, new_store
-):
-    """Another process is numbering its lines, and a writer of this one is in a long transaction."""
-    store, other = postgresql_store, new_store(postgresql_url)
-
-    def enrol(connection, batch):
-        record(connection, "device 1", "test.enrol")
-        return batch
-
-    def report(connection, batch):
-        return [put(client)(connection) for client in batch]
-
-    async def main():
-        with other.write() as numbering, store.write():
-            numbering.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
-            enrolling = asyncio.create_task(store.put(enrol, 1, records=True))
-            while not lock_waits(store):
-                await asyncio.sleep(0.005)
-            assert await store.put(report, 7) == 1
-            assert not enrolling.done()
-        assert await enrolling == 1
-
-    asyncio.run(main())
-    assert clients(store) == [7]
-
-
-def test_a_fair_lock_is_given_in_order():
-    lock, order, threads = FairLock(), [], []
-
-    def hold(number: int):
-        with lock.held():
-            order.append(number)
-
-    with lock.held():
-        for number in range(20):
-            thread = threading.Thread(target=hold, args=(number,))
-            thread.start()
-            threads.append(thread)
-            while len(lock._queue) <= number + 1:
-                time.sleep(0.001)
-    for thread in threads:
-        thread.join()
-    assert order == list(range(20))
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -229,7 +176,7 @@ def test_thousands_of_inserts_share_few_commits(sqlite_store):
 
         async def one():
             for n in numbers:
-                await sqlite_store.commit(put(n, bytes(200)))
+                await commit(sqlite_store, put(n, bytes(200)))
 
         await asyncio.gather(*(one() for _ in range(500)))
 
@@ -248,7 +195,7 @@ store = Store(sys.argv[1], clock=SystemClock())
 async def one(n):
     while True:
         row = {"collection": "c", "round": 1, "phase": 0, "shard": 0, "client": n, "body": b"x"}
-        await store.commit(lambda connection: connection.execute(messages.insert(), row))
+        await store.put(lambda connection, _: [connection.execute(messages.insert(), row)], None)
         print(n, flush=True)
         n += 20
 async def main():
@@ -306,7 +253,7 @@ def test_a_writer_that_forgets_a_result_answers_nobody_wrongly(store):
     def forgets(connection, batch):
         return []
 
-    answers = gather(store.put(forgets, 1), store.commit(put(7)))
+    answers = gather(store.put(forgets, 1), commit(store, put(7)))
     assert isinstance(answers[0], ValueError)
     assert clients(store) == [7]
 
@@ -367,8 +314,8 @@ def test_a_lost_store_is_waited_for_once_and_not_for_each_item(postgresql, postg
     async def main():
         tasks = [asyncio.create_task(store.put(first, 0))]
         await asyncio.to_thread(begun.wait)
-        tasks += [asyncio.create_task(store.commit(put(n))) for n in range(20)]
-        tasks.append(asyncio.create_task(store.put(fails, 0)))
+        tasks += [asyncio.create_task(commit(store, put(n))) for n in range(20)]
+        tasks.append(asyncio.create_task(commit(store, refuse_after(99, ValueError("of its own")))))
         await asyncio.sleep(0)
         all_wait.set()
         return await asyncio.gather(*tasks, return_exceptions=True)
@@ -381,108 +328,3 @@ def test_a_lost_store_is_waited_for_once_and_not_for_each_item(postgresql, postg
     assert {type(answer) for answer in answers} == {StoreUnavailable}
     assert len(transactions) == 2
     assert clients(store) == []
-
-
-def keeps(connection, batch):
-    """Write a batch of clients, as one writer."""
-    return [put(client)(connection) for client in batch]
-
-
-def fails(connection, batch):
-    raise ValueError("of its own")
-
-
-def test_a_writer_whose_row_is_locked_waits_alone(postgresql_store, postgresql_url, new_store):
-    store, other = postgresql_store, new_store(postgresql_url)
-
-    async def main():
-        with other.write() as connection:
-            put(1)(connection)
-            connection.execute(
-                text("DELETE FROM messages")
-            )  # a key that nobody else can take until this ends
-            waiting = asyncio.create_task(store.put(keeps, 1))
-            for n in range(100, 120):
-                assert await store.commit(put(n)) == 1
-            own = await asyncio.gather(store.put(fails, 0), store.commit(put(120)), return_exceptions=True)
-            assert [type(each) for each in own] == [ValueError, int]
-            assert not waiting.done()
-        assert await waiting == 1
-
-    asyncio.run(main())
-    assert clients(store) == [1, *range(100, 121)]
-
-
-def test_a_row_that_stays_locked_fails_its_own_writer(
-    postgresql_store, postgresql_url, new_store, monkeypatch
-):
-    store, other = postgresql_store, new_store(postgresql_url)
-    monkeypatch.setattr(group_commit, "_GIVE_UP_SECONDS", 0.0)
-    with other.write() as connection:
-        put(1)(connection)
-        answers = gather(store.put(keeps, 1), store.put(keeps, 2), store.commit(put(3)))
-    assert [type(answer) for answer in answers] == [Locked, Locked, int]
-    assert gather(store.put(keeps, 2)) == [1]
-    assert clients(store) == [1, 2, 3]
-
-
-def test_closing_waits_for_no_row_that_is_locked(postgresql_store, postgresql_url, new_store):
-    """Whatever waits for it is refused, though it is more than one transaction takes."""
-    store, other = postgresql_store, new_store(postgresql_url)
-
-    async def main():
-        with other.write() as connection:
-            put(1)(connection)
-            waiting = [asyncio.create_task(store.put(keeps, 1)) for _ in range(1000)]
-            await asyncio.sleep(0)
-            await asyncio.to_thread(store.close)
-            return await asyncio.gather(*waiting, return_exceptions=True)
-
-    assert {type(answer) for answer in asyncio.run(main())} == {Locked}
-
-
-def test_a_rest_ends_with_the_last_who_waits_for_it(postgresql_store, postgresql_url, new_store):
-    """Else whoever comes later would be refused at once, as one who has waited for long."""
-    store, other = postgresql_store, new_store(postgresql_url)
-
-    async def main():
-        with other.write() as connection:
-            put(1)(connection)
-            waiting = asyncio.create_task(store.put(keeps, 1))
-            while not store._commits._resting:
-                await asyncio.sleep(0.005)
-            waiting.cancel()
-            while store._commits._resting:
-                await asyncio.sleep(0.005)
-
-    asyncio.run(main())
-
-
-def test_two_processes_that_hold_what_the_other_waits_for_both_go_on(postgresql_url, new_store, monkeypatch):
-    """Without PostgreSQL's own search for deadlocks, which begins after a second."""
-    settings = (*backends._POSTGRESQL_SETTINGS, "SET deadlock_timeout = '1h'", "SET lock_timeout = '1h'")
-    monkeypatch.setattr(backends, "_POSTGRESQL_SETTINGS", settings)
-    stores = [new_store(postgresql_url) for _ in range(2)]
-    stores[0].create_tables()
-    both_hold = threading.Barrier(2)
-
-    def keep(connection, client):
-        connection.execute(insert(messages).on_conflict_do_nothing(), message(client))
-
-    def keep_and_meet(connection, client):
-        keep(connection, client)
-        with contextlib.suppress(threading.BrokenBarrierError):  # broken when it is written again
-            both_hold.wait(60)
-            both_hold.abort()
-
-    async def main():
-        await asyncio.gather(
-            *(
-                store.commit(partial(work, client=client))
-                for store, clients in zip(stores, ((1, 2), (2, 1)), strict=True)
-                for work, client in zip((keep_and_meet, keep), clients, strict=True)
-            )
-        )
-
-    asyncio.run(main())
-    assert clients(stores[0]) == [1, 2]

@@ -20,11 +20,11 @@ from mapveil.collector.http.examination import examine
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store import backends
-from mapveil.collector.store.database import Store, lock_collection
+from mapveil.collector.store.database import FairLock, Store, lock_collection
 from mapveil.collector.store.schema import VERSION, messages, operators
 from mapveil_client.errors import InputError
 
-from .rows import clients, gather, message, put, refuse_after, write
+from .rows import clients, commit, gather, message, put, refuse_after, write
 
 SECRET = b"52.379189 4.899431, where somebody lives"
 
@@ -63,7 +63,7 @@ def test_a_password_is_never_shown(clock, given):
 def test_what_was_written_is_there_for_the_next_process(store, store_url, new_store):
     with store.write() as connection:
         connection.execute(messages.insert(), message(1))
-    assert gather(store.commit(put(2))) == [1]
+    assert gather(commit(store, put(2))) == [1]
     assert clients(new_store(store_url)) == [1, 2]
 
 
@@ -113,7 +113,7 @@ def test_transactions_in_each_others_way_are_run_again(postgresql_store, postgre
         return work
 
     async def main():
-        await asyncio.gather(*(store.commit(change(n)) for _ in range(5) for n, store in enumerate(stores)))
+        await asyncio.gather(*(commit(store, change(n)) for _ in range(5) for n, store in enumerate(stores)))
 
     asyncio.run(main())
     with postgresql_store.read() as connection:
@@ -306,3 +306,22 @@ def test_a_store_that_cannot_be_written_is_examined(sqlite_store):
     assert report.reachable
     assert not report.writable
     assert not report.ok
+
+
+def test_a_fair_lock_is_given_in_order():
+    lock, order, threads = FairLock(), [], []
+
+    def hold(number: int):
+        with lock.held():
+            order.append(number)
+
+    with lock.held():
+        for number in range(20):
+            thread = threading.Thread(target=hold, args=(number,))
+            thread.start()
+            threads.append(thread)
+            while len(lock._queue) <= number + 1:
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join()
+    assert order == list(range(20))

@@ -1,8 +1,9 @@
 """Writers of what devices send: members, reports and messages, a batch of each in one transaction.
 
-Within a transaction the collection's row is locked shared, so that closing a phase waits for it, and no
-message is accepted after its phase was closed. PostgreSQL locks in the statement that inserts: that statement waits
-for whoever closes the phase, and then decides by both rows as they are, for which both must be locked.
+Within a transaction the collection's row is locked shared, and exclusively where joins are counted, so that closing a
+phase waits for it, and no message is accepted after its phase was closed. PostgreSQL locks in the statement that
+inserts: that statement waits for whoever closes the phase, and then decides by both rows as they are, for which both
+must be locked.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from mapveil.collector.rounds.collection import now_text
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.database import lock_collection
+from mapveil.collector.store.group_commit import Exclusive
 from mapveil.collector.store.schema import collections, members, messages, reports, rounds
 from mapveil_client.secure_sum.states import ServerState
 
@@ -53,7 +55,7 @@ class Report(NamedTuple):
 
 
 @dataclass(frozen=True)
-class KeepMembers:
+class KeepMembers(Exclusive):
     """Let devices join a collection that is open, until ``expected`` have joined."""
 
     collection: str
@@ -63,7 +65,7 @@ class KeepMembers:
         """Outcome of each device, by its number."""
         state = select(collections.c.state).where(collections.c.id == self.collection)
         is_open = connection.execute(state).scalar() == State.OPEN
-        if is_open:  # else it never is again, and nobody waits for whoever closes a phase
+        if is_open:  # else it never is again, and a late device does not wait for whoever closes a phase
             is_open = lock_collection(connection, self.collection) == State.OPEN
         of_collection = members.c.collection == self.collection
         there = select(members.c.device).where(of_collection, members.c.device.in_(batch))

@@ -76,7 +76,7 @@ def record(
     Parameters
     ----------
     connection : Connection
-        Of :meth:`mapveil.collector.store.database.Store.write` or ``commit``, whose clock gives the time.
+        Of :meth:`mapveil.collector.store.database.Store.write` or ``put``, whose clock gives the time.
     actor, action : str
         Such as ``operator 3``, ``device 12``, ``service`` or ``command line``, and ``collection.open``.
     collection : str, optional
@@ -87,7 +87,7 @@ def record(
     clock: Clock = connection.get_execution_options()[CLOCK]
     waiting: list[Waiting] | None = connection.info.get(_WAITING)
     if waiting is None:
-        raise RuntimeError("an audit line is recorded in a transaction of Store.write or Store.commit only")
+        raise RuntimeError("an audit line is recorded in a transaction of Store.write or Store.put only")
     written = canonical_json(detail).decode()
     waiting.append(Waiting(time_text(clock.now()), actor, action, collection, written))
 

@@ -7,8 +7,11 @@ for themselves whether it is back.
 
 import contextlib
 import hashlib
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import ColumnElement, Select, select, text
@@ -19,7 +22,7 @@ from mapveil.collector.clock import Clock
 from mapveil.collector.store import backends
 from mapveil.collector.store.audit_log import recording
 from mapveil.collector.store.backends import CLOCK, failure_of, open_database
-from mapveil.collector.store.group_commit import Batch, FairLock, GroupCommit, Writer
+from mapveil.collector.store.group_commit import GIVE_UP_SECONDS, Batch, GroupCommit, Writer
 from mapveil.collector.store.home import check_home
 from mapveil.collector.store.schema import collections, create_tables
 from mapveil.collector.store.store_report import StoreReport, examine
@@ -27,9 +30,34 @@ from mapveil.collector.store.store_report import StoreReport, examine
 T = TypeVar("T")
 
 _MOST_AHEAD: Final = 10.0  # seconds between clocks of processes that share a store; a lease has 30
-_IMPATIENT: Final = "SET LOCAL lock_timeout = '100ms'"
-"""Wait for a lock that all others of a transaction share: ten times what closing a phase takes, and a tenth of the
-time after which PostgreSQL looks for deadlocks."""
+_LOCK_SECONDS: Final = 0.1
+"""Each wait for a lock of a transaction that many collections share: a tenth of the time after which PostgreSQL looks
+for deadlocks."""
+
+
+class FairLock:
+    """A lock that is given to the thread that has waited longest, so that a busy thread cannot keep the others out."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Condition()
+        self._queue: deque[int] = deque()  # threads; the first one holds the lock
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock."""
+        me = threading.get_ident()
+        with self._turn:
+            if me in self._queue:
+                raise RuntimeError("a transaction for writing within another of the same thread")
+            self._queue.append(me)
+        try:
+            with self._turn:
+                self._turn.wait_for(lambda: self._queue[0] == me)
+            yield
+        finally:
+            with self._turn:
+                self._queue.remove(me)
+                self._turn.notify_all()
 
 
 class Store:
@@ -73,8 +101,9 @@ class Store:
         self._alone: dict[str, Connection] = {}  # on PostgreSQL: of each role that this process is alone in
         # On PostgreSQL what devices send waits neither for a long transaction of this process nor for one that waits
         # until another process has numbered its audit lines, and for the lock of another collection's row a moment.
-        self._commits = GroupCommit(self._impatient if self.shareable else self.write, self._observe)
-        self._recorded = GroupCommit(self._apart, self._observe) if self.shareable else self._commits
+        shared, recorded = (partial(self._begin, seconds) for seconds in (_LOCK_SECONDS, GIVE_UP_SECONDS))
+        self._commits = GroupCommit(shared if self.shareable else self.write, self._observe)
+        self._recorded = GroupCommit(recorded, self._observe) if self.shareable else self._commits
 
     @property
     def dialect(self) -> str:
@@ -150,19 +179,15 @@ class Store:
         One at a time in a process, on PostgreSQL beside :meth:`put`. Never open one inside another, nor hold one over
         anything slow.
         """
-        with self._writers.held(), self._apart() as connection:
+        with self._writers.held(), self._begin() as connection:
             yield connection
 
     @contextlib.contextmanager
-    def _apart(self) -> Iterator[Connection]:
+    def _begin(self, lock_seconds: float | None = None) -> Iterator[Connection]:
+        """A transaction; on PostgreSQL one that waits no longer than this for a lock."""
         with _transaction(self._database.writing) as connection, recording(connection):
-            yield connection
-
-    @contextlib.contextmanager
-    def _impatient(self) -> Iterator[Connection]:
-        """A transaction that gives up where it cannot have a lock at once."""
-        with self._apart() as connection:
-            connection.exec_driver_sql(_IMPATIENT)
+            if lock_seconds is not None:
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = {lock_seconds * 1000:.0f}")
             yield connection
 
     async def put(self, writer: Writer[T], value: Any, *, records: bool = False) -> T:
@@ -185,10 +210,6 @@ class Store:
             lost in that moment; so writing an item again must be harmless.
         """
         return await (self._recorded if records else self._commits).put(writer, value)
-
-    async def commit(self, work: Callable[[Connection], T]) -> T:
-        """Run a function of the connection in a transaction that it shares with others, as :meth:`put` does."""
-        return await self._commits.put(lambda connection, _: (work(connection),), None)
 
     @contextlib.contextmanager
     def sole(self, role: str) -> Iterator[bool]:

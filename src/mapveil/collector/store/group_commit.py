@@ -3,7 +3,7 @@
 A thread takes whatever waits, writes it in one transaction, and answers each only after the commit. Items with equal
 writers are handed to the writer together, as one batch of rows. An item that fails fails alone: the transaction is
 rolled back, and its items are written once more in another, each in a savepoint of its own. A writer that finds a row
-locked rests, and the others go on without it: so two processes that each hold what the other waits for both go on.
+locked backs off, and the others go on without it: so two processes that each hold what the other waits for both go on.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
@@ -42,12 +42,18 @@ It waits no longer than the last transaction took, for then waiting costs more t
 """
 
 _TRIES: Final = 6
-_REST_SECONDS: Final = 0.1
-"""Rest of a writer that found a row locked, and then its age doubled: at random, half of that to all."""
-_MOST_REST_SECONDS: Final = 2.0
-_REST_OF_EACH_SECONDS: Final = 0.4
-"""Rest of a writer, at least, for each that rests: trying them takes half of the time at most."""
-_GIVE_UP_SECONDS: Final = 30.0  # after a writer first found the row locked
+GIVE_UP_SECONDS: Final = 10.0
+"""Wait of a writer for a locked row, at most: a phone waits 30 s for an answer, and then sends it all again."""
+_BACKOFF_SECONDS: Final = 0.1
+"""Back-off of a writer that found a row locked, and then as long as it has lasted: at random, half of that to all."""
+_MOST_BACKOFF_SECONDS: Final = 2.0
+_BACKOFF_OF_EACH_SECONDS: Final = 0.4
+"""Back-off of a writer, at least, for each that backs off: where trying one takes 0.1 s, all take half of the time at
+most."""
+
+
+class Exclusive:
+    """A writer that locks a row exclusively: it is alone in its transaction, so that no two wait for each other."""
 
 
 class Batch(NamedTuple):
@@ -55,31 +61,6 @@ class Batch(NamedTuple):
 
     items: int
     seconds: float
-
-
-class FairLock:
-    """A lock that is given to the thread that has waited longest, so that a busy thread cannot keep the others out."""
-
-    def __init__(self) -> None:
-        self._turn = threading.Condition()
-        self._queue: deque[int] = deque()  # threads; the first one holds the lock
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the lock."""
-        me = threading.get_ident()
-        with self._turn:
-            if me in self._queue:
-                raise RuntimeError("a transaction for writing within another of the same thread")
-            self._queue.append(me)
-        try:
-            with self._turn:
-                self._turn.wait_for(lambda: self._queue[0] == me)
-            yield
-        finally:
-            with self._turn:
-                self._queue.remove(me)
-                self._turn.notify_all()
 
 
 @dataclass(slots=True, eq=False)
@@ -90,7 +71,7 @@ class _Item:
     future: asyncio.Future[Any]
 
 
-class _Rest(NamedTuple):
+class _Backoff(NamedTuple):
     """The wait of a writer for a row that another transaction has locked, by the monotonic clock."""
 
     since: float
@@ -101,6 +82,14 @@ class _Outcome(NamedTuple):
     item: _Item
     result: Any
     error: BaseException | None
+
+
+class _Tried(NamedTuple):
+    """Items that were tried one after another, as long as there was time."""
+
+    outcomes: list[_Outcome]
+    locked: dict[Writer[Any], tuple[Locked, list[_Item]]]
+    left: list[_Item]
 
 
 class GroupCommit:
@@ -114,7 +103,7 @@ class GroupCommit:
         self._transaction = transaction
         self._observe = observe
         self._waiting: OrderedDict[Writer[Any], deque[_Item]] = OrderedDict()
-        self._resting: dict[Writer[Any], _Rest] = {}  # used by the thread alone
+        self._backoffs: dict[Writer[Any], _Backoff] = {}  # used by the thread alone
         self._wake = threading.Condition()
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -150,34 +139,38 @@ class GroupCommit:
         while True:
             with self._wake:
                 while (self._waiting or not self._closed) and self._first() is None:
-                    ends = (self._resting[writer].until for writer in self._waiting)
+                    ends = (self._backoffs[writer].until for writer in self._waiting)
                     end = min(ends, default=None)
                     self._wake.wait(None if end is None else max(0.0, end - time.monotonic()))
                 if not self._waiting:
                     return
             if pause and not self._closed:
                 time.sleep(pause)
-            started = time.perf_counter()
+            started = time.monotonic()
             several = self._commit_some() > 1
-            pause = min(time.perf_counter() - started, _GATHER_SECONDS) if several else 0.0
+            pause = min(time.monotonic() - started, _GATHER_SECONDS) if several else 0.0
 
     def _first(self) -> Writer[Any] | None:
-        """The first waiting writer that does not rest."""
+        """The first waiting writer that does not back off."""
         now = time.monotonic()
-        return next((each for each in self._waiting if not self._rests(each, now)), None)
+        return next((each for each in self._waiting if not self._backs_off(each, now)), None)
 
-    def _rests(self, writer: Writer[Any], now: float) -> bool:
-        rest = self._resting.get(writer)
-        return rest is not None and rest.until > now and not self._closed
+    def _backs_off(self, writer: Writer[Any], now: float) -> bool:
+        backoff = self._backoffs.get(writer)
+        return backoff is not None and backoff.until > now and not self._closed
+
+    def _is_alone(self, writer: Writer[Any]) -> bool:
+        """Whether a writer shares its transaction with no other.
+
+        Where it backed off, the others would have to be written again if its row is still locked.
+        """
+        return writer in self._backoffs or isinstance(writer, Exclusive)
 
     def _next(self, room: int, served: Collection[Writer[Any]]) -> list[_Item]:
-        """At most ``room`` waiting items of the first writer that does not rest; none where it was served.
-
-        One that rested is tried alone: others would have to be written again where its row is still locked.
-        """
+        """At most ``room`` waiting items of the first writer that does not back off; none where it was served."""
         with self._wake:
             while room > 0 and (writer := self._first()) is not None and writer not in served:
-                if served and writer in self._resting:
+                if served and self._is_alone(writer):
                     break
                 items = self._waiting[writer]
                 taken = [items.popleft() for _ in range(min(room, len(items)))]
@@ -188,23 +181,24 @@ class GroupCommit:
                 live = [item for item in taken if not item.future.cancelled()]
                 if live:
                     return live
-                self._resting.pop(writer, None)  # else whoever comes later would be as old as these
+                self._backoffs.pop(writer, None)  # else whoever comes later would be as old as these
         return []
 
     def _commit_some(self) -> int:
         """Commit what waits; return how many items that were."""
         taken: list[_Item] = []
         results: list[Any] = []
+        began = time.monotonic()
         try:
             with self._transaction() as connection:
-                started = time.perf_counter()  # the wait for the lock is the other writer's time
+                started = time.monotonic()  # the wait for the lock is the other writer's time
                 served: set[Writer[Any]] = set()  # what comes in meanwhile is the next transaction's
                 while batch := self._next(_MAX_ITEMS - len(taken), served):
                     served.add(batch[0].writer)
                     taken += batch
                     written = batch[0].writer(connection, [item.value for item in batch])
                     results += (result for _, result in zip(batch, written, strict=True))
-                    if batch[0].writer in self._resting or time.perf_counter() - started > _MAX_SECONDS:
+                    if self._is_alone(batch[0].writer) or time.monotonic() - started > _MAX_SECONDS:
                         break
         except BaseException as error:  # an item's own failure, whatever it is, belongs to its sender
             if not taken:  # the transaction could not even begin
@@ -213,35 +207,35 @@ class GroupCommit:
             others = len(taken) > 1 and not isinstance(error, StoreUnavailable)
             if isinstance(error, Locked) and len(results) < len(taken):
                 outcomes = self._apart(taken[: len(results)]) if results else []
-                outcomes += self._let_rest(taken[len(results) :], error)
+                outcomes += self._back_off(taken[len(results) :], error, began)
             elif others or isinstance(error, Repeatable | IntegrityError):  # another process took a key first
                 outcomes = self._apart(taken)
             else:
                 outcomes = [_Outcome(item, None, _own(error)) for item in taken]
         else:
             if taken:  # else all had left
-                self._observe(Batch(len(taken), time.perf_counter() - started))
+                self._observe(Batch(len(taken), time.monotonic() - started))
             outcomes = [_Outcome(item, result, None) for item, result in zip(taken, results, strict=True)]
-        if self._resting:
+        if self._backoffs:
             now = time.monotonic()
             for writer in {outcome.item.writer for outcome in outcomes}:
-                if not self._rests(writer, now):
-                    self._resting.pop(writer, None)
+                if not self._backs_off(writer, now):
+                    self._backoffs.pop(writer, None)
         _answer(outcomes)
         return len(taken)
 
-    def _let_rest(self, items: list[_Item], error: Locked) -> list[_Outcome]:
-        """Have a writer rest whose row is locked; all of its items fail where that has lasted for long."""
+    def _back_off(self, items: list[_Item], error: Locked, began: float) -> list[_Outcome]:
+        """Have a writer back off that began and found its row locked; all of its items fail where that lasts long."""
         writer, now = items[0].writer, time.monotonic()
-        since = self._resting.get(writer, _Rest(now, now)).since
-        if now - since > _GIVE_UP_SECONDS or self._closed:
+        since = self._backoffs.get(writer, _Backoff(began, began)).since
+        if now - since >= GIVE_UP_SECONDS or self._closed:
             with self._wake:
                 items = [*items, *self._waiting.pop(writer, ())]
             return [_Outcome(item, None, _own(error)) for item in items]
-        pause = min(max(_REST_SECONDS, now - since), _MOST_REST_SECONDS)
-        pause = max(pause, _REST_OF_EACH_SECONDS * len(self._resting))
+        pause = min(max(_BACKOFF_SECONDS, now - since), _MOST_BACKOFF_SECONDS)
+        pause = max(pause, _BACKOFF_OF_EACH_SECONDS * len(self._backoffs))
         pause *= (1000 + secrets.randbelow(1000)) / 2000  # else two processes would meet again
-        self._resting[writer] = _Rest(since, now + pause)
+        self._backoffs[writer] = _Backoff(since, now + pause)
         self._give_back(items)
         return []
 
@@ -253,58 +247,74 @@ class GroupCommit:
 
     def _apart(self, taken: list[_Item]) -> list[_Outcome]:
         """Write items in one transaction, each in a savepoint; in a transaction each where that one is lost."""
-        outcomes: list[_Outcome] = []
-        locked: dict[Writer[Any], tuple[Locked, list[_Item]]] = {}
+        began = time.monotonic()
         try:
             with self._transaction() as connection:
-                started = time.perf_counter()
-                for item in taken:
-                    if item.writer in locked:
-                        locked[item.writer][1].append(item)
-                        continue
-                    try:
-                        with part(connection):
-                            (result,) = item.writer(connection, (item.value,))
-                    except Exception as error:
-                        failure = failure_of(error)
-                        if isinstance(failure, Locked):
-                            locked[item.writer] = failure, [item]
-                            continue
-                        if failure is not None:
-                            raise
-                        outcomes.append(_Outcome(item, None, error))
-                    else:
-                        outcomes.append(_Outcome(item, result, None))
+                started = time.monotonic()
+                tried = _try_each(taken, lambda item: _in_savepoint(connection, item))
         except BaseException as error:
             if isinstance(error, StoreUnavailable) and not isinstance(error, Repeatable):
                 # And not each after a wait of its own.
                 return [_Outcome(item, None, _own(error)) for item in taken]
-            return [outcome for item in taken for outcome in self._alone(item)]
-        self._observe(Batch(sum(each.error is None for each in outcomes), time.perf_counter() - started))
-        for failure, items in locked.values():
-            outcomes += self._let_rest(items, failure)
-        return outcomes
+            began = time.monotonic()
+            tried = _try_each(taken, self._alone)
+        else:
+            written = sum(outcome.error is None for outcome in tried.outcomes)
+            self._observe(Batch(written, time.monotonic() - started))
+        self._give_back(tried.left)
+        for failure, items in tried.locked.values():
+            tried.outcomes.extend(self._back_off(items, failure, began))
+        return tried.outcomes
 
-    def _alone(self, item: _Item) -> list[_Outcome]:
-        """Write one item in a transaction of its own, again where it conflicts with another's; none if it rests."""
-        if self._rests(item.writer, time.monotonic()):
-            self._give_back([item])
-            return []
+    def _alone(self, item: _Item) -> _Outcome:
+        """Write one item in a transaction of its own, again where it conflicts with another's."""
         for attempt in range(_TRIES):
-            started = time.perf_counter()
+            started = time.monotonic()
             try:
                 with self._transaction() as connection:
                     (result,) = item.writer(connection, (item.value,))
-            except Locked as error:
-                return self._let_rest([item], error)
+            except Locked:
+                raise
             except BaseException as error:
                 if not isinstance(error, Repeatable) or attempt == _TRIES - 1:
-                    return [_Outcome(item, None, error)]
+                    return _Outcome(item, None, error)
                 time.sleep(0.01 * 2**attempt * (1 + secrets.randbelow(1000) / 1000))
             else:
-                self._observe(Batch(1, time.perf_counter() - started))
-                return [_Outcome(item, result, None)]
+                self._observe(Batch(1, time.monotonic() - started))
+                return _Outcome(item, result, None)
         raise AssertionError("every attempt returns or repeats")
+
+
+def _in_savepoint(connection: Connection, item: _Item) -> _Outcome:
+    try:
+        with part(connection):
+            (result,) = item.writer(connection, (item.value,))
+    except Exception as error:
+        if failure_of(error) is not None:
+            raise
+        return _Outcome(item, None, error)
+    return _Outcome(item, result, None)
+
+
+def _try_each(items: list[_Item], write: Callable[[_Item], _Outcome]) -> _Tried:
+    """Write items one after another, as long as a transaction may take; the others of a locked writer are not tried."""
+    outcomes: list[_Outcome] = []
+    locked: dict[Writer[Any], tuple[Locked, list[_Item]]] = {}
+    end = time.monotonic() + _MAX_SECONDS
+    for number, item in enumerate(items):
+        if item.writer in locked:
+            locked[item.writer][1].append(item)
+            continue
+        try:
+            outcomes.append(write(item))
+        except Exception as error:
+            failure = failure_of(error)
+            if not isinstance(failure, Locked):
+                raise
+            locked[item.writer] = failure, [item]
+        if time.monotonic() > end:
+            return _Tried(outcomes, locked, items[number + 1 :])
+    return _Tried(outcomes, locked, [])
 
 
 def _own(error: BaseException) -> BaseException:

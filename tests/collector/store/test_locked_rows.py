@@ -1,0 +1,273 @@
+"""Locked rows: a writer that finds one backs off, and nobody else waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.dialects.postgresql import insert
+
+from mapveil.collector.store import backends, group_commit
+from mapveil.collector.store.audit_log import _LOCK_KEY, record
+from mapveil.collector.store.backends import Locked, Repeatable
+from mapveil.collector.store.schema import messages
+
+from .rows import clients, commit, gather, lock_waits, message, put, refuse_after
+
+
+def test_nothing_that_records_lines_keeps_what_devices_send_waiting(
+    postgresql_store, postgresql_url, new_store
+):
+    """Another process is numbering its lines, and a writer of this one is in a long transaction."""
+    store, other = postgresql_store, new_store(postgresql_url)
+
+    def enrol(connection, batch):
+        record(connection, "device 1", "test.enrol")
+        return batch
+
+    def report(connection, batch):
+        return [put(client)(connection) for client in batch]
+
+    async def main():
+        with other.write() as numbering, store.write():
+            numbering.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
+            enrolling = asyncio.create_task(store.put(enrol, 1, records=True))
+            while not lock_waits(store):
+                await asyncio.sleep(0.005)
+            assert await store.put(report, 7) == 1
+            assert not enrolling.done()
+        assert await enrolling == 1
+
+    asyncio.run(main())
+    assert clients(store) == [7]
+
+
+def keeps(connection, batch):
+    """Write a batch of clients, as one writer."""
+    return [put(client)(connection) for client in batch]
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """A slow machine may take longer over the rest of a test than a locked row is waited for."""
+    monkeypatch.setattr(group_commit, "GIVE_UP_SECONDS", 600.0)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_writer_whose_row_is_locked_waits_alone(postgresql_store, postgresql_url, new_store):
+    store, other = postgresql_store, new_store(postgresql_url)
+
+    async def main():
+        with other.write() as connection:
+            put(1)(connection)
+            connection.execute(text("DELETE FROM messages"))  # nobody else can take its key until this ends
+            waiting = asyncio.create_task(store.put(keeps, 1))
+            for n in range(100, 120):
+                assert await commit(store, put(n)) == 1
+            failing = commit(store, refuse_after(9, ValueError("of its own")))
+            own = await asyncio.gather(failing, commit(store, put(120)), return_exceptions=True)
+            assert [type(each) for each in own] == [ValueError, int]
+            assert not waiting.done()
+        assert await waiting == 1
+
+    asyncio.run(main())
+    assert clients(store) == [1, *range(100, 121)]
+
+
+def test_a_row_that_stays_locked_fails_its_own_writer(
+    postgresql_store, postgresql_url, new_store, monkeypatch
+):
+    store, other = postgresql_store, new_store(postgresql_url)
+    monkeypatch.setattr(group_commit, "GIVE_UP_SECONDS", 0.0)
+    with other.write() as connection:
+        put(1)(connection)
+        answers = gather(store.put(keeps, 1), store.put(keeps, 2), commit(store, put(3)))
+    assert [type(answer) for answer in answers] == [Locked, Locked, int]
+    assert gather(store.put(keeps, 2)) == [1]
+    assert clients(store) == [1, 2, 3]
+
+
+def test_closing_waits_for_no_row_that_is_locked(postgresql_store, postgresql_url, new_store):
+    """Whatever waits for it is refused, though it is more than one transaction takes."""
+    store, other = postgresql_store, new_store(postgresql_url)
+
+    async def main():
+        with other.write() as connection:
+            put(1)(connection)
+            waiting = [asyncio.create_task(store.put(keeps, 1)) for _ in range(1000)]
+            await asyncio.sleep(0)
+            await asyncio.to_thread(store.close)
+            return await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert {type(answer) for answer in asyncio.run(main())} == {Locked}
+
+
+class Busy:
+    """A writer of clients that finds a row locked in the calls that are named, counted from one."""
+
+    def __init__(self, *locked: int, first: Exception | None = None) -> None:
+        self.locked, self.first = locked, first
+        self.calls: list[list[int]] = []
+
+    def __call__(self, connection, batch):
+        self.calls.append(list(batch))
+        if self.first is not None and len(self.calls) <= 2:
+            raise self.first
+        if len(self.calls) in self.locked:
+            raise Locked("a row is locked")
+        return keeps(connection, batch)
+
+
+def together(store, *pairs, beside=None):
+    """Answers of items that wait in the order given before the first transaction begins, and others beside them."""
+
+    async def main():
+        with store.write():
+            waiting = [asyncio.create_task(store.put(writer, item)) for writer, item in pairs]
+            await asyncio.sleep(0.05)
+        while beside and not all(task.done() for task in waiting):
+            await store.put(beside, 0)
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_writer_that_finds_its_row_locked_when_written_again_backs_off_in_order(sqlite_store):
+    """Another item of its transaction failed, and all were written again, each in a savepoint."""
+    busy, failing = Busy(2), refuse_after(9, ValueError("of its own"))
+    answers = together(sqlite_store, (busy, 1), (busy, 2), (lambda connection, _: failing(connection), 0))
+    assert [type(answer) for answer in answers] == [int, int, ValueError]
+    assert busy.calls == [[1, 2], [1], [1, 2]]
+    assert clients(sqlite_store) == [1, 2]
+    assert not sqlite_store._commits._backoffs
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_writer_that_finds_its_row_locked_in_a_transaction_of_its_own_backs_off_in_order(sqlite_store):
+    """Its transaction was in another's way, twice."""
+    busy = Busy(3, first=Repeatable("in each other's way"))
+    assert together(sqlite_store, (busy, 1), (busy, 2)) == [1, 1]
+    assert busy.calls == [[1, 2], [1], [1], [1, 2]]
+
+
+@pytest.fixture
+def simulated(monkeypatch):
+    """Time of the thread that commits, which passes only as it is told to: by a writer that is free, 20 ms."""
+    time = SimpleNamespace(now=0.0, monotonic=lambda: time.now, sleep=lambda seconds: None)
+
+    def free(connection, batch):
+        time.now += 0.02
+        assert time.now < 1000
+        return list(batch)
+
+    time.free = free
+    monkeypatch.setattr(group_commit, "time", time)
+    return time
+
+
+def test_no_transaction_waits_for_one_locked_row_after_another(sqlite_store, simulated):
+    """Of 20 writers each finds its row locked when it is written again."""
+    began: list[list[str]] = []
+
+    @contextlib.contextmanager
+    def transaction():
+        began.append([])
+        with sqlite_store.write() as connection:
+            yield connection
+
+    def of(number):
+        calls = []
+
+        def writer(connection, batch):
+            calls.append(batch)
+            if len(calls) == 2:
+                simulated.now += 0.1
+                began[-1].append("locked")
+                raise Locked("a row is locked")
+            return [put(number)(connection) for _ in batch]
+
+        return writer
+
+    sqlite_store._commits._transaction = transaction
+    failing = refuse_after(99, ValueError("of its own"))
+    pairs = [*((of(n), 0) for n in range(20)), (lambda connection, _: failing(connection), 0)]
+    answers = together(sqlite_store, *pairs, beside=simulated.free)
+    assert [type(answer) for answer in answers] == [int] * 20 + [ValueError]
+    assert max(map(len, began)) == 1
+    assert clients(sqlite_store) == list(range(20))
+
+
+@pytest.mark.parametrize("count", [1, 5, 20])
+def test_locked_rows_leave_half_of_the_time_to_the_others_until_they_are_given_up(
+    sqlite_store, simulated, count
+):
+    tries: list[float] = []
+
+    def locked(connection, batch):
+        tries.append(simulated.now)
+        simulated.now += 0.1
+        raise Locked("a row is locked")
+
+    pairs = [(lambda connection, batch, n=n: locked(connection, batch), n) for n in range(count)]
+    answers = together(sqlite_store, *pairs, beside=simulated.free)
+    assert {type(answer) for answer in answers} == {Locked}
+    found = tries[count - 1] + 0.1  # until then each was tried once
+    later = tries[count:]
+    assert len(later) >= count
+    assert 0.1 * len(later) <= (later[-1] + 0.1 - found) / 2 + 0.1
+    assert later[-1] < group_commit.GIVE_UP_SECONDS + 0.6 * count
+    assert not sqlite_store._commits._backoffs
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_backoff_ends_with_the_last_who_waits_for_it(postgresql_store, postgresql_url, new_store):
+    """Else whoever comes later would be refused at once, as one who has waited for long."""
+    store, other = postgresql_store, new_store(postgresql_url)
+
+    async def main():
+        with other.write() as connection:
+            put(1)(connection)
+            waiting = asyncio.create_task(store.put(keeps, 1))
+            while not store._commits._backoffs:
+                await asyncio.sleep(0.005)
+            waiting.cancel()
+            while store._commits._backoffs:
+                await asyncio.sleep(0.005)
+
+    asyncio.run(main())
+
+
+def test_two_processes_that_hold_what_the_other_waits_for_both_go_on(postgresql_url, new_store, monkeypatch):
+    """Without PostgreSQL's own search for deadlocks, which begins after a second."""
+    settings = (*backends._POSTGRESQL_SETTINGS, "SET deadlock_timeout = '60s'")
+    monkeypatch.setattr(backends, "_POSTGRESQL_SETTINGS", settings)
+    stores = [new_store(postgresql_url) for _ in range(2)]
+    stores[0].create_tables()
+    both_hold = threading.Barrier(2)
+
+    def keep(connection, client):
+        connection.execute(insert(messages).on_conflict_do_nothing(), message(client))
+
+    def keep_and_meet(connection, client):
+        keep(connection, client)
+        with contextlib.suppress(threading.BrokenBarrierError):  # broken when it is written again
+            both_hold.wait(60)
+            both_hold.abort()
+
+    async def main():
+        await asyncio.gather(
+            *(
+                commit(store, partial(work, client=client))
+                for store, clients in zip(stores, ((1, 2), (2, 1)), strict=True)
+                for work, client in zip((keep_and_meet, keep), clients, strict=True)
+            )
+        )
+
+    asyncio.run(main())
+    assert clients(stores[0]) == [1, 2]
