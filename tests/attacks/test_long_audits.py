@@ -27,8 +27,8 @@ TILING = mv.Quadtree(mv.Region.without_georeference(4, 4), depth=2)
 CLAIMING = [method for method in METHODS if method.has_budget]
 OF_METHOD = pytest.mark.parametrize("method", CLAIMING, ids=lambda method: f"{method.trust} {method.name}")
 HALF = {"private-fourier-kde": 12_000, "privtree": 14_000}
-"""Runs on each side that catch half the noise with probability 0.9 or more; others take 4,000. Of
-`private-fourier-kde` 6,000 did with 3 of 6 seeds, and 12,000 with each of 8."""
+"""Runs on each side by which half the noise is caught; others take 4,000. Of `private-fourier-kde` it was by 6,000
+runs with 3 of 6 seeds, and by 12,000 with each of 8."""
 
 FIFTEEN = {
     "central laplace": 7_000,
@@ -54,7 +54,7 @@ FIFTEEN = {
     "distributed count-min": 47_000,
     **{f"local {method.name}": 40_000 for method in CLAIMING if method.trust == "local"},
 }
-"""The same for noise 15 % small: a third more than a power of 0.9 needs by the law of the likelihood ratio. Of
+"""The same for noise 15 % small: at least a third more than a power of 0.9 needs by the law of the likelihood ratio. Of
 `private-fourier-kde` it needs 166,000, and of `privtree` rare trees (docs/reference/planted-faults.md)."""
 
 
