@@ -91,6 +91,11 @@ class Repeatable(StoreUnavailable):
 class Locked(StoreUnavailable):
     """Another transaction held a lock for longer than this one waits."""
 
+    def __init__(
+        self, message: str = "the store cannot be read or written now: another change of it takes long"
+    ) -> None:
+        super().__init__(message)
+
 
 class Database(NamedTuple):
     """The engines of a store."""
@@ -274,7 +279,7 @@ def failure_of(error: BaseException) -> StoreUnavailable | None:
     if state in _CONFLICTS:
         return Repeatable("two changes of the store were in each other's way")
     if state == _LOCKED:
-        return Locked("the store cannot be read or written now: another change of it takes long")
+        return Locked()
     if state in _NO_RIGHT:
         return StoreUnavailable(
             f"PostgreSQL refuses the store's user a right: {error.orig}; make that user the owner of the database "

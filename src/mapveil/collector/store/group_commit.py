@@ -49,7 +49,7 @@ _BACKOFF_SECONDS: Final = 0.1
 _MOST_BACKOFF_SECONDS: Final = 2.0
 _BACKOFF_OF_EACH_SECONDS: Final = 0.4
 """Back-off of a writer, at least, for each that backs off: where trying one takes 0.1 s, all take half of the time at
-most."""
+most, until the last try of each."""
 
 
 class Exclusive:
@@ -88,7 +88,7 @@ class _Tried(NamedTuple):
     """Items that were tried one after another, as long as there was time."""
 
     outcomes: list[_Outcome]
-    locked: dict[Writer[Any], tuple[Locked, list[_Item]]]
+    locked: dict[Writer[Any], list[_Item]]
     left: list[_Item]
 
 
@@ -207,7 +207,7 @@ class GroupCommit:
             others = len(taken) > 1 and not isinstance(error, StoreUnavailable)
             if isinstance(error, Locked) and len(results) < len(taken):
                 outcomes = self._apart(taken[: len(results)]) if results else []
-                outcomes += self._back_off(taken[len(results) :], error, began)
+                outcomes += self._back_off(taken[len(results) :], began)
             elif others or isinstance(error, Repeatable | IntegrityError):  # another process took a key first
                 outcomes = self._apart(taken)
             else:
@@ -224,18 +224,18 @@ class GroupCommit:
         _answer(outcomes)
         return len(taken)
 
-    def _back_off(self, items: list[_Item], error: Locked, began: float) -> list[_Outcome]:
+    def _back_off(self, items: list[_Item], began: float) -> list[_Outcome]:
         """Have a writer back off that began and found its row locked; all of its items fail where that lasts long."""
         writer, now = items[0].writer, time.monotonic()
         since = self._backoffs.get(writer, _Backoff(began, began)).since
         if now - since >= GIVE_UP_SECONDS or self._closed:
             with self._wake:
                 items = [*items, *self._waiting.pop(writer, ())]
-            return [_Outcome(item, None, _own(error)) for item in items]
+            return [_Outcome(item, None, Locked()) for item in items]
         pause = min(max(_BACKOFF_SECONDS, now - since), _MOST_BACKOFF_SECONDS)
         pause = max(pause, _BACKOFF_OF_EACH_SECONDS * len(self._backoffs))
         pause *= (1000 + secrets.randbelow(1000)) / 2000  # else two processes would meet again
-        self._backoffs[writer] = _Backoff(since, now + pause)
+        self._backoffs[writer] = _Backoff(since, min(now + pause, since + GIVE_UP_SECONDS))
         self._give_back(items)
         return []
 
@@ -262,8 +262,8 @@ class GroupCommit:
             written = sum(outcome.error is None for outcome in tried.outcomes)
             self._observe(Batch(written, time.monotonic() - started))
         self._give_back(tried.left)
-        for failure, items in tried.locked.values():
-            tried.outcomes.extend(self._back_off(items, failure, began))
+        for items in tried.locked.values():
+            tried.outcomes.extend(self._back_off(items, began))
         return tried.outcomes
 
     def _alone(self, item: _Item) -> _Outcome:
@@ -299,19 +299,18 @@ def _in_savepoint(connection: Connection, item: _Item) -> _Outcome:
 def _try_each(items: list[_Item], write: Callable[[_Item], _Outcome]) -> _Tried:
     """Write items one after another, as long as a transaction may take; the others of a locked writer are not tried."""
     outcomes: list[_Outcome] = []
-    locked: dict[Writer[Any], tuple[Locked, list[_Item]]] = {}
+    locked: dict[Writer[Any], list[_Item]] = {}
     end = time.monotonic() + _MAX_SECONDS
     for number, item in enumerate(items):
         if item.writer in locked:
-            locked[item.writer][1].append(item)
+            locked[item.writer].append(item)
             continue
         try:
             outcomes.append(write(item))
         except Exception as error:
-            failure = failure_of(error)
-            if not isinstance(failure, Locked):
+            if not isinstance(failure_of(error), Locked):
                 raise
-            locked[item.writer] = failure, [item]
+            locked[item.writer] = [item]
         if time.monotonic() > end:
             return _Tried(outcomes, locked, items[number + 1 :])
     return _Tried(outcomes, locked, [])
