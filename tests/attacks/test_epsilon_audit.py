@@ -237,5 +237,11 @@ def test_an_audit_repeats_by_seed_and_prints_its_verdict():
     )
     assert first == second
     assert first.claimed == Fraction(1, 2)
-    assert "no fault found; claimed 0.5" in repr(first)
-    assert "REFUTED" in repr(AuditReport(1.5, Fraction(1), 10, "a value", "a pair", 0.999))
+    assert "no fault found; claimed epsilon 0.5" in repr(first)
+    assert worst_neighbours(TILING)[4].name == "3 users in one cell, without or with one more"
+    assert repr(AuditReport(1.5, Fraction(1), 10, "a value", "a pair", 0.999, 0.25)).splitlines() == [
+        "Epsilon audit: REFUTED; claimed epsilon 1, these runs show at least 1.5 (99.9 % confidence)",
+        "  inputs    a pair, 10 runs on each",
+        "  told by   a value",
+        "  mu-GDP    mu at least 0.25 (Gaussian differential privacy)",
+    ]

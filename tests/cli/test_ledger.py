@@ -168,7 +168,7 @@ def test_a_listing_groups_spends_under_every_name_of_their_account(mapveil: Call
     assert shown[0] == "account weekly, checkins: 0.5 of 3 spent per user, 2.5 left"
     assert shown[2] == "account bergen: about 0.15 of 3 spent per user, about 2.85 left"
     assert second in shown[1]
-    assert f"{first}  about 0.15  multiscale" in shown[3]
+    assert f"{first}  epsilon about 0.15  multiscale" in shown[3]
     record = json.loads(mapveil(*given, "--json").out)
     assert record["accounts"][0]["names"] == ["weekly", "checkins"]
     assert [Fraction(entry["epsilon"]) for entry in record["entries"]] == [share, Fraction(1, 2)]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.engines import UNIT, user_sums
 from mapveil.engines.spark_connect import SparkEngine, _read_columns
-from mapveil.engines.spark_statistics import refuse_trusted_statistics
+from mapveil.engines.spark_statistics import refuse_trusted_statistics, server_kind
 from mapveil.privacy.population import see
 from mapveil_client.errors import CuratorWarning, InputError
 
@@ -237,3 +237,10 @@ def test_a_release_with_an_account_keeps_the_clusters_own_error(engine: SparkEng
             epsilon=1,
             account=account,
         )
+
+
+def test_a_server_of_no_known_kind_is_called_so() -> None:
+    session = SimpleNamespace(
+        range=lambda _: SimpleNamespace(_explain_string=lambda mode: mode), version="4.0"
+    )
+    assert server_kind(session) == "neither Apache Spark nor Sail by its plans, answers as Spark 4.0"

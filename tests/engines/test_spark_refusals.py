@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,9 +13,12 @@ import time
 import warnings
 from collections.abc import Iterator
 from functools import partial
+from importlib.metadata import version
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow
+import pyarrow.parquet
 import pytest
 
 import mapveil as mv
@@ -29,6 +33,7 @@ from .conftest import SERVER
 from .test_spark_connect import QUADTREE, REGION, both, pytestmark, random_frame, run
 
 __all__ = ["pytestmark"]  # of this module too
+NYC = Path(__file__).parents[2] / "examples" / "checkins_nyc.parquet"
 
 
 @pytest.mark.parametrize(
@@ -36,7 +41,26 @@ __all__ = ["pytestmark"]  # of this module too
     [
         (
             ["--table", "default.nowhere", "--dataset", "d"],
-            "no such catalog, schema or table; nothing was charged",
+            "no such catalog, schema or table; expected a table of a shared catalog (SHOW TABLES lists them), or a "
+            "file by its full path, such as parquet.`/full/path`; nothing was charged",
+        ),
+        (
+            ["--table", "parquet.`/no/where.parquet`", "--dataset", "d"],
+            "table parquet.`/no/where.parquet`: no such file or folder there, or only empty files; expected the full "
+            "path of one that the server and every executor can read; nothing was charged",
+        ),
+        (
+            ["--table", f"parquet.`{NYC}`", "--dataset", "d", "--lon", "east"],
+            "no column 'east' for lon; its columns are 'user_id', 'day', 'lat', 'lon'; nothing was charged",
+        ),
+        (
+            ["--table", f"parquet.`{NYC}`", "--dataset", "d", "--where", "east > 2"],
+            "no column 'east'; its columns are user_id, day, lat, lon; nothing was charged",
+        ),
+        (
+            ["--table", f"parquet.`{__file__}`", "--dataset", "d"],
+            "the server cannot read its files: one is incomplete or of another format, or the storage cannot be "
+            "reached; the cluster's log says more; nothing was charged",
         ),
         (["--table", "default.nowhere"], "--dataset"),
         (["--dataset", "d"], "--table"),
@@ -68,6 +92,65 @@ def test_a_missing_thing_is_named(
     assert said in shown
     assert "Traceback" not in shown
     assert not (tmp_path / "m.csv").exists()
+
+
+@pytest.mark.parametrize("parameters", ["secret", "use_ssl=true;secret", "session_id=secret"])
+def test_parameters_of_a_url_that_are_none(engine: SparkEngine, parameters: str) -> None:
+    """It was an internal error, which quoted them."""
+    url = f"{engine.url}/;{parameters}"
+    with pytest.raises(InputError, match=r"no parameter; expected .*nothing was charged") as raised:
+        SparkEngine(url)
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("after", ["gone", "of other columns"])
+def test_files_that_change_while_they_are_read(engine: SparkEngine, after: str, tmp_path: Path) -> None:
+    path = tmp_path / "visits.parquet"
+    shutil.copy(NYC, path)
+    points = mv.read_points(engine.table(f"parquet.`{path}`"))
+    path.unlink()
+    if after == "of other columns":
+        pyarrow.parquet.write_table(pyarrow.table({"other": [1]}), path)
+    with pytest.raises(InputError, match=r"a column or file that was there is gone.*nothing was charged"):
+        user_sums(points, QUADTREE)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "Permission denied (os error 13)",
+            "the user of this session may not read it; expected the right to",
+        ),
+        ("[PATH_NOT_FOUND] Path does not exist: file:/Ann.", "no such file or folder there"),
+        ("[UNABLE_TO_INFER_SCHEMA] of Ann", "no such file or folder there"),
+        ("No metadata files found in table location: file:///Ann", "no such file or folder there"),
+    ],
+)
+def test_a_file_that_cannot_be_opened(engine: SparkEngine, text: str, said: str) -> None:
+    """As Sail 0.7.2 and Spark 4.1.3 say it."""
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(InputError, match=said) as raised, engine._speaking("t", opening=True):
+        raise PySparkException(text)
+    assert "Ann" not in str(raised.value)
+
+
+def test_pyspark_writes_no_error_of_its_own(engine: SparkEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of Spark's errors it wrote the whole, with the values that a message quotes."""
+    from pyspark.errors import PySparkException
+    from pyspark.logger import PySparkLogger
+
+    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
+
+    def asked() -> None:
+        logger.error("The value 'Ann' cannot be cast")
+        raise PySparkException("[CAST_INVALID_INPUT] The value 'Ann' cannot be cast")
+
+    with pytest.raises(InputError), engine._speaking():
+        asked()
+    assert "Ann" not in capsys.readouterr().err
+    assert not logger.filters
 
 
 def test_a_server_that_does_not_answer() -> None:
@@ -254,6 +337,8 @@ def test_what_needs_rows_here_is_refused(engine: SparkEngine) -> None:
 def test_doctor_asks_the_executors(engine: SparkEngine) -> None:
     _, shown = run("doctor", "--engine", engine.url)
     assert f"mapveil {mv.__version__}" in shown
+    kind = "Apache Spark 4." if SERVER else f"Sail {version('pysail')}, which answers as Spark 4."
+    assert f"{engine.server}: {kind}" in shown
 
 
 def test_executors_of_another_version_are_refused(engine: SparkEngine) -> None:
@@ -267,7 +352,10 @@ def test_executors_of_another_version_are_refused(engine: SparkEngine) -> None:
     [
         ("[TABLE_OR_VIEW_NOT_FOUND] `a`.`b` of Ann", "no such catalog, schema or table"),
         ("[INSUFFICIENT_PERMISSIONS] User Ann may not SELECT", "the user of this session may not read it"),
-        ("StatusCode.UNAUTHENTICATED: token of Ann", "the user of this session may not read it"),
+        ("StatusCode.UNAUTHENTICATED: token of Ann", "expected a user and token that it knows, in the URL"),
+        ("[PATH_NOT_FOUND] Path does not exist: file:/Ann.", "a column or file that was there is gone"),
+        ("[FAILED_READ_FILE.FILE_NOT_EXIST] file:/Ann", "a column or file that was there is gone"),
+        ("[FAILED_READ_FILE.NO_HINT] file:/Ann", "the server cannot read its files"),
         ("[CATALOG_NOT_FOUND] The catalog `lake` of Ann not found", "no such catalog, schema or table"),
         ("[INVALID_CATALOG_OPTION] of Ann", r"PySparkException INVALID_CATALOG_OPTION; the cluster's log"),
         ("StatusCode.PERMISSION_DENIED: Ann", "the user of this session may not read it"),
@@ -303,5 +391,5 @@ def test_every_missing_thing_is_named_and_no_value_quoted(engine: SparkEngine, t
 
 def test_spark_below_4_is_refused(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkEngine, "session", SimpleNamespace(version="3.5.1"))
-    with pytest.raises(InputError, match=r"Spark 3\.5\.1; expected Spark 4 or later"):
+    with pytest.raises(InputError, match=r"Spark 3\.5\.1; expected Spark 4 or later, or Sail; nothing"):
         SparkEngine(engine.url)

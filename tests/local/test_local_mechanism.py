@@ -184,7 +184,10 @@ def test_a_map_says_below_which_scale_its_reports_tell_nothing() -> None:
     values = np.zeros(cells.size, dtype=np.int64)
     values[100] = 3000
     heat = mv.release(Counts(values, cells), epsilon=4, trust="local", account=None, rng=1)
-    told = "the blocks above the noise floor are 1.1 km wide; elsewhere and below that the map is the estimator's alone"
+    told = (
+        "the blocks above the noise floor are 1.1 km wide; how users are spread within a block, or outside all, is the "
+        "estimator's and not confirmed by the reports"
+    )
     assert told in heat.notes
     assert heat.supported().size == 1
     few = mv.release(Counts(np.ones_like(values), cells), epsilon=1, trust="local", account=None, rng=1)

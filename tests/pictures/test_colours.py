@@ -55,7 +55,8 @@ def test_the_scale_rises_from_zero_to_one_and_inverts(kind: str, densities: list
 
 @given(top=st.floats(1, 1e6), noise_floor=st.floats(1e-3, 1e7))
 def test_no_shade_is_spent_on_what_chance_puts_anywhere(top: float, noise_floor: float) -> None:
-    scale, plain = (density_scale(np.array([top]), "log", noise_floor=each) for each in (noise_floor, 0.0))
+    densities = np.array([top / 2, top])
+    scale, plain = (density_scale(densities, "log", noise_floor=each) for each in (noise_floor, 0.0))
     # Below the knee it is nearly linear.
     assert scale.knee >= max(noise_floor, plain.knee) * (1 - 1e-9)
     assert noise_floor > plain.knee or scale == plain
@@ -65,6 +66,15 @@ def test_no_shade_is_spent_on_what_chance_puts_anywhere(top: float, noise_floor:
     assert 3 <= ticks.size <= 12
     assert (np.diff(ticks) > 0).all()
     assert ticks[-1] <= top * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["log", "linear"])
+@given(density=st.floats(1e-3, 1e6), noise_floor=st.floats(0, 1e6))
+def test_one_density_alone_is_not_drawn_as_the_densest(kind: str, density: float, noise_floor: float) -> None:
+    one = np.array([np.nan, 0.0, density, 1.005 * density])
+    scale = density_scale(one, kind, noise_floor=noise_floor)  # type: ignore[arg-type]
+    assert 0.49 <= scale.fraction(density) <= 0.6
+    assert scale.ticks()[-1] >= density, "its value is between ticks"
 
 
 @pytest.mark.parametrize("empty", [[], [0.0], [np.nan], [-3.0, 0.0]])

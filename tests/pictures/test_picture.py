@@ -155,6 +155,34 @@ def test_log_scale_copes_with_skew():
     assert steps["linear"] < 1
 
 
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([0.0, 5.0, 20_000.0], "scale nearly linear up to 10, logarithmic above"),
+        ([0.0, 8.0, 8.0], "nearly linear scale"),
+    ],
+)
+def test_a_scale_from_zero_is_not_called_logarithmic(make_map, values, words):
+    heat = make_map("grid")
+    density = np.resize(values, heat.tiling.size)
+    axes = plot(replace(heat, values=density * heat.tiling.area_m2() / 1e6, measurements=()), detail="cells")
+    label = " ".join(axes.child_axes[0].get_ylabel().split())
+    assert f"users per km², {words}" in label
+
+
+@pytest.mark.parametrize(("values", "alone"), [([0.0, 8.0], True), ([0.0, 6.0, 8.0], False)])
+def test_one_value_alone_is_said_to_have_the_middle_tone(make_map, values, alone):
+    heat = make_map("grid")
+    density = np.resize(values, heat.tiling.size)
+    axes = plot(replace(heat, values=density * heat.tiling.area_m2() / 1e6, measurements=()), detail="cells")
+    said = " ".join(" ".join(text.get_text() for text in axes.texts).split())
+    assert (
+        "One value alone has the middle tone, since there is no other to compare it with." in said
+    ) == alone
+    dark = axes.images[0].norm(8.0)
+    assert dark < 0.6 if alone else dark == pytest.approx(1)
+
+
 def test_ramp_darkens_evenly():
     grey = colormap()(np.linspace(0, 1, 64))[:, :3] @ [0.2126, 0.7152, 0.0722]
     assert (np.diff(grey) < 0).all()

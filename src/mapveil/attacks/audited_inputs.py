@@ -60,7 +60,9 @@ def worst_neighbours(tiling: Tiling) -> tuple[Neighbours, ...]:
         with_one = without.copy()
         with_one[cells] += UNIT // cells.size
         name = (
-            f"one more beside {crowd} in one cell" if cells is cell else "one user divided over the corners"
+            f"{crowd} users in one cell, without or with one more"
+            if cells is cell
+            else "one user divided over the corners"
         )
         pairs.append(Neighbours(name, tiling, without, with_one))
     return tuple(pairs)

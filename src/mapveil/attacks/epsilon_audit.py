@@ -73,11 +73,11 @@ class AuditReport(NamedTuple):
     def __repr__(self) -> str:
         verdict = "no fault found" if self.holds else "REFUTED"
         return (
-            f"Epsilon audit: {verdict}; claimed {readable(self.claimed)}, at least {self.epsilon_lower:.4g} "
-            f"at {self.confidence:.4%} confidence\n"
+            f"Epsilon audit: {verdict}; claimed epsilon {readable(self.claimed)}, these runs show at least "
+            f"{self.epsilon_lower:.4g} ({100 * self.confidence:g} % confidence)\n"
             f"  inputs    {self.neighbours}, {self.trials} runs on each\n"
             f"  told by   {self.statistic}\n"
-            f"  f-DP      as far apart as Gaussians shifted by {self.mu_lower:.4g}, at least"
+            f"  mu-GDP    mu at least {self.mu_lower:.4g} (Gaussian differential privacy)"
         )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from mapveil_client.errors import ParameterError, check
+from mapveil_client.errors import MapveilError, ParameterError, check
 
 if TYPE_CHECKING:
     from mapveil.geo.points import Points
     from mapveil.geo.region import Region
     from mapveil.privacy.account import Account
+
+_UNCHARGED: Final = "nothing was charged"
 
 
 def read_cluster(
@@ -49,4 +51,9 @@ def read_cluster(
         )
     if region is None:
         raise ParameterError("a table on a cluster needs --region: none is searched for there")
-    return read_points(SparkEngine(engine).table(table), **columns)
+    try:
+        return read_points(SparkEngine(engine).table(table), **columns)
+    except MapveilError as error:  # also of columns and filters, which do not know of charges
+        if _UNCHARGED not in str(error):
+            error.add_note(_UNCHARGED)
+        raise

@@ -45,7 +45,7 @@ class _Finding(NamedTuple):
 
 @click.command("doctor")
 @click.option(
-    "--engine", help="Spark Connect server to check too, sc://HOST:PORT: its version and executors."
+    "--engine", help="Spark Connect server to check too, sc://HOST:PORT: its kind, version and executors."
 )
 @console_options
 def command(console: Console, engine: str | None) -> int:
@@ -141,7 +141,7 @@ def _cluster(url: str) -> str:
     from mapveil.engines.spark_connect import SparkEngine
 
     engine = SparkEngine(url)
-    return f"{engine.server}: Spark {engine.session.version}; executors: {engine.executors()}"
+    return f"{engine.server}: {engine.kind()}; executors: {engine.executors()}"
 
 
 def _ledger() -> str:

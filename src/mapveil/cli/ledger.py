@@ -253,7 +253,7 @@ def _whose(budget: Balance | Default) -> list[str]:
 
 def _entry_line(entry: Entry, waiting: str | None) -> str:
     return (
-        f"  {entry.time}  {entry.id}  {readable(entry.epsilon)}  {entry.method}  {entry.tiling}"
+        f"  {entry.time}  {entry.id}  epsilon {readable(entry.epsilon)}  {entry.method}  {entry.tiling}"
         f"  {entry.status}  {', '.join(entry.outputs)}".rstrip()
     ) + (f"  unwritten: {waiting}" if waiting else "")
 

@@ -28,9 +28,9 @@ import numpy as np
 
 from mapveil.engines.contributions import UNIT, unchecked_rows
 from mapveil.engines.duckdb_engine import placed
-from mapveil.engines.spark_errors import SILENT, STOPPED, reason_of, treat_bad_rows
+from mapveil.engines.spark_errors import NO_FILE, SILENT, STOPPED, quiet_client, reason_of, treat_bad_rows
 from mapveil.engines.spark_executor import BAD, contributions, executed, valued, versions
-from mapveil.engines.spark_statistics import refuse_trusted_statistics
+from mapveil.engines.spark_statistics import quoted, refuse_trusted_statistics, server_kind
 from mapveil.engines.table_engine import EngineTable
 from mapveil.geo.points import Points
 from mapveil.geo.tables import FrameTable, Table
@@ -92,17 +92,21 @@ class SparkEngine:
             socket.create_connection((place.hostname, port), _WAIT).close()
         except OSError as error:
             raise InputError(
-                f"engine {self.server}: no server answers ({error.strerror or error}); nothing was charged"
+                f"engine {self.server}: no server answers ({error.strerror or error}); expected Spark Connect at this "
+                "host and port; nothing was charged"
             ) from None
-        session = self.session
         with self._speaking(answered=False):
+            session = self.session
             try:
                 version = _within(_ANSWER, lambda: str(session.version))
             except TimeoutError:
                 session.client.close()  # else pyspark asks it again when this process ends
                 raise InputError(f"engine {self.server}: {SILENT}; nothing was charged") from None
         if not version.split(".")[0].isdigit() or int(version.split(".")[0]) < _EARLIEST:
-            raise InputError(f"engine {self.server}: Spark {version}; expected Spark {_EARLIEST} or later")
+            raise InputError(
+                f"engine {self.server}: Spark {version}; expected Spark {_EARLIEST} or later, or Sail; nothing was "
+                "charged"
+            )
 
     @property
     def server(self) -> str:
@@ -138,13 +142,20 @@ class SparkEngine:
         Raises
         ------
         InputError
-            No such table, or no permission to read it.
+            No such table or file, or no permission to read it.
         """
         from pyspark.sql.pandas.types import to_arrow_schema
 
         with self._speaking(name, opening=True):
             schema = to_arrow_schema(self.session.table(name).schema)
+        if not schema.names:  # Sail's of files that are not there
+            raise InputError(f"{self._place(name)}: {NO_FILE}; nothing was charged")
         return ClusterTable(name, self, schema)
+
+    def kind(self) -> str:
+        """Name and version of the server, as far as it tells them."""
+        with self._speaking():
+            return server_kind(self.session)
 
     def executors(self) -> str:
         """Python and mapveil of an executor.
@@ -172,7 +183,7 @@ class SparkEngine:
             table.rows_of_ledger[:] = [int(frame.count())]
             self._check_ids(table, column)
             refuse_trusted_statistics(frame, self._place(table.name), column)
-            ids = frame.select(fn.col(_quoted(column))).distinct()
+            ids = frame.select(fn.col(quoted(column))).distinct()
             found = ids.mapInArrow(work, "value bigint").toArrow()
         return np.asarray(found["value"].to_numpy(), dtype=np.int64)
 
@@ -203,7 +214,7 @@ class SparkEngine:
             self._check_ids(table, points.columns.user)
             read = _read_columns(points, table.schema)
             # Of those alone: executors are sent nothing else, and no other column's name or type can be in the way.
-            frame = self.session.table(table.name).select(*map(_quoted, read))
+            frame = self.session.table(table.name).select(*map(quoted, read))
             others = [name for name in read if name != points.columns.user]
             refuse_trusted_statistics(frame, self._place(table.name), points.columns.user, others)
             found = self._summed(
@@ -301,8 +312,7 @@ class SparkEngine:
         from pyspark.errors import PySparkException
 
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
+            with quiet_client():
                 yield
         except PySparkException as error:
             reason = reason_of(error, answered=answered, opening=opening)
@@ -364,10 +374,6 @@ def _read_columns(points: Points, schema: pyarrow.Schema) -> list[str]:
         return words >= parts if parts else name in where
 
     return [name for name in schema.names if name in named or filtered(name)]
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _warn(text: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from mapveil.geo.points import Points
@@ -16,15 +18,53 @@ SILENT: Final = "no Spark Connect server answers there, or TLS is not spoken (us
 STOPPED: Final = "the server stopped answering during the query"
 """The cause of every error of the connection after the session's first answer."""
 
+NO_FILE: Final = (
+    "no such file or folder there, or only empty files; expected the full path of one that the server and every "
+    "executor can read"
+)
+"""The cause where a table that is named by its path has no files; Sail then gives it no columns."""
+
 _NOT_FOUND: Final = r"\[(TABLE_OR_VIEW|SCHEMA|CATALOG|NO_SUCH_CATALOG)_(NOT_FOUND|EXCEPTION)\]"
+# In each of these three, what Spark says is first; Sail's messages have no classes.
+_NO_FILE: Final = (
+    r"\[(PATH_NOT_FOUND|UNABLE_TO_INFER_SCHEMA)\]|^No metadata files found|No commit files found in _delta"
+)
+_UNREADABLE: Final = (
+    r"\[(FAILED_READ_FILE[.\]]|FAILED_TO_CREATE_PLAN_FOR_DIRECT_QUERY\])|^Parquet error|HdfsObjectStore error|"
+    r"^failed to lookup address|^Connection refused \(os error"
+)
+_CHANGED: Final = r"\[UNRESOLVED_COLUMN[.\]]|\[FAILED_READ_FILE\.FILE_NOT_EXIST\]|cannot resolve attribute$"
 _NO_NAME: Final = (
     r"\[(PARSE_|INVALID_IDENTIFIER)|SINGLE_PART_NAMESPACE|^invalid argument: (found|table reference)"
 )
+_UNKNOWN_USER: Final = r"(^|StatusCode\.)UNAUTHENTICATED\b"
 _FORBIDDEN: Final = (
-    r"\[INSUFFICIENT_PERMISSIONS|(^|StatusCode\.)(UNAUTHENTICATED|PERMISSION_DENIED)\b|AccessControlException|"
-    r"AccessDenied|403 Forbidden"
+    r"\[INSUFFICIENT_PERMISSIONS|(^|StatusCode\.)PERMISSION_DENIED\b|AccessControlException|AccessDenied|"
+    r"403 Forbidden"
 )
+_DENIED: Final = "Permission denied (os error 13)"  # of a local file, on Sail
+_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")  # of pyspark
 _FOREIGN: Final = r"No module named 'mapveil(_client)?\.|Can't get attribute '\w+' on <module 'mapveil"
+
+
+@contextmanager
+def quiet_client() -> Iterator[None]:
+    """Keep pyspark from writing on stderr: of its retries, and of Spark's errors, which may quote values of rows."""
+    from pyspark.logger import PySparkLogger
+
+    def nothing(_record: object) -> bool:
+        return False
+
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    for each in loggers:
+        each.addFilter(nothing)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
+            yield
+    finally:
+        for each in loggers:
+            each.removeFilter(nothing)
 
 
 def treat_bad_rows(points: Points, bad: int) -> None:
@@ -69,14 +109,37 @@ def reason_of(error: Exception, *, answered: bool = True, opening: bool = False)
         return f"an executor has no Python package {missing[1].split('.')[0]!r}; install mapveil {__version__} there"
     if version:
         return f"{version[1]}; expected the same version"
+    if re.search(r"\[INVALID_(CONNECT_URL|SESSION_UUID_ID)\]", text):
+        return (
+            "what follows the port is no parameter; expected /; and pairs, such as /;use_ssl=true;token=..."
+        )
     if re.search(_NOT_FOUND, text):
-        return "no such catalog, schema or table"
+        return (
+            "no such catalog, schema or table; expected a table of a shared catalog (SHOW TABLES lists them), or a "
+            "file by its full path, such as parquet.`/full/path`"
+        )
     if opening and re.search(_NO_NAME, text):
         return (
             "this is no name of a table there; expected catalog.schema.table, schema.table or table, where a part that "
             "has more than letters, digits and '_' stands in backticks"
         )
-    if status in ("UNAUTHENTICATED", "PERMISSION_DENIED") or re.search(_FORBIDDEN, text):
-        return "the user of this session may not read it"
+    if status == "UNAUTHENTICATED" or re.search(_UNKNOWN_USER, text):
+        return (
+            "the server does not accept the credentials; expected a user and token that it knows, in the URL"
+        )
+    if status == "PERMISSION_DENIED" or re.search(_FORBIDDEN, text) or (opening and _DENIED in text):
+        return "the user of this session may not read it; expected the right to, or credentials of a user who has it"
+    if opening and re.search(_NO_FILE, text):
+        return NO_FILE
+    if not opening and re.search(f"{_NO_FILE}|{_CHANGED}", text):
+        return (
+            "a column or file that was there is gone; expected a table that keeps its files, such as a view of one "
+            "snapshot"
+        )
+    if re.search(_UNREADABLE, text):
+        return (
+            "the server cannot read its files: one is incomplete or of another format, or the storage cannot be "
+            "reached; the cluster's log says more"
+        )
     condition = re.search(r"\[([A-Z][A-Z_.]+)\]", text)
     return f"{type(error).__name__}{f' {condition[1]}' if condition else ''}; the cluster's log says more"

@@ -24,6 +24,22 @@ _CONSTANT: Final = re.compile(r"Min=\w+\((Float\d+\([^()]*\))\) Max=\w+\(\1\)")
 _CURE: Final = "a server that collects no statistics (Sail: SAIL_EXECUTION__COLLECT_STATISTICS=false)"
 
 
+def quoted(name: str) -> str:
+    """A column's name in backticks."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def server_kind(session: Any) -> str:
+    """Name and version of a server: Sail calls itself Spark, but its plans have a form of their own."""
+    plan = str(session.range(1)._explain_string(mode="cost"))
+    if _SPARK in plan:
+        return f"Apache Spark {session.version}"
+    if _SAIL in plan:
+        own = session.sql("SELECT version() AS version").toArrow()["version"][0].as_py()
+        return f"Sail {own}, which answers as Spark {session.version}"
+    return f"neither Apache Spark nor Sail by its plans, answers as Spark {session.version}"
+
+
 def refuse_trusted_statistics(frame: Any, where: str, user: str, numbers: Sequence[str] = ()) -> None:
     """Refuse a table of which the server may read a missing number, which is NaN, as another one.
 
@@ -76,8 +92,7 @@ def _plan(frame: Any, columns: Sequence[str]) -> str | None:
     """
     from pyspark.sql import functions as fn
 
-    quoted = [fn.col(f"`{each.replace('`', '``')}`") for each in columns]
-    query = frame.select(*quoted)
+    query = frame.select(*(fn.col(quoted(each)) for each in columns))
     plan = str(query._explain_string(mode="cost"))
     if _SAIL in plan:
         if "Exact(" in plan:

@@ -114,7 +114,8 @@ def scale_note(blocks: Blocks, tiling: Tiling) -> tuple[str, ...]:
     size = np.bincount(blocks.of_cell[inside], (tiling.area_m2() / 1e6)[inside]).astype(np.float64)
     wide = _widths(size) if tiling.region.georeferenced else "of one or more cells"
     return (
-        f"the blocks above the noise floor are {wide}; elsewhere and below that the map is the estimator's alone",
+        f"the blocks above the noise floor are {wide}; how users are spread within a block, or outside all, is the "
+        "estimator's and not confirmed by the reports",
     )
 
 
@@ -142,8 +143,8 @@ def _caption(area: FloatArray, share: float, on_earth: bool, counted: str) -> st
     )
     return (
         f"{some} about {100 * min(max(share, 0.0), 1.0):.0f} % of the users; at most {100 * FALSE_RATE:g} % of such "
-        "blocks are expected to be empty. Hatched ground, also between dark blocks, holds nobody or too few users to "
-        f"tell from nobody. {counted[:1].upper()}{counted[1:]}."
+        "blocks are expected to be empty. Hatched ground, also between coloured blocks, holds in each part "
+        f"nobody or too few users to tell from nobody. {counted[:1].upper()}{counted[1:]}."
     )
 
 

@@ -116,14 +116,14 @@ def resolution_note(setting: Setting, low: int, high: int, below: str) -> str:
     """A note on the mean width of the cells that were measured at some levels, and on the map below them."""
     if setting.area_m2 is None:
         at = f"at level {low}" if low == high else f"at levels {low} to {high}, finer where more users are"
-        return f"cells were measured {at}; below that the map is {below}"
+        return f"cells were measured {at}; within each the map is {below}"
     coarse, fine = (
         _length(math.sqrt(setting.area_m2 / max(cells_at(setting, level).size, 1))) for level in (low, high)
     )
     wide = (
         f"{coarse} wide" if low == high else f"between {fine} and {coarse} wide, finer where more users are"
     )
-    return f"cells were measured {wide}; below that the map is {below}"
+    return f"cells were measured {wide}; within each the map is {below}"
 
 
 def _length(metres: float) -> str:

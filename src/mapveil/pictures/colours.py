@@ -29,6 +29,7 @@ _HUE_DEGREES = (98.0, 292.0)
 _CHROMA = ((0.0, 0.3, 0.5, 0.75, 1.0), (0.02, 0.088, 0.084, 0.096, 0.12))
 _DECADES = 3
 _FAINTEST = 1e-12  # users per km2; a map below it everywhere shows nothing
+_ALIKE = 1.01  # ratio of values whose colours cannot be told apart
 
 # Oklab to linear sRGB: Ottosson (2020), "A perceptual color space for image processing".
 _TO_LMS = np.array(
@@ -119,7 +120,8 @@ def density_scale(
 ) -> DensityScale:
     """Choose the scale for a map's densities: up to the largest, three decades deep or down to the noise floor.
 
-    Densities that are not finite are left aside; ``noise_floor`` is in users per km².
+    Densities that are not finite are left aside; ``noise_floor`` is in users per km². One density alone, beside zero,
+    gets a tone of the middle of a nearly linear scale: the darkest would say that it is dense, compared with nothing.
 
     Examples
     --------
@@ -133,7 +135,16 @@ def density_scale(
         top = 1.0
     knee = 10.0 ** (math.floor(math.log10(top)) - _DECADES)
     floor = 10.0 ** math.ceil(math.log10(noise_floor)) if noise_floor > 0 else 0.0
+    if one_density(densities):
+        top *= 2
+        knee = top
     return DensityScale(kind, top, max(knee, floor))
+
+
+def one_density(densities: FloatArray) -> bool:
+    """Whether all densities above 0 are nearly one."""
+    told = densities[np.isfinite(densities) & (densities > 0)]
+    return bool(told.size) and bool(told.max() <= _ALIKE * told.min())
 
 
 def layer_scale(layer: Layer) -> DensityScale:

@@ -17,7 +17,7 @@ from mapveil.formats.atomic import atomic_path
 from mapveil.geo.basemap import joined
 from mapveil.geo.context import Context
 from mapveil.geo.zone_cells import ZoneCells
-from mapveil.pictures.colours import DensityScale, colormap, scene_scale
+from mapveil.pictures.colours import DensityScale, colormap, one_density, scene_scale
 from mapveil.pictures.picture_frame import (
     DPI,
     HOLE_COLOUR,
@@ -129,6 +129,8 @@ def draw_picture(
         draw_bar(released, axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
     style_frame(released, plane, axes)
     lead = scene.reading
+    if layer.shading.top is None and one_density(layer.values) and scale == scene_scale(scene):
+        lead += " One value alone has the middle tone, since there is no other to compare it with."
     if scene.bounds is not None and layer.derived and scene.blocks is None:
         half = half_widths(layer, scene.bounds, cell_areas(released.tiling, scene.layers))
         if np.isfinite(half).any():

@@ -209,13 +209,24 @@ def draw_bar(
     bar.set_ticks(ticks.tolist(), labels=[number_text(float(tick)) for tick in ticks])
     bar.minorticks_off()
     bar.ax.tick_params(colors=QUIET, labelsize=8, length=3)
-    kind = "" if colours.low else f", {'logarithmic' if colours.kind == 'log' else 'linear'} scale"
-    words = [f"{unit}{kind}", "; ".join(drawn.guarantee.promise.stamps)]
+    words = [
+        unit if colours.low else f"{unit}, {_scale_words(colours)}",
+        "; ".join(drawn.guarantee.promise.stamps),
+    ]
     axes.apply_aspect()  # the height below is the map's
     height = axes.get_window_extent().height / axes.figure.dpi
     lines = [line for each in words for line in textwrap.wrap(each, max(int(_LETTERS * height), 12))]
     bar.set_label("\n".join(lines), color=INK, size=9)
     bar.outline.set_edgecolor(EDGE)
+
+
+def _scale_words(colours: DensityScale) -> str:
+    """The steps of a scale from zero: one of logarithms cannot begin there."""
+    if colours.kind == "linear":
+        return "linear scale"
+    if colours.top <= colours.knee:
+        return "nearly linear scale"
+    return f"scale nearly linear up to {number_text(colours.knee)}, logarithmic above"
 
 
 def number_text(value: float) -> str:

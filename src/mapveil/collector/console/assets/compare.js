@@ -186,7 +186,7 @@ async function show(body, pair, signal) {
       pair.map((one, at) => card(`${SIDES[at] === "left" ? "Left" : "Right"}: ${one.title}`, readings[at])),
       card(`Density of both, ${left.layer.unit}`, legend, stampLine(stamps),
         [...doubts].map((text) => el("p", { class: "swatch hatched" }, text)),
-        el("p", { class: "hint" }, nothing ? "No part of either map is told from its noise: there is nothing to compare." : "One logarithmic scale."),
+        el("p", { class: "hint" }, nothing ? "No part of either map is told from its noise: there is nothing to compare." : "Both maps are on one scale."),
       ),
     ),
   );

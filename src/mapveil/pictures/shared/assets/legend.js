@@ -49,7 +49,8 @@ export function drawLegend(canvas, scale, unit, ink, veil = 1) {
     pen.fillText(text, middle, 37);
     free = middle + half + 8;
   }
-  const { kind = "log", low = 0, top } = scale;
+  const { kind = "log", low = 0, top, knee } = scale;
   const name = `Colours from ${number(low)} to ${number(top)} ${unit}`;
-  canvas.setAttribute("aria-label", `${name}, ${kind === "log" ? "logarithmic" : "linear"} scale`);
+  const log = top > knee ? `nearly linear up to ${number(knee)}, logarithmic above` : "nearly linear";
+  canvas.setAttribute("aria-label", `${name}, scale ${kind === "log" ? log : "linear"}`);
 }
