@@ -101,6 +101,15 @@ def test_secure_sums_without_an_error_have_their_rounds_and_bytes(
     assert found.bytes_down > 0
 
 
+def test_a_map_that_takes_too_much_memory_has_a_reason(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecasts, "_MOST_PLANNED", 255)
+    for depth, predicted in ((3, True), (4, False)):
+        found = of(engine, trust="distributed", tiling=f"quadtree:{depth}")
+        given = [each is not None for each in (found.error, found.bytes_up, found.bytes_down, found.messages)]
+        assert given == [predicted] * 4
+        assert ("Nothing is predicted for more than 255 cells" in found.note) is not predicted
+
+
 def test_the_error_of_secure_sums_is_that_of_every_device_drawn(engine: Any) -> None:
     devices = 6_000
     asked = spec(

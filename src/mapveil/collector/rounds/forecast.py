@@ -35,6 +35,9 @@ _MOST_REPORTS: Final = 1_000_000
 _MOST_CELLS: Final = 1 << 16
 """Cells of a map whose error is predicted; that of a finer map is dominated by blocks larger than a cell."""
 
+_MOST_PLANNED: Final = 1 << 20
+"""Cells of a map whose rounds are gone through for a forecast; more would take the collector gigabytes."""
+
 _SEED: Final = 0  # the city and its noise are public: the same terms give the same forecast
 
 
@@ -75,6 +78,9 @@ def forecast(terms: CollectionTerms) -> Forecast:
         return Forecast(None, mean, None, None, None, 1, meaning)
     if terms.trust == "local":
         return _of_reports(terms, mean)
+    if tiling.size > _MOST_PLANNED:
+        note = f"Nothing is predicted for more than {_MOST_PLANNED:,} cells, whose rounds would take too much memory."
+        return Forecast(None, mean, None, None, None, None, note)
     truth = _synthetic(terms.devices, tiling)
     up, down, rounds = (None, None, None) if terms.trust == "distributed" else (_report_bytes(terms), 0, 1)
     try:
