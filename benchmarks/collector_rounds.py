@@ -129,8 +129,8 @@ def _one_process(context: Context, service: Service, fleet: _Fleet, active: bool
         line(f"{name}: peak memory of the collector, of every shard but the first", shard_mb, "MB", "with the first",
              first_mb),
         *([] if active else [
-            line(f"{name}: a visit of a device that waits, of the collector and PostgreSQL",
-                 own_visit + below_visit, "ms", "its part of the round", both),
+            line(f"{name}: a visit of a device that waits, of the collector and PostgreSQL with their idle loops",
+                 own_visit + below_visit, "ms", "a device in the whole round", both),
         ]),
     ]  # fmt: skip
 

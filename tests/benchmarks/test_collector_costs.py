@@ -39,8 +39,8 @@ def test_a_constant_that_no_benchmark_has_is_no_constant() -> None:
 
 def test_needs_are_the_measured_figures_times_devices(found: dict[str, float]) -> None:
     local, active, sums, operators = needs(found, 10_000)
-    assert sums.measured
-    assert not active.measured
+    assert sums.measured == {"core-hours", "GB in", "GB out"}
+    assert not local.measured | active.measured | operators.measured
     assert active.gb_out > sums.gb_out
     assert sums.core_hours * 3600 == pytest.approx(found["sum_cpu"])
     assert sums.gb_in * 1e9 == pytest.approx(1e3 * found["sum_up"] * 10_000)
@@ -49,6 +49,24 @@ def test_needs_are_the_measured_figures_times_devices(found: dict[str, float]) -
     for small, large in zip((local, active, sums, operators), needs(found, max(DEVICES)), strict=True):
         assert not large.measured
         assert large.cost(Prices()) == pytest.approx(small.cost(Prices()) * 10_000)
+
+
+def test_the_figures_that_were_measured_are_bold_and_no_others(found: dict[str, float]) -> None:
+    rows = [[each.strip() for each in row.split("|")] for row in page(found, Prices()).splitlines()]
+    header = next(row for row in rows if row[1:3] == ["devices", "trust"])
+    bold = {
+        (row[1], row[2], column)
+        for row in rows
+        for column, figure in zip(header, row, strict=False)
+        if len(row) == len(header) and figure.startswith("**")
+    }
+    sums = ("core-hours", "GB in", "GB out")
+    assert bold == {
+        ("1,000,000", "local reports", "time on 2 cores"),
+        *(("1,000", "secure sums, malicious server", each) for each in sums),
+        *(("10,000", "secure sums, honest but curious server", each) for each in sums),
+    }
+    assert found["report_rate"] * 272 == pytest.approx(1_000, rel=0.01)  # seconds of the run
 
 
 def test_a_row_takes_at_least_its_body() -> None:

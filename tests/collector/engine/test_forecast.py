@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from mapveil.collector.rounds import forecast as forecasts
 from mapveil.collector.rounds.engine import Engine
-from mapveil.collector.rounds.specification import CollectionSpec
+from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.specification import CollectionSpec, read_specification
+from mapveil.secure_sum.drivers import IdealSum
+from mapveil_client.randomness.random import Randomness
 from tests.collector.operators.pair import Pair, spec
 
 
@@ -19,7 +23,7 @@ def pair(tmp_path: Any, clock: Any) -> Any:
 
 
 def of(engine: Engine, **changed: Any) -> Any:
-    return engine.forecast(CollectionSpec.model_validate(spec(devices=400, **changed)))
+    return engine.forecast(CollectionSpec.model_validate(spec(**{"devices": 400, **changed})))
 
 
 def test_two_operators_come_first_where_there_is_a_helper(pair: Pair) -> None:
@@ -51,6 +55,89 @@ def test_sums_against_a_malicious_server_are_forecast_with_what_they_send_more(e
     assert malicious.error == curious.error
     assert malicious.bytes_up > 1.5 * curious.bytes_up
     assert malicious.bytes_down > 3 * curious.bytes_down
+
+
+@pytest.fixture
+def small_cities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw few people for a forecast, so that each counts as many devices."""
+    monkeypatch.setattr(forecasts, "_MOST_DRAWN", 2_000)
+
+
+@pytest.mark.parametrize(
+    ("trust", "depth", "messages"), [("operators", 5, 1), ("distributed", 7, 2), ("local", 5, 1)]
+)
+def test_a_million_devices_have_an_error_and_bytes(
+    pair: Pair, small_cities: None, trust: str, depth: int, messages: int
+) -> None:
+    asked = {"trust": trust, "method": None, "tiling": f"quadtree:{depth}", "active": False}
+    found = of(pair.engine, devices=1_000_000, **asked)
+    assert not found.refused, found.note
+    assert found.error > 0
+    assert found.mean == pytest.approx(1_000_000 / 4**depth)
+    assert found.bytes_up > 0
+    assert found.messages == messages
+    assert (found.bytes_down > 0) == (trust == "distributed")
+    assert "Each of its 2,000 people counts as 500 devices" in found.note
+
+
+def test_what_takes_too_long_has_a_reason(pair: Pair, small_cities: None) -> None:
+    found = of(pair.engine, trust="local", devices=2_000_000, method=None)
+    assert (found.error, found.messages) == (None, 1)
+    assert found.bytes_up > 0
+    assert "a forecast of randomized reports draws each of them, which would take too long" in found.note
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"tiling": "quadtree:9"}, {"windows": {"every": "1d", "start": "2026-01-05", "until": "2026-01-08"}}],
+)
+def test_secure_sums_without_an_error_have_their_rounds_and_bytes(
+    engine: Any, small_cities: None, changed: Any
+) -> None:
+    found = of(engine, **{"trust": "distributed", "method": "multiscale", "tiling": "quadtree:5", **changed})
+    assert (found.error, found.refused) == (None, False)
+    assert found.messages >= 2
+    assert found.bytes_up > 0
+    assert found.bytes_down > 0
+
+
+def test_a_map_that_takes_too_much_memory_has_a_reason(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecasts, "_MOST_PLANNED", 255)
+    for depth, predicted in ((3, True), (4, False)):
+        found = of(engine, trust="distributed", tiling=f"quadtree:{depth}")
+        given = [each is not None for each in (found.error, found.bytes_up, found.bytes_down, found.messages)]
+        assert given == [predicted] * 4
+        assert ("Nothing is predicted for more than 255 cells" in found.note) is not predicted
+
+
+def test_the_error_of_secure_sums_is_that_of_every_device_drawn(engine: Any) -> None:
+    devices = 6_000
+    asked = spec(
+        trust="distributed", tiling="quadtree:5", devices=devices, minimum=devices // 2, active=False
+    )
+    asked["options"] = {"shard_size": 200, "scale": 1}  # of the counts that are released
+    found = engine.forecast(CollectionSpec.model_validate(asked))
+    terms = read_specification(asked, "5a" * 16).terms
+    truth = forecasts._synthetic(devices, offer(terms).tiling)
+    made = offer(terms).sums.release(
+        truth, truth.tiling, account=None, rng=Randomness(1), secure_sum=IdealSum()
+    )
+    each = (made.values - truth.values) ** 2
+    assert found.error == pytest.approx(each.mean() ** 0.5, rel=0.1)
+
+
+def test_the_bytes_of_secure_sums_are_those_of_the_collections_rounds(
+    engine: Any, store: Any, clock: Any, crowd_of: Any, opened: Any, make_spec: Any
+) -> None:
+    asked = make_spec("distributed", method="uniform")
+    found = engine.forecast(CollectionSpec.model_validate(asked))
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, asked)
+    assert crowd.play(engine, id, clock) == "done"
+    rounds = engine.map(id).rounds
+    up = sum(sum(each.bytes_up.values()) for each in rounds)
+    down = sum(sum(each.bytes_down.values()) for each in rounds)
+    assert (found.bytes_up, found.bytes_down, found.messages) == (up, down, len(rounds))
 
 
 def test_a_forecast_says_why_a_collection_cannot_be(pair: Pair) -> None:

@@ -49,9 +49,11 @@ def test_phases_too_short_for_the_devices_are_remarked_on(api: Any, caplog: pyte
         caplog.clear()
         foreseen = api.ask("POST", "/v1/forecasts", "operator", json=spec).json()
         assert not foreseen["refused"]
-        assert ("they need 400;" in foreseen["note"]) is remarked
+        told = f"hases of {spec.get('phase_seconds', 60)} s are short for 100,000 devices"
+        needed = "(--device-requests), they need phases of 400 s (phase_seconds)"
+        assert (f" P{told}" in foreseen["note"]) is (f"{needed}." in foreseen["note"]) is remarked
         assert api.ask("POST", "/v1/collections", "operator", json=spec).status_code == 201
-        assert ("they need 400;" in caplog.text) is remarked
+        assert (f": p{told}" in caplog.text) is (needed in caplog.text) is remarked
 
 
 def test_the_models_name_everything_that_the_engine_tells(api: Any) -> None:

@@ -63,14 +63,14 @@ def _authority(settings: Settings) -> Finding:
             return _authority_apart(Authority.parse(settings.authority), settings.revocation_list)
         with contextlib.closing(Store(settings.store, clock=SystemClock())) as store:
             path = authority_key(settings, store)
-            if path is not None and path.exists():
-                named = EnrolmentAuthority.open(path, settings.population).named
-                return _finding("authority", True, str(named))
             current = False
             # The store has a finding of its own.
             with contextlib.suppress(MapveilError, SQLAlchemyError), store.read() as connection:
                 current = found_version(connection) == VERSION
             fault = fault_of_authority(settings, store) if current else None
+            if fault is None and path is not None and path.exists():
+                named = EnrolmentAuthority.open(path, settings.population).named
+                return _finding("authority", True, str(named))
         if fault is None and path is None:
             return _finding("authority", True, "none: collections of active sums are refused")
         return _finding("authority", fault is None, fault or f"{path}: is drawn at the first start")

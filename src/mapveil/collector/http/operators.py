@@ -57,8 +57,8 @@ def _add_collections(app: FastAPI, service: Service) -> None:
     act = partial(post, responses=refusals(409))
     pace = Pace(service.settings.device_requests)
 
-    def remark(spec: CollectionSpec) -> str:
-        return pace.remark(spec.devices, spec.phase_seconds) if spec.trust == "distributed" else ""
+    def short_phases(spec: CollectionSpec) -> str:
+        return pace.short_phases(spec.devices, spec.phase_seconds) if spec.trust == "distributed" else ""
 
     @get("/v1/collections", response_model=list[CollectionRecord], summary="All collections")
     def list_collections(who: Operator = viewer) -> Any:
@@ -67,7 +67,7 @@ def _add_collections(app: FastAPI, service: Service) -> None:
     @post("/v1/collections", status_code=201, summary="Create a pending collection: no device is asked yet")
     def create(spec: CollectionSpec, who: Operator = operator) -> Any:
         made = engine.create(spec, who.actor)
-        if said := remark(spec):
+        if said := short_phases(spec):
             _LOG.warning("collection %s: %s", made["id"], said)
         return made
 
@@ -83,7 +83,7 @@ def _add_collections(app: FastAPI, service: Service) -> None:
     def predict(spec: CollectionSpec, who: Operator = operator) -> ForecastBody:
         with service.forecasting:  # a forecast takes a processor: one at a time
             found = engine.forecast(spec)
-        if not found.refused and (said := remark(spec)):
+        if not found.refused and (said := short_phases(spec)):
             found = found._replace(note=f"{found.note} {said[0].upper()}{said[1:]}.")
         return ForecastBody(**found._asdict())
 

@@ -53,14 +53,14 @@ class Pace:
         """The header of an answer; see :meth:`pause`."""
         return HEADER, b"%.1f" % self.pause(expected, left_s)
 
-    def remark(self, devices: int, phase_seconds: int) -> str:
+    def short_phases(self, devices: int, phase_seconds: int) -> str:
         """A remark on phases that are too short for so many devices to keep to the pace; empty where they are not."""
         needed = math.ceil(_PART * devices / self._rate)
         if phase_seconds >= needed:
             return ""
         return (
-            f"phase_seconds {phase_seconds:,} is short for {devices:,} devices: to come {self._rate:,} times a second, "
-            f"all together, they need {needed:,}; a higher --device-requests needs less"
+            f"phases of {phase_seconds:,} s are short for {devices:,} devices: to visit at most {self._rate:,} times a "
+            f"second, all together (--device-requests), they need phases of {needed:,} s (phase_seconds)"
         )
 
     def devices(self, count: Callable[[], int]) -> int:

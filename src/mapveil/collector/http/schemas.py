@@ -105,7 +105,7 @@ class ForecastBody(BaseModel):
     finest_m: float | None = Field(description="Side of the finest useful cell, metres")
     bytes_up: int | None = Field(description="The most that one device sends")
     bytes_down: int | None = Field(description="The most that one device receives, without the terms")
-    messages: int = Field(description="Reports, or rounds of secure sums, of one device")
+    messages: int | None = Field(description="Reports, or rounds of secure sums, of one device")
     note: str = Field(description="Where the numbers come from, or why they are missing")
     refused: bool = Field(description="Whether such a collection cannot be created; the note says why")
 

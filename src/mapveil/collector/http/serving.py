@@ -4,6 +4,7 @@ import asyncio
 import errno
 import functools
 import gc
+import json
 import multiprocessing.connection
 import os
 import resource
@@ -145,17 +146,23 @@ def authority_key(settings: Settings, store: Store) -> Path | None:
 
 
 def fault_of_authority(settings: Settings, store: Store) -> str | None:
-    """Why the own authority's key may not be missing here: devices are certified with the one that was."""
+    """Why the own authority may have no other key or population here than the one that devices are certified by."""
     path = authority_key(settings, store)
-    answers = Role(settings.role) in (Role.ALL, Role.INTAKE)
-    if path.exists() if path is not None else not answers:
+    if path is None and Role(settings.role) not in (Role.ALL, Role.INTAKE):
         return None
+    certificates = select(audit.c.detail).where(audit.c.action == CERTIFY).order_by(audit.c.number.desc())
     with store.read() as connection:
-        certified = connection.execute(
-            select(audit.c.number).where(audit.c.action == CERTIFY).limit(1)
-        ).scalar()
-    if certified is None:
+        newest = connection.execute(certificates.limit(1)).scalar()
+    if newest is None:
         return None
+    if path is not None and path.exists():
+        population = json.loads(newest).get("population", settings.population)
+        if population == settings.population:
+            return None
+        return (
+            f"population (--population) must be {population}, as which devices of this store were certified, got "
+            f"{settings.population}: they refuse an authority of another name"
+        )
     there = "" if path is None else f"{path}: "
     return (
         f"{there}the enrolment authority's key is not here, and devices of this store were certified with it; "

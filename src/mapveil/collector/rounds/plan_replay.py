@@ -27,6 +27,8 @@ from mapveil_client.contribution import Rounding
 from mapveil_client.errors import InputError, PromiseError
 from mapveil_client.method_parameters import shard_boundaries
 from mapveil_client.randomness.noise_shares import check_round, exact_fraction
+from mapveil_client.secure_sum.messages import usual_size
+from mapveil_client.secure_sum.states import Message, sent_messages
 from mapveil_client.terms import CollectionTerms
 
 _LEAST_SHARD: Final = 3  # devices, below which a secure sum reveals its inputs
@@ -96,6 +98,18 @@ def announce(
     for shard in {made.sizes.index(size) for size in set(made.sizes)}:
         made.parameters(shard)
     return made
+
+
+def message_bytes(announced: RoundAnnouncement) -> dict[str, dict[str, int]]:
+    """The most that one device of the largest shard sends and receives in each phase."""
+    shard = int(np.argmax(announced.sizes))
+    parameters = announced.parameters(shard)
+
+    def sizes(kinds: tuple[Message, ...]) -> dict[str, int]:
+        return {kind.name.lower(): usual_size(parameters, kind) for kind in kinds}
+
+    sent, received = sent_messages(announced.active)
+    return {"up": sizes(sent), "down": sizes(received)}
 
 
 def round_terms(announcement: RoundAnnouncement) -> RoundTerms:

@@ -24,7 +24,7 @@ from mapveil.collector.rounds.collection import (
 )
 from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.rounds.offer import offer
-from mapveil.collector.rounds.plan_replay import TOTAL, announce, shard_sizes
+from mapveil.collector.rounds.plan_replay import TOTAL, announce, message_bytes, shard_sizes
 from mapveil.collector.rounds.shard_ends import Closed, Lines
 from mapveil.collector.store import audit_log as audit
 from mapveil.collector.store.database import lock_collection
@@ -35,8 +35,7 @@ from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
 from mapveil_client.errors import PromiseError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.messages import usual_size
-from mapveil_client.secure_sum.states import Abort, Message, ServerState, sent_messages
+from mapveil_client.secure_sum.states import Abort, ServerState
 from mapveil_client.terms import CollectionTerms
 
 _LOG: Final = logging.getLogger(__name__)
@@ -96,7 +95,7 @@ def start_round(connection: Connection, identifier: str, drawn: Drawn) -> bool:
             phase=ServerState.KEYS.value,
             open=True,
             phase_at=now_text(connection),
-            bytes=json.dumps(_message_bytes(announced), sort_keys=True),
+            bytes=json.dumps(message_bytes(announced), sort_keys=True),
         )
     )
     connection.execute(
@@ -234,15 +233,3 @@ def record_lines(connection: Connection, identifier: str, lines: Lines) -> None:
 
 def _of(identifier: str, number: int) -> tuple[ColumnElement[bool], ...]:
     return rounds.c.collection == identifier, rounds.c.number == number
-
-
-def _message_bytes(announced: RoundAnnouncement) -> dict[str, dict[str, int]]:
-    """The most that one device of the largest shard sends and receives in each phase."""
-    shard = int(np.argmax(announced.sizes))
-    parameters = announced.parameters(shard)
-
-    def sizes(kinds: tuple[Message, ...]) -> dict[str, int]:
-        return {kind.name.lower(): usual_size(parameters, kind) for kind in kinds}
-
-    sent, received = sent_messages(announced.active)
-    return {"up": sizes(sent), "down": sizes(received)}
