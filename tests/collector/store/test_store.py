@@ -226,6 +226,27 @@ def test_a_right_that_the_user_lacks_is_named(postgresql, postgresql_url, new_st
             store.create_tables()
 
 
+def test_a_user_who_may_write_the_version_alone_has_no_writable_store(
+    postgresql, postgresql_store, postgresql_url, new_store
+):
+    guest = new_store(postgresql_url.replace("mapveil@", "guest@"))
+    with postgresql.connect(postgresql_url.split("@/")[1].split("?")[0]) as admin:
+        admin.execute("CREATE ROLE guest LOGIN")
+        admin.execute("GRANT USAGE ON SCHEMA public TO guest")  # which a schema made anew lacks
+        admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest")
+        admin.execute("GRANT UPDATE ON schema_version TO guest")
+        report = guest.check()
+        assert report.reachable
+        assert not report.writable
+        (problem,) = report.problems
+        assert all(f" {table}" in problem for table in ("collections", "reports", "audit"))
+        admin.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO guest")
+        admin.execute("REVOKE UPDATE, DELETE ON audit, charges FROM guest")
+        assert guest.check().writable
+        admin.execute("DROP OWNED BY guest")
+        admin.execute("DROP ROLE guest")
+
+
 def add_collection(store) -> None:
     times = {"created_at": "a"}
     with store.write() as connection:

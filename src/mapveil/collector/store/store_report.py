@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Final
 
 from sqlalchemy import func, select, text
 from sqlalchemy.engine import Connection
@@ -11,9 +12,26 @@ from sqlalchemy.exc import SQLAlchemyError
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.audit_log import verify
 from mapveil.collector.store.home import RESTORED, elsewhere
-from mapveil.collector.store.schema import VERSION, check_version, collections, found_version, members
-from mapveil.collector.store.triggers import missing_triggers
+from mapveil.collector.store.schema import (
+    METADATA,
+    VERSION,
+    check_version,
+    collections,
+    found_version,
+    members,
+)
+from mapveil.collector.store.triggers import APPEND_ONLY, missing_triggers
 from mapveil_client.errors import InputError
+
+_LACKING: Final = """
+SELECT relname FROM pg_class
+WHERE relname = ANY(:names) AND relkind = 'r' AND pg_table_is_visible(oid) AND NOT (
+    has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT')
+    AND (relname = ANY(:append_only) OR has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE'))
+)
+ORDER BY relname
+"""
+"""The tables that the user of PostgreSQL may not read and write as a service does."""
 
 
 @dataclass
@@ -55,6 +73,11 @@ def examine(
                 for name in missing_triggers(connection)
             ]
             report.problems += _miscounted(connection)
+            if lacking := _lacking(connection):
+                report.problems.append(
+                    f"PostgreSQL refuses the store's user rights on the tables {', '.join(lacking)}; make that user "
+                    "their owner"
+                )
             chain = verify(connection)
         if chain.intact:
             report.audit_lines, report.audit_head = chain.lines, chain.head
@@ -64,7 +87,7 @@ def examine(
             )
         with write() as connection:  # a real write, flushed to the disk, that changes nothing
             connection.execute(text("UPDATE schema_version SET version = version"))
-        report.writable = True
+        report.writable = not lacking
     except (StoreUnavailable, InputError) as error:
         report.problems.append(cause_text(error))
     except SQLAlchemyError as error:
@@ -95,6 +118,14 @@ def cause_text(error: StoreUnavailable | InputError) -> str:
     cause = getattr(error.__cause__, "orig", None) or error.__cause__
     words = "" if cause is None else str(cause).partition("\n")[0]
     return str(error) if words in str(error) else f"{error} ({words})"
+
+
+def _lacking(connection: Connection) -> list[str]:
+    """Tables on which the user of PostgreSQL lacks a right that serving needs; none on SQLite."""
+    if connection.dialect.name == "sqlite":
+        return []
+    names = {"names": list(METADATA.tables), "append_only": list(APPEND_ONLY)}
+    return list(connection.execute(text(_LACKING), names).scalars())
 
 
 def _examine_database(connection: Connection, report: StoreReport) -> None:
