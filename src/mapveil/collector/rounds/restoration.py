@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from sqlalchemy import func, select
+from sqlalchemy.engine import Connection
 
+from mapveil.collector.clock import time_text
 from mapveil.collector.rounds import collection as records
 from mapveil.collector.rounds.life_cycle import ACTIVE, State
 from mapveil.collector.store import audit_log
@@ -17,6 +20,7 @@ from mapveil_client.errors import InputError
 
 _REASON: Final = "the store was restored from a backup that lacks what was answered since"
 _ACTOR: Final = "command line"
+_RESTORED: Final = "store.restored"
 
 
 class Restored(NamedTuple):
@@ -26,6 +30,12 @@ class Restored(NamedTuple):
     aborted: tuple[str, ...]
     continued: tuple[str, ...]
     operators: bool  # whether the store ever held sums by two operators
+
+
+def restored_since(connection: Connection, moment: datetime) -> bool:
+    """Whether the store was restored from a backup after a moment, by its audit log."""
+    found = select(audit.c.number).where(audit.c.action == _RESTORED, audit.c.at >= time_text(moment))
+    return connection.execute(found.limit(1)).first() is not None
 
 
 def accept_restored(store: Store, *, go_on: bool) -> Restored:
@@ -69,7 +79,7 @@ def accept_restored(store: Store, *, go_on: bool) -> Restored:
         above = skip_numbers(connection)
         renew_generation(connection)
         audit_log.record(
-            *(connection, _ACTOR, "store.restored"),
+            *(connection, _ACTOR, _RESTORED),
             until=until,
             aborted=aborted,
             continued=continued,
