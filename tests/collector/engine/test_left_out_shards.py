@@ -14,7 +14,8 @@ from mapveil.collector.refusals import Invalid
 from mapveil.collector.rounds import restoration
 from mapveil.collector.rounds.collection import log_text
 from mapveil.collector.rounds.reconciliation import reconcile
-from mapveil.collector.rounds.restoration import accept_restored
+from mapveil.collector.rounds.restoration import accept_restored, restored_meanwhile
+from mapveil.collector.store import audit_log
 from mapveil.collector.store.schema import audit, shards
 from mapveil.collector.store.watched_devices import device_faults
 from mapveil_client.canonical_cbor import decode as decode_values
@@ -328,6 +329,11 @@ def test_a_collection_that_a_restored_store_ends_says_that_it_was_restored(
         "12 devices are in the sums; 13 are promised at least; "
         "the store was restored from a backup, which may lack what devices had sent"
     )
+    with store.write() as connection:
+        assert restored_meanwhile(connection, id)
+        audit_log.record(connection, "service", "round.done", id, round=1)
+    with store.read() as connection:
+        assert not restored_meanwhile(connection, id)  # a later round has all that was sent for it
 
 
 @pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final, NamedTuple
 
 from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.clock import time_text
 from mapveil.collector.rounds import collection as records
 from mapveil.collector.rounds.life_cycle import ACTIVE, State
 from mapveil.collector.store import audit_log
@@ -21,6 +19,7 @@ from mapveil_client.errors import InputError
 _REASON: Final = "the store was restored from a backup that lacks what was answered since"
 _ACTOR: Final = "command line"
 _RESTORED: Final = "store.restored"
+_SETTLED: Final = (f"collection.{State.OPEN}", "round.done")
 
 
 class Restored(NamedTuple):
@@ -32,9 +31,11 @@ class Restored(NamedTuple):
     operators: bool  # whether the store ever held sums by two operators
 
 
-def restored_since(connection: Connection, moment: datetime) -> bool:
-    """Whether the store was restored from a backup after a moment, by its audit log."""
-    found = select(audit.c.number).where(audit.c.action == _RESTORED, audit.c.at >= time_text(moment))
+def restored_meanwhile(connection: Connection, identifier: str) -> bool:
+    """Whether the store was restored after a collection was opened, or after its last round that is done."""
+    known = audit.c.collection == identifier, audit.c.action.in_(_SETTLED)
+    last = select(func.max(audit.c.number)).where(*known).scalar_subquery()
+    found = select(audit.c.number).where(audit.c.number > last, audit.c.action == _RESTORED)
     return connection.execute(found.limit(1)).first() is not None
 
 
