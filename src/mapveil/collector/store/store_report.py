@@ -11,14 +11,18 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.audit_log import verify
+from mapveil.collector.store.backends import OWNED
 from mapveil.collector.store.home import RESTORED, elsewhere
 from mapveil.collector.store.schema import (
     METADATA,
     VERSION,
     check_version,
     collections,
+    devices,
+    enrolments,
     found_version,
     members,
+    operators,
 )
 from mapveil.collector.store.triggers import APPEND_ONLY, missing_triggers
 from mapveil_client.errors import InputError
@@ -29,9 +33,20 @@ WHERE relname = ANY(:names) AND relkind = 'r' AND pg_table_is_visible(oid) AND N
     has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT')
     AND (relname = ANY(:append_only) OR has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE'))
 )
+UNION ALL
+SELECT pg_get_serial_sequence(name, 'id') FROM unnest(CAST(:numbered AS text[])) name
+WHERE NOT has_sequence_privilege(pg_get_serial_sequence(name, 'id'), 'USAGE')
 ORDER BY relname
 """
-"""The tables that the user of PostgreSQL may not read and write as a service does."""
+"""The tables that the user of PostgreSQL may not read and write as a service does, and the sequences of their numbers
+that it may not use."""
+
+_NUMBERED: Final = (operators.name, enrolments.name, devices.name)
+"""Tables whose rows PostgreSQL numbers by a sequence."""
+
+_SCHEMA: Final = """
+SELECT current_schema(), has_schema_privilege(current_schema(), 'CREATE'), current_setting('search_path')
+"""
 
 
 @dataclass
@@ -39,7 +54,7 @@ class StoreReport:
     """Findings of an examination of a store."""
 
     reachable: bool = False
-    version: int | None = None  # of the tables; None: there are none yet
+    version: int | None = None  # of the tables; None: there are none yet, a service makes them
     writable: bool = False
     audit_lines: int = 0
     audit_head: str = ""  # chain value of the last line; empty where the chain is broken
@@ -64,8 +79,12 @@ def examine(
             report.version = found_version(connection)
             check_version(connection)
             if report.version is None:
-                report.problems.append("the store has no tables yet; mapveil serve creates them")
+                report.problems += _unmakeable(connection)
                 return report
+            if lacking := _lacking(connection):
+                report.problems.append(
+                    f"PostgreSQL refuses the store's user rights on {', '.join(lacking)}; {OWNED}"
+                )
             _examine_database(connection, report)
             report.problems += [RESTORED] if elsewhere(connection) else []
             report.problems += [
@@ -73,11 +92,6 @@ def examine(
                 for name in missing_triggers(connection)
             ]
             report.problems += _miscounted(connection)
-            if lacking := _lacking(connection):
-                report.problems.append(
-                    f"PostgreSQL refuses the store's user rights on the tables {', '.join(lacking)}; make that user "
-                    "their owner"
-                )
             chain = verify(connection)
         if chain.intact:
             report.audit_lines, report.audit_head = chain.lines, chain.head
@@ -120,11 +134,27 @@ def cause_text(error: StoreUnavailable | InputError) -> str:
     return str(error) if words in str(error) else f"{error} ({words})"
 
 
-def _lacking(connection: Connection) -> list[str]:
-    """Tables on which the user of PostgreSQL lacks a right that serving needs; none on SQLite."""
+def _unmakeable(connection: Connection) -> list[str]:
+    """What keeps a service from making its tables: a right that the user of PostgreSQL lacks; nothing on SQLite."""
     if connection.dialect.name == "sqlite":
         return []
-    names = {"names": list(METADATA.tables), "append_only": list(APPEND_ONLY)}
+    schema, may_create, path = connection.execute(text(_SCHEMA)).one()
+    if may_create:
+        return []
+    # Without USAGE of a schema the tables that are in it are not seen either.
+    right = f"CREATE in schema {schema}" if schema else f"USAGE of any schema of its search_path ({path})"
+    return [f"PostgreSQL refuses the store's user {right}; {OWNED}"]
+
+
+def _lacking(connection: Connection) -> list[str]:
+    """Tables and sequences on which the user of PostgreSQL lacks a right that serving needs; none on SQLite."""
+    if connection.dialect.name == "sqlite":
+        return []
+    names = {
+        "names": list(METADATA.tables),
+        "append_only": list(APPEND_ONLY),
+        "numbered": list(_NUMBERED),
+    }
     return list(connection.execute(text(_LACKING), names).scalars())
 
 
