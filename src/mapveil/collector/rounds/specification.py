@@ -4,8 +4,7 @@ Everything that could make a collection fail by its parameters alone is tried he
 """
 
 import itertools
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -17,6 +16,7 @@ from mapveil.collector.operators.operator_keys import Operators
 from mapveil.collector.operators.plan_answers import check_answerable
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.plan_replay import check_feasible
+from mapveil.collector.rounds.validation import ONE_LINE, validation_text, worded
 from mapveil.collector.rounds.windows_record import WindowsRecord
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
 from mapveil.geo.region import Region
@@ -46,7 +46,6 @@ _MAX_DEPTH: Final = 12
 _MIN_EPSILON: Final = Fraction(1, 1 << 20)
 _MAX_EPSILON: Final = Fraction(10_000)
 _SIMULATED_ONLY: Final = ("sample", "redraw", "population")
-_FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_\-\[\],]{0,39}")
 
 Trust = Literal["distributed", "local", "random-features", "operators"]
 Longitude = Annotated[float, Field(ge=-180, le=180)]
@@ -57,18 +56,30 @@ Option = (
     bool
     | Annotated[int, Field(ge=-(1 << 53), le=1 << 53)]
     | float
-    | Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+    | Annotated[str, Field(max_length=200, pattern=worded(r"^[^\x00-\x1f\x7f]*$", "printable text"))]
     | None
 )
 BoundsDegrees = Annotated[
     list[float], Field(min_length=4, max_length=4, description="West, south, east, north")
 ]
 _Epsilon = Annotated[
-    str, Field(max_length=61, pattern=r"^([0-9]{1,20}(\.[0-9]{1,30})?|[0-9]{1,30}/[0-9]{1,30})$")
+    str,
+    Field(
+        max_length=61,
+        pattern=worded(
+            r"^([0-9]{1,20}(\.[0-9]{1,30})?|[0-9]{1,30}/[0-9]{1,30})$", "a number as text, such as 0.5 or 1/3"
+        ),
+    ),
 ]
 # A closed list: places:FILE would read the service's own disk.
 _TilingText = Annotated[
-    str, Field(pattern=r"^(grid:[0-9]{1,5}x[0-9]{1,5}|quadtree:[0-9]{1,2}|tiles:[0-9]{1,2})$")
+    str,
+    Field(
+        pattern=worded(
+            r"^(grid:[0-9]{1,5}x[0-9]{1,5}|quadtree:[0-9]{1,2}|tiles:[0-9]{1,2})$",
+            "quadtree:DEPTH, grid:ROWSxCOLUMNS or tiles:ZOOM",
+        )
+    ),
 ]
 
 
@@ -106,7 +117,7 @@ class BoxFeature(StrictModel):
 class CollectionSpec(StrictModel):
     """An operator's specification; the terms that devices are told are made from it, and fixed."""
 
-    title: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")] = Field(
+    title: Annotated[str, Field(min_length=1, max_length=200, pattern=ONE_LINE)] = Field(
         description="For people: operators and the owners of phones read it"
     )
     trust: Trust = Field(description="The trust model: distributed, operators, local or random-features")
@@ -157,26 +168,6 @@ class PendingCollection(NamedTuple):
     terms: CollectionTerms
     join_seconds: int
     phase_seconds: int
-
-
-def validation_text(problems: Sequence[Mapping[str, Any]]) -> str:
-    """One line about what is wrong with a body: names fields, never repeats a value.
-
-    Parameters
-    ----------
-    problems : sequence of mapping
-        Errors of pydantic.
-    """
-    faults = []
-    for problem in problems[:3]:
-        # A name that nobody would give to a field may be a token or a location, and is not repeated.
-        parts = [
-            str(part) if isinstance(part, int) or _FIELD_NAME.fullmatch(str(part)) else "a name"
-            for part in problem.get("loc", ())
-        ]
-        faults.append(f"{'.'.join(parts) or 'body'}: {str(problem.get('msg', 'not accepted'))[:200]}")
-    more = len(problems) - len(faults)
-    return "; ".join(faults) + (f"; and {more} more" if more > 0 else "")
 
 
 def read_specification(
