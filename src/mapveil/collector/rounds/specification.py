@@ -18,6 +18,7 @@ from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.plan_replay import check_feasible
 from mapveil.collector.rounds.validation import ONE_LINE, validation_text, worded
 from mapveil.collector.rounds.windows_record import WindowsRecord
+from mapveil.geo.box_order import lies_where_nobody_lives
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
@@ -312,7 +313,15 @@ def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:
 def _region(value: list[float] | BoxGeometry | BoxFeature) -> Region:
     if isinstance(value, BoxFeature):
         value = value.geometry
-    return Region.from_bbox(*(_box(value.coordinates[0]) if isinstance(value, BoxGeometry) else value))
+    if isinstance(value, BoxGeometry):
+        return Region.from_bbox(*_box(value.coordinates[0]))
+    region = Region.from_bbox(*value)
+    if lies_where_nobody_lives(region.bbox):
+        raise InputError(
+            f"region lies at latitudes from {value[1]:g} to {value[3]:g}, where nobody lives; longitude and latitude "
+            "seem to be swapped: expected west,south,east,north; if it is meant so, give it as a GeoJSON polygon"
+        )
+    return region
 
 
 def _box(ring: list[list[float]]) -> list[float]:
