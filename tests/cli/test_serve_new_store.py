@@ -32,8 +32,9 @@ def test_a_check_before_the_first_start_of_a_leader_finds_nothing_wrong(
     "words", [(), ("--check",), ("--new-operator", "admin"), ("--new-enrolment", "5")], ids=" ".join
 )
 def test_a_store_in_a_folder_that_is_not_there_is_refused_and_no_folder_is_made(
-    mapveil: Call, tmp_path: Path, words: tuple[str, ...]
+    mapveil: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
+    monkeypatch.setattr("mapveil.collector.http.serving.serve", lambda *_, **__: None)
     folder = tmp_path / "mistyped"
     done = mapveil("serve", "--store", folder / "store.sqlite", "--port", 0, *words)
     assert done.code == (1 if words == ("--check",) else 2)
