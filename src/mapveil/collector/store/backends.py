@@ -60,7 +60,7 @@ measured: the conductor says between two steps that it goes on, and a longer ste
 OWNED: Final = (
     "make that user the owner of the database and of all that is in it, as createdb --owner=USER does"
 )
-"""What to do where the user of PostgreSQL lacks a right."""
+"""The remedy where the user of PostgreSQL lacks a right."""
 
 _NO_RIGHT: Final = ("42501", "3F000")  # insufficient privilege, and no schema that the user may use
 LIMITS_SILENCE: Final = (14,)

@@ -135,7 +135,7 @@ def cause_text(error: StoreUnavailable | InputError) -> str:
 
 
 def _unmakeable(connection: Connection) -> list[str]:
-    """What keeps a service from making its tables: a right that the user of PostgreSQL lacks; nothing on SQLite."""
+    """A right without which the user of PostgreSQL makes no tables, where it is lacking; nothing on SQLite."""
     if connection.dialect.name == "sqlite":
         return []
     schema, may_create, path = connection.execute(text(_SCHEMA)).one()
