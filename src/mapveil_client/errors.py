@@ -90,7 +90,7 @@ class CuratorWarning(UserWarning):
 
 
 def check(held: bool, name: str, needed: str, got: object) -> None:
-    """Refuse a parameter unless its condition ``held``: "NAME must be NEEDED, got GOT".
+    """Refuse a parameter unless its condition ``held``: "NAME must be NEEDED, got GOT"; bytes as hexadecimal digits.
 
     Raises
     ------
@@ -98,7 +98,8 @@ def check(held: bool, name: str, needed: str, got: object) -> None:
         It does not hold.
     """
     if not held:
-        raise ParameterError(f"{name} must be {needed}, got {got!r:.100}")
+        shown = got.hex() if isinstance(got, bytes) else repr(got)
+        raise ParameterError(f"{name} must be {needed}, got {shown:.100}")
 
 
 _MOST_BITS: Final = 64  # of a whole number: any fits a float64 and prints

@@ -99,6 +99,14 @@ def test_an_aborted_collection_is_exit_1(mapveil, live: Live, people: Path) -> N
     assert "made to drop out" in done.out
 
 
+def test_a_pending_collection_is_said_to_open_later(mapveil, live: Live, people: Path) -> None:
+    pending = live.create(trust="local", method="grr")
+    done = mapveil("device", "--fleet", people, "--server", live.url, "--collection", pending)
+    live.engine.abort(pending, live.actor, "for this test only")
+    assert (done.code, done.out) == (1, "")
+    assert "the collection is not open yet; an operator opens it" in done.err
+
+
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [

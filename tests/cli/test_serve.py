@@ -282,7 +282,8 @@ def test_a_port_that_is_taken_is_said_so(mapveil: Call, store: Path) -> None:
 def test_a_check_says_what_is_wrong_and_changes_nothing(mapveil: Call, store: Path) -> None:
     port = free_port()
     fresh = mapveil("serve", "--store", store, "--port", port, "--check")
-    assert fresh.code == 1
+    assert fresh.code == 0
+    assert f"{store} (sqlite): mapveil serve makes it" in fresh.out
     assert not store.exists()
     mapveil("serve", "--store", store, "--new-operator", "admin")
     good = mapveil("serve", "--store", store, "--port", port, "--check", "--json")
@@ -389,3 +390,7 @@ def test_a_head_is_signed_published_and_checked(mapveil: Call, store: Path, tmp_
     other = mapveil(*given, "--check", "--head", published, "--head-key", tmp_path / "other")
     assert other.code == 1
     assert "another key" in other.out
+    store.unlink()
+    assert mapveil(*given, "--check").code == 0  # as before the first start
+    lost = mapveil(*given, "--check", "--head", published)
+    assert (lost.code, "taken off the end" in lost.out) == (1, True)

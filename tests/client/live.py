@@ -74,8 +74,8 @@ class Live:
             self._server.should_exit = True
             self._thread.join(30)
 
-    def open(self, **spec: Any) -> str:
-        """Draft and open a collection; its identifier."""
+    def create(self, **spec: Any) -> str:
+        """Create a pending collection; its identifier."""
         given = {
             "title": "a test",
             "trust": "distributed",
@@ -93,6 +93,11 @@ class Live:
         if given["trust"] == "random-features":
             del given["epsilon"]
         made: str = self.engine.create(given, self.actor)["id"]
+        return made
+
+    def open(self, **spec: Any) -> str:
+        """Create and open a collection; its identifier."""
+        made = self.create(**spec)
         self.engine.open(made, self.actor)
         return made
 

@@ -11,8 +11,11 @@ import pytest
 from sqlalchemy import select
 
 from mapveil.collector.refusals import Invalid
+from mapveil.collector.rounds import restoration
 from mapveil.collector.rounds.collection import log_text
 from mapveil.collector.rounds.reconciliation import reconcile
+from mapveil.collector.rounds.restoration import accept_restored, restored_meanwhile
+from mapveil.collector.store import audit_log
 from mapveil.collector.store.schema import audit, shards
 from mapveil.collector.store.watched_devices import device_faults
 from mapveil_client.canonical_cbor import decode as decode_values
@@ -309,6 +312,28 @@ def test_fewer_included_than_the_minimum_end_the_collection_uncharged(
     assert record["progress"]["reason"] == record["reason"]
     assert f"collection {id} is aborted: {record['reason']}" in [each.getMessage() for each in caplog.records]
     failed(store)
+
+
+def test_a_collection_that_a_restored_store_ends_says_that_it_was_restored(
+    engine, store, clock, crowd_of, opened, make_spec, monkeypatch
+):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", minimum=13, **ROUND))
+    begun(engine, id, crowd)
+    clock.advance(1)
+    monkeypatch.setattr(restoration, "elsewhere", lambda _: True)
+    assert accept_restored(store, go_on=True).continued == (id,)
+    leaving(engine, id, crowd, 1, "inputs", 1, 4)
+    assert crowd.play(engine, id, clock) == "aborted"
+    assert engine.collection(id)["reason"] == (
+        "12 devices are in the sums; 13 are promised at least; "
+        "the store was restored from a backup, which may lack what devices had sent"
+    )
+    with store.write() as connection:
+        assert restored_meanwhile(connection, id)
+        audit_log.record(connection, "service", "round.done", id, round=1)
+    with store.read() as connection:
+        assert not restored_meanwhile(connection, id)  # a later round has all that was sent for it
 
 
 @pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)

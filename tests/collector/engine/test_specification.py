@@ -99,6 +99,15 @@ def test_a_box_may_be_geojson(make_spec, region):
     ]
 
 
+def test_a_box_with_latitude_first_is_refused_and_as_geojson_is_meant_so(make_spec):
+    swapped = [40.69, -74.03, 40.83, -73.9]
+    with pytest.raises(InputError, match="longitude and latitude seem to be swapped"):
+        draft(make_spec("local", region=swapped))
+    ring = [[lat, lon] for lon, lat in BOX]
+    made = draft(make_spec("local", region={"type": "Polygon", "coordinates": [ring]}))
+    assert list(made.terms.cells.region.bbox) == swapped
+
+
 def test_places_may_be_listed(make_spec):
     terms = draft(make_spec("local", tiling=PLACES, devices=24)).terms
     assert terms.cells.size == 3

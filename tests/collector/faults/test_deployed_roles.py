@@ -25,6 +25,8 @@ import yaml
 
 from mapveil.cli.serve import command as serve
 from mapveil.collector.http.settings import SETTINGS, Settings
+from mapveil_client.errors import InputError
+from tests.authority import NAMED
 
 from .outcome import outcome_of
 from .scene import UNLIMITED, Running, Scene, Service, free_port, until
@@ -87,6 +89,21 @@ def test_the_composition_is_the_one_that_is_promised() -> None:
     assert "MAPVEIL_TRUSTED_PROXIES" not in OURS["intake"]["environment"]
     subnet = COMPOSE["networks"]["front"]["ipam"]["config"][0]["subnet"]
     assert settings_of(OURS["intake"]["command"], OURS["intake"]["environment"]).trusted_proxies == subnet
+
+
+@pytest.mark.parametrize("file", ["compose.yaml", "systemd/collector.env"])
+def test_an_authority_of_another_party_has_its_place_instead_of_the_key(file: str) -> None:
+    text = (DEPLOY / file).read_text()
+    named = re.sub(r"^(\s*)# (MAPVEIL_)", r"\1\2", text, flags=re.M).replace("POPULATION:KEY", str(NAMED))
+    if file == "compose.yaml":
+        environment = yaml.safe_load(named)["services"]["intake"]["environment"]
+    else:
+        environment = dict(line.split("=", 1) for line in named.splitlines() if re.match(r"\w+=", line))
+    with pytest.raises(InputError, match="exclude each other"):
+        settings_of([], environment)
+    del environment["MAPVEIL_AUTHORITY_KEY"]
+    found = settings_of([], environment)
+    assert (found.authority, found.revocation_list) == (str(NAMED), "/var/lib/mapveil/list.cbor")
 
 
 def test_no_secret_is_in_a_file_or_in_an_environment() -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -13,7 +15,7 @@ from mapveil.collector.http import device_keys, device_routes
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.keys import SCHEME, Identity, enrolment_statement
+from mapveil_client.secure_sum.keys import SCHEME, Identity, authorization, enrolment_statement
 
 from ..faults.scene import until
 
@@ -142,6 +144,23 @@ def test_a_signature_is_of_one_method_one_address_and_one_body(api: Any) -> None
     # Signed rightly, it is the report itself that is refused.
     assert one.ask("PUT", path, b"x").status_code == 422
     assert one.ask("PUT", path + "?a=b", b"x").status_code == 422
+
+
+@pytest.mark.parametrize("mark", ["?", "#", "#a"])
+def test_a_signature_of_an_address_is_none_of_one_that_a_mark_follows(api: Any, mark: str) -> None:
+    path = f"/v1/collections/{api.opened()}/rounds/1/assignment"
+    (phone,) = api.phones(1)
+    place = httpx.URL(api.address)
+
+    def status(signed: str) -> int:
+        link = http.client.HTTPConnection(place.host, place.port, timeout=300)
+        told = authorization(phone.identity, phone.number, "GET", signed)
+        link.request("GET", path + mark, headers={"Authorization": told})
+        with contextlib.closing(link):
+            return link.getresponse().status
+
+    assert status(path) == 401
+    assert status(path + mark) == 404
 
 
 def test_a_revoked_device_is_refused(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:

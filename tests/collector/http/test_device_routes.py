@@ -98,7 +98,10 @@ def test_what_is_public_is_told_to_anybody(api: Any) -> None:
     told = api.client.get("/v1/open").json()
     digest = hashlib.sha256(terms.content).hexdigest()
     assert told == [{"id": collection, "trust": "local", "title": "Now", "terms": digest}]
-    assert api.client.get(f"/v1/collections/{draft}/terms").status_code == 404
+    refused = api.client.get(f"/v1/collections/{draft}/terms")
+    assert refused.status_code == 404
+    assert "the collection is not open yet; an operator opens it" in refused.text
+    assert "Not yet" not in refused.text
     progress = api.client.get(f"/v1/collections/{collection}/progress").json()
     assert (progress["state"], progress["wanted"], progress["present"]) == ("open", 20, 0)
     for path in ("terms", "progress", "rounds/1"):

@@ -17,6 +17,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import positive_data_acceptance
 
 from mapveil.collector.http.device_routes import ENDPOINTS
+from mapveil.collector.rounds.validation import validation_text
 
 EXAMPLES = int(
     os.environ.get("MAPVEIL_API_EXAMPLES", "6")
@@ -53,6 +54,24 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
+
+
+def test_what_a_text_must_be_is_told_in_words(document: dict[str, Any]) -> None:
+    def patterns(node: Any) -> Iterator[str]:
+        if isinstance(node, dict):
+            found = node.get("pattern")
+            yield from [found] if isinstance(found, str) else []
+        for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            yield from patterns(each)
+
+    found = set(patterns({name: document[name] for name in ("paths", "components")}))
+    assert len(found) > 5
+    for each in found:
+        problem = {"loc": ("x",), "type": "string_pattern_mismatch", "ctx": {"pattern": each}}
+        told = validation_text([problem])
+        assert told.startswith("x must be ")
+        assert "another form" not in told, each
+        assert "[" not in told
 
 
 def test_every_endpoint_is_described_with_its_refusals(document: dict[str, Any]) -> None:

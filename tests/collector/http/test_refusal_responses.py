@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from mapveil.collector import refusals
 from mapveil.collector.http.exchange import Exchange
 from mapveil.collector.http.gate import refusal_of
 from mapveil.collector.refusals import CODES, Refusal
-from mapveil.collector.rounds.specification import validation_text
+from mapveil.collector.rounds.specification import CollectionSpec
+from mapveil.collector.rounds.validation import validation_text
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 
 REFUSALS = [
@@ -96,7 +98,7 @@ def test_what_was_sent_is_never_repeated() -> None:
     text = validation_text(problems)
     assert "secret" not in text
     assert text == (
-        "body.epsilon: Input should be a number; body.field_a: Extra inputs; body.field_b: Extra inputs; and 3 more"
+        "body.epsilon must be a number; body.field_a Extra inputs; body.field_b Extra inputs; and 3 more"
     )
 
 
@@ -104,7 +106,30 @@ def test_a_name_that_is_no_field_s_is_not_repeated() -> None:
     def told(*place: object) -> str:
         return validation_text([{"loc": place, "msg": "not accepted"}])
 
-    assert told("body", "tilling") == "body.tilling: not accepted"
-    assert told("body", "region", 3, "list[float]") == "body.region.3.list[float]: not accepted"
+    assert told("body", "tilling") == "body.tilling not accepted"
+    assert told("body", "region", "list[float]", 3) == "body.region.3 not accepted"
     for secret in ("mve_" + "Qz7-" * 10, "-73.9857", "40.7", "a b", "x" * 60, ""):
-        assert told("body", secret) == "body.a name: not accepted"
+        assert told("body", secret) == "body.a name not accepted"
+    unknown = {"loc": ("body", "12345"), "type": "extra_forbidden", "msg": "Extra inputs"}
+    assert validation_text([unknown]) == "body.a name is no field here"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"title": "a\n"}, "title must be one line of printable text"),
+        ({"devices": 1}, "devices must be greater than or equal to 3"),
+        ({"epsilon": "x"}, "epsilon must be a number as text, such as 0.5 or 1/3, or must be a valid number"),
+        ({"tiling": "x"}, "tiling must be quadtree:DEPTH, grid:ROWSxCOLUMNS or tiles:ZOOM, or must be an object"),
+        ({"region": [0.0, 1.0]}, "region must have at least 4 items, not 2, or must be an object"),
+        ({"tiling": {"kind": "places", "lat": []}},
+         "tiling.lon is required; tiling.lat must have at least 2 items, not 0"),
+        ({"tilling": 1}, "tilling is no field here"),
+    ],
+)  # fmt: skip
+def test_a_body_that_is_not_accepted_is_told_in_words(given: dict[str, object], told: str) -> None:
+    good = {"title": "a", "trust": "local", "epsilon": "1", "region": [0.0, 0.0, 1.0, 1.0],
+            "tiling": "quadtree:4", "devices": 10}  # fmt: skip
+    with pytest.raises(ValidationError) as caught:
+        CollectionSpec.model_validate(good | given)
+    assert validation_text(caught.value.errors(include_url=False)) == told

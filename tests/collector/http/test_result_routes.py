@@ -65,9 +65,16 @@ def exporting(api: Any) -> Iterator[None]:
 def test_there_is_no_map_before_the_end(api: Any) -> None:
     at = f"/v1/collections/{api.opened()}"
     for path in ("map", "map/exports/png", "guarantee"):
-        assert api.ask("GET", f"{at}/{path}").status_code == 404, path
+        refused = api.ask("GET", f"{at}/{path}")
+        assert refused.status_code == 404, path
+        assert "this collection is open and has no map yet" in refused.text
     for path in ("offer", "hint/0"):
         assert api.ask("GET", f"{at}/retrieval/{path}").status_code == 404, path
+    assert api.ask("POST", f"{at}/abort", json={"reason": "no longer wanted"}).status_code == 200
+    message = api.ask("GET", f"{at}/map").json()["error"]["message"]
+    assert message == "this collection is aborted and has no map"
+    message = api.ask("GET", f"/v1/collections/{'0' * 32}/map").json()["error"]["message"]
+    assert message == "there is no such collection"
 
 
 def test_the_map_and_everything_made_of_it(api: Any, tmp_path: Path) -> None:

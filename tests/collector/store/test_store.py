@@ -16,13 +16,14 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from mapveil.cli.store_actions import open_store
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.http.examination import examine
+from mapveil.collector.http.examination import examine, sign_head
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store import backends
 from mapveil.collector.store.database import FairLock, Store, lock_collection
+from mapveil.collector.store.principals import Accounts
 from mapveil.collector.store.schema import VERSION, messages, operators
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, PromiseError
 
 from .rows import clients, commit, gather, message, put, refuse_after, write
 
@@ -200,16 +201,10 @@ def test_a_database_without_tables_is_empty_and_not_one_that_cannot_be_written(s
     if "://" not in store_url:
         Path(store_url).touch()
     found = {each.what: each for each in examine(Settings(store=store_url, port=0))}
-    assert found["store"].state == found["schema"].state == "failed"
-    assert "empty); the store has no tables yet; mapveil serve creates them" in found["store"].detail
-    assert "writable" not in found["store"].detail
-    assert found["schema"].detail == "version none"
-
-
-def test_a_file_that_is_not_there_yet_is_one_that_serving_makes(sqlite_url):
-    found = {each.what: each for each in examine(Settings(store=sqlite_url, port=0))}
-    assert found["store"].detail.startswith(f"{sqlite_url} (sqlite, mapveil serve makes it); ")
-    assert found["schema"].detail == "version none"
+    assert found["store"].state == "ok"
+    assert found["store"].detail.endswith(", empty): mapveil serve makes its tables")
+    with pytest.raises(PromiseError, match="no head is signed: the store has no tables yet"):
+        sign_head(Settings(store=store_url))
 
 
 def test_a_right_that_the_user_lacks_is_named(postgresql, postgresql_url, new_store):
@@ -221,9 +216,56 @@ def test_a_right_that_the_user_lacks_is_named(postgresql, postgresql_url, new_st
             StoreUnavailable, match="no schema has been selected to create in; make that user"
         ):
             store.create_tables()
+        (problem,) = store.check().problems
+        assert "user USAGE of any schema of its search_path" in problem
         admin.execute("GRANT USAGE ON SCHEMA public TO PUBLIC")  # as PostgreSQL 15 begins
         with pytest.raises(StoreUnavailable, match="permission denied for schema public; make that user"):
             store.create_tables()
+        (problem,) = store.check().problems
+        assert "user CREATE in schema public; make that user the owner" in problem
+
+
+def test_tables_in_a_schema_that_the_user_may_not_use_are_not_said_to_be_none(
+    postgresql, postgresql_store, postgresql_url, new_store
+):
+    guest = new_store(postgresql_url.replace("mapveil@", "blind@"))
+    with postgresql.connect(postgresql_url.split("@/")[1].split("?")[0]) as admin:
+        admin.execute("CREATE ROLE blind LOGIN")
+        admin.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+        (problem,) = guest.check().problems
+        assert "user USAGE of any schema of its search_path" in problem
+        admin.execute("DROP ROLE blind")
+
+
+def test_a_user_who_may_write_the_version_alone_has_no_writable_store(
+    postgresql, postgresql_store, postgresql_url, new_store
+):
+    guest = new_store(postgresql_url.replace("mapveil@", "guest@"))
+    with postgresql.connect(postgresql_url.split("@/")[1].split("?")[0]) as admin:
+        admin.execute("CREATE ROLE guest LOGIN")
+        admin.execute("GRANT USAGE ON SCHEMA public TO guest")  # which a schema made anew lacks
+        admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO guest")
+        admin.execute("GRANT UPDATE ON schema_version TO guest")
+        report = guest.check()
+        assert report.reachable
+        assert not report.writable
+        (problem,) = report.problems
+        assert all(f" {table}" in problem for table in ("collections", "reports", "audit"))
+        admin.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO guest")
+        report = guest.check()
+        assert not report.writable
+        assert (
+            "rights on public.devices_id_seq, public.enrolments_id_seq, public.operators_id_seq; "
+            in report.problems[0]
+        )
+        numbered = "devices_id_seq, enrolments_id_seq, operators_id_seq"
+        admin.execute(f"GRANT USAGE ON {numbered} TO guest")
+        admin.execute("REVOKE UPDATE, DELETE ON audit, charges FROM guest")
+        assert guest.check().writable
+        guest.create_tables()
+        assert Accounts(guest).create_operator("me", "admin", timedelta(days=1), "command line").id == 1
+        admin.execute("DROP OWNED BY guest")
+        admin.execute("DROP ROLE guest")
 
 
 def add_collection(store) -> None:
@@ -294,7 +336,7 @@ def test_a_store_is_examined(store, store_url, new_store):
 
 def test_a_store_that_was_not_made_is_examined(new_store, store_url):
     report = new_store(store_url).check()
-    assert not report.ok
+    assert report.ok == report.reachable  # a database without tables is there
     assert report.version is None
     assert report.reachable == store_url.startswith("postgresql")
 

@@ -17,6 +17,8 @@ from mapveil.collector.store.principals import Accounts, Operator
 from mapveil_client.errors import InputError
 from mapveil_client.secure_sum.keys import SCHEME, read_authorization, request_statement
 
+TARGET: Final = "mapveil.target"
+"""Key of a scope: the target of the request as it was sent. Its path and query do not tell ``/x?`` from ``/x``."""
 _LONGEST: Final = 200  # characters of a token that is looked up at all
 _UNKNOWN: Final = "no such device, or one that was revoked or is in quarantine"
 
@@ -109,6 +111,8 @@ def _authorization(scope: Scope) -> str:
 
 def address_of(scope: Scope) -> str:
     """The address as it was sent, with its query."""
+    if TARGET in scope:
+        return str(scope[TARGET], "latin-1")
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     # Some servers put the query behind the raw path, others do not.
     path = path.partition(b"?")[0]

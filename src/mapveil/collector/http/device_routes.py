@@ -21,7 +21,7 @@ from mapveil.collector.http.service import Service
 from mapveil.collector.refusals import Invalid, NotFound, Refusal, Unauthorized
 from mapveil.collector.rounds.device_service import OpenCollection
 from mapveil.collector.rounds.progress import Progress
-from mapveil.collector.rounds.specification import validation_text
+from mapveil.collector.rounds.validation import validation_text
 from mapveil_client.connection import Assignment
 
 _PATTERNS: Final = {"id": "[0-9a-f]{32}", "n": "[1-9][0-9]{0,5}", "phase": "[a-z]{1,20}"}

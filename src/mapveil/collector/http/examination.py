@@ -18,6 +18,7 @@ from mapveil.collector.operators.peer import HttpPeer
 from mapveil.collector.operators.served_keys import fault_of_keys, own_key_of
 from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.store.audit_log import value_at
+from mapveil.collector.store.backends import fault_of_folder
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import read_list
 from mapveil.collector.store.schema import VERSION, found_version
@@ -86,12 +87,13 @@ def _operator(settings: Settings) -> list[Finding]:
         store = Store(settings.store, clock=SystemClock())
     except MapveilError:
         return []  # the store has a finding of its own
+    first = _finding("operator", True, f"{settings.operator}: its key is kept at the first start")
+    if store.path is not None and not store.path.exists():
+        return [first]
     try:
         with store.read() as connection:
             if own_key_of(connection) is None:
-                return [
-                    _finding("operator", True, f"{settings.operator}: its key is kept at the first start")
-                ]
+                return [first]
             keys, shared = keys_of(settings, store, connection)
             fault = fault_of_keys(connection, keys, shared)
         if fault is None and settings.peer is not None:
@@ -131,14 +133,22 @@ def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
         store = Store(settings.store, clock=SystemClock())
     except MapveilError as error:
         return [_finding("store", False, str(error))]
+    if store.path is not None and not store.path.exists():
+        fault = fault_of_folder(store.path)
+        return _to_be_made(
+            f"{store.shown} (sqlite): {fault or 'mapveil serve makes it'}", fault is None, published
+        )
     report = store.check()
     fault = store.clock_fault() if report.reachable else None
     report.problems += [] if fault is None else [fault]
-    to_be_made = store.path is not None and not store.path.exists()
-    absent = "none" if report.reachable or to_be_made else "unknown"
-    tried = report.version is not None or not report.reachable  # whether it can be written
-    able = ("writable" if report.writable else "not writable") if tried else "empty"
-    where = f"{store.shown} ({store.dialect}, {'mapveil serve makes it' if to_be_made else able})"
+    if report.reachable and report.version is None and report.ok:
+        store.close()
+        return _to_be_made(
+            f"{store.shown} ({store.dialect}, empty): mapveil serve makes its tables", True, published
+        )
+    able = "writable" if report.writable else "not writable"
+    where = f"{store.shown} ({store.dialect}, {able})"
+    absent = "none" if report.reachable else "unknown"
     found = [
         _finding("store", report.ok, "; ".join([where, *report.problems, *report.warnings])),
         _finding("schema", report.version == VERSION, f"version {report.version or absent}"),
@@ -154,6 +164,14 @@ def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
         found.append(_finding("charges", False, foreign(error)))
     finally:
         store.close()
+    return found
+
+
+def _to_be_made(told: str, good: bool, published: ChainHead | None) -> list[Finding]:
+    """Findings about a store that the first start makes: a head that was published is not in its audit log."""
+    found = [_finding("store", good, told)]
+    if published is not None and (fault := published.fault("audit log", 0, lambda _: b"", None)):
+        found.append(_finding("head", False, fault))
     return found
 
 
@@ -185,6 +203,8 @@ def sign_head(settings: Settings) -> ChainHead:
     try:
         report = store.check()
         problems = report.problems
+        if report.version is None and not problems:
+            problems = ["the store has no tables yet; mapveil serve creates them"]
         if not problems:
             with store.read() as connection:
                 problems = reconcile(connection).problems

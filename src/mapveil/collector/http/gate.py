@@ -15,7 +15,7 @@ from mapveil.collector.http.pace import Pace
 from mapveil.collector.http.prometheus import Metrics
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.refusals import Conflict, Invalid, Refusal
-from mapveil.collector.rounds.specification import validation_text
+from mapveil.collector.rounds.validation import validation_text
 from mapveil_client.errors import InputError, PromiseError
 
 _LOG: Final = logging.getLogger("mapveil.collector")

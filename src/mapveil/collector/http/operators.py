@@ -9,6 +9,7 @@ from fastapi import FastAPI, Path, Query, Response
 
 from mapveil.collector.http.pace import Pace
 from mapveil.collector.http.schemas import (
+    IDENTIFIER,
     Aborting,
     Charge,
     CollectionRecord,
@@ -20,6 +21,7 @@ from mapveil.collector.http.schemas import (
 )
 from mapveil.collector.http.service import CollectionId, Service, refusals
 from mapveil.collector.rounds.specification import CollectionSpec
+from mapveil.collector.rounds.validation import worded
 from mapveil.collector.store.audit_log import AuditLine
 from mapveil.collector.store.principals import Enrolment, NewEnrolment, NewOperator, Operator
 from mapveil.collector.store.schema import MOST_NUMBER
@@ -33,9 +35,13 @@ After = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Lines above this
 Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of lines")]
 _NUMBER = r"-?[0-9]{1,3}(\.[0-9]{1,15})?"
 Box = Annotated[
-    str, Query(pattern=f"^{_NUMBER}(,{_NUMBER}){{3}}$", description="West, south, east, north, degrees")
+    str,
+    Query(
+        pattern=worded(f"^{_NUMBER}(,{_NUMBER}){{3}}$", "four numbers of degrees between commas"),
+        description="West, south, east, north, degrees",
+    ),
 ]
-OfCollection = Annotated[str | None, Query(pattern="^[0-9a-f]{32}$", description="Of this collection only")]
+OfCollection = Annotated[str | None, Query(pattern=IDENTIFIER, description="Of this collection only")]
 
 
 def add_operator_routes(app: FastAPI, service: Service) -> None:

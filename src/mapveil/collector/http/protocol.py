@@ -8,12 +8,13 @@ before it is closed has the same shape as every other error.
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from mapveil.collector.http.access import TARGET
 from mapveil.collector.http.gate import HEADERS
 from mapveil.collector.http.pace import Pace
 from mapveil.collector.http.settings import Settings
@@ -100,6 +101,7 @@ class TimedProtocol(HttpToolsProtocol):
             raise _HeadTooLarge
         self._in_head, self._in_body, self._body_bytes, self._unread = False, True, 0, 0
         self._stop("head")
+        cast("dict[str, Any]", self.scope)[TARGET] = self.url
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

@@ -7,16 +7,28 @@ from pydantic import BaseModel, Field
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.rounds.progress import Progress
 from mapveil.collector.rounds.specification import BoundsDegrees, StrictModel, Trust
+from mapveil.collector.rounds.validation import ONE_LINE, worded
 from mapveil.collector.store.principals import Role
 from mapveil.collector.store.watched_devices import BarredDevice, DeviceFault
 
 _YEAR_DAYS = 366
 
 Name = Annotated[
-    str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$")
+    str,
+    Field(
+        min_length=1,
+        max_length=100,
+        pattern=worded(
+            r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
+            "one line of printable text, not all of it spaces",
+        ),
+    ),
 ]
-Hexadecimal = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+IDENTIFIER = worded("^[0-9a-f]{32}$", "32 hexadecimal digits, 0 to 9 and a to f")
+DIGEST = worded("^[0-9a-f]{64}$", "64 hexadecimal digits, 0 to 9 and a to f")
+_SIGNATURE = worded("^[0-9a-f]{128}$", "128 hexadecimal digits, 0 to 9 and a to f")
+Hexadecimal = Annotated[str, Field(pattern=IDENTIFIER)]
+Digest = Annotated[str, Field(pattern=DIGEST)]
 
 
 class ErrorDetail(BaseModel):
@@ -36,7 +48,7 @@ class ErrorBody(BaseModel):
 class Aborting(StrictModel):
     """Why a collection is stopped; everybody may read it."""
 
-    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
+    reason: Annotated[str, Field(min_length=1, max_length=500, pattern=ONE_LINE)]
 
 
 class RoundRecord(BaseModel):
@@ -167,8 +179,8 @@ class Enrolling(StrictModel):
 
     # Of any form: the accounts say which other kind of token it is.
     token: Annotated[str, Field(max_length=200, description="Enrolment token: mve_ and 43 characters")]
-    public_key: Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="Ed25519")]
-    signature: Annotated[str, Field(pattern="^[0-9a-f]{128}$", description="Of the enrolment statement")]
+    public_key: Annotated[str, Field(pattern=DIGEST, description="Ed25519")]
+    signature: Annotated[str, Field(pattern=_SIGNATURE, description="Of the enrolment statement")]
     simulated: bool = Field(
         default=False, description="One of a fleet: its maps say that they are simulations"
     )

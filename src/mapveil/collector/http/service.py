@@ -14,7 +14,7 @@ from fastapi import Path, Request, Security
 from mapveil.collector.http.access import Access
 from mapveil.collector.http.limits import Bodies
 from mapveil.collector.http.prometheus import Metrics
-from mapveil.collector.http.schemas import ErrorBody
+from mapveil.collector.http.schemas import IDENTIFIER, ErrorBody
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.refusals import MEANINGS
 from mapveil.collector.store.database import Store
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CollectionId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hexadecimal digits")]
+CollectionId = Annotated[str, Path(pattern=IDENTIFIER, description="32 hexadecimal digits")]
 """The part ``{id}`` of an address."""
 
 

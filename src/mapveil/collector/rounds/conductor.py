@@ -37,6 +37,7 @@ from mapveil.collector.rounds.collection import (
 )
 from mapveil.collector.rounds.life_cycle import ACTIVE, Happening, State
 from mapveil.collector.rounds.progress import COUNTED_PART, Deadlines, Progress, ProgressBoard, progress_of
+from mapveil.collector.rounds.restoration import restored_meanwhile
 from mapveil.collector.rounds.shard_ends import Lines, ShardEnd, close_round
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import audit_log as audit
@@ -340,8 +341,11 @@ class Conductor:
                 moved = secure_rounds.restart(connection, collection.id, number, phase, closed)
                 moved = moved or secure_rounds.open_next(connection, terms, announced, phase, closed)
         except Abort as error:
-            time = f"devices had {collection.phase_seconds} s, a longer phase_seconds gives them more"
-            return self.end(collection, f"{error}; {time}", closed.lines)
+            hint = f"devices had {collection.phase_seconds} s, a longer phase_seconds gives them more"
+            with self._store.read() as connection:
+                if restored_meanwhile(connection, collection.id):
+                    hint = "the store was restored from a backup, which may lack what devices had sent"
+            return self.end(collection, f"{error}; {hint}", closed.lines)
         if not moved:  # another process was faster, and may have ended the messages
             self._machines.forget(collection.id)
         if moved:

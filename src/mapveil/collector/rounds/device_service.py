@@ -89,8 +89,8 @@ class DeviceService:
         """Terms of a collection, as devices read them."""
         with self._store.read() as connection:
             found = find(connection, id)
-        if found.state is State.PENDING:
-            raise NotFound("there is no such collection")
+        if found.state is State.PENDING:  # as its progress says; its terms are the operators' until then
+            raise NotFound("the collection is not open yet; an operator opens it")
         return found.terms.encode()
 
     def progress(self, id: str) -> Progress:

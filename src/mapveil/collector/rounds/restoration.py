@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from sqlalchemy import func, select
+from sqlalchemy.engine import Connection
 
 from mapveil.collector.rounds import collection as records
 from mapveil.collector.rounds.life_cycle import ACTIVE, State
@@ -17,6 +18,8 @@ from mapveil_client.errors import InputError
 
 _REASON: Final = "the store was restored from a backup that lacks what was answered since"
 _ACTOR: Final = "command line"
+_RESTORED: Final = "store.restored"
+_SETTLED: Final = (f"collection.{State.OPEN}", "round.done")
 
 
 class Restored(NamedTuple):
@@ -26,6 +29,14 @@ class Restored(NamedTuple):
     aborted: tuple[str, ...]
     continued: tuple[str, ...]
     operators: bool  # whether the store ever held sums by two operators
+
+
+def restored_meanwhile(connection: Connection, identifier: str) -> bool:
+    """Whether the store was restored after a collection was opened, or after its last round that is done."""
+    known = audit.c.collection == identifier, audit.c.action.in_(_SETTLED)
+    last = select(func.max(audit.c.number)).where(*known).scalar_subquery()
+    found = select(audit.c.number).where(audit.c.number > last, audit.c.action == _RESTORED)
+    return connection.execute(found.limit(1)).first() is not None
 
 
 def accept_restored(store: Store, *, go_on: bool) -> Restored:
@@ -69,7 +80,7 @@ def accept_restored(store: Store, *, go_on: bool) -> Restored:
         above = skip_numbers(connection)
         renew_generation(connection)
         audit_log.record(
-            *(connection, _ACTOR, "store.restored"),
+            *(connection, _ACTOR, _RESTORED),
             until=until,
             aborted=aborted,
             continued=continued,

@@ -16,8 +16,8 @@ from mapveil.collector.operators import plan_answers
 from mapveil.collector.operators.task_records import answers_of, find_task
 from mapveil.collector.refusals import NotFound
 from mapveil.collector.rounds import plan_replay
-from mapveil.collector.rounds.collection import Collection, counted, move
-from mapveil.collector.rounds.life_cycle import Happening
+from mapveil.collector.rounds.collection import Collection, counted, find, move
+from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.rounds.offer import offer, windows_of
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import devices, members, reports, results
@@ -167,5 +167,7 @@ def stored_guarantee(connection: Connection, identifier: str) -> Guarantee:
 def _result(connection: Connection, identifier: str, *columns: Column[Any]) -> Row[Any]:
     row = connection.execute(select(*columns).where(results.c.collection == identifier)).one_or_none()
     if row is None:
-        raise NotFound("this collection has no map")
+        state = find(connection, identifier).state
+        to_come = state not in (State.DONE, State.ABORTED)
+        raise NotFound(f"this collection is {state.value} and has no map{' yet' if to_come else ''}")
     return row

@@ -4,8 +4,7 @@ Everything that could make a collection fail by its parameters alone is tried he
 """
 
 import itertools
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -17,7 +16,9 @@ from mapveil.collector.operators.operator_keys import Operators
 from mapveil.collector.operators.plan_answers import check_answerable
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.plan_replay import check_feasible
+from mapveil.collector.rounds.validation import ONE_LINE, validation_text, worded
 from mapveil.collector.rounds.windows_record import WindowsRecord
+from mapveil.geo.box_order import lies_where_nobody_lives
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
@@ -46,7 +47,6 @@ _MAX_DEPTH: Final = 12
 _MIN_EPSILON: Final = Fraction(1, 1 << 20)
 _MAX_EPSILON: Final = Fraction(10_000)
 _SIMULATED_ONLY: Final = ("sample", "redraw", "population")
-_FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_\-\[\],]{0,39}")
 
 Trust = Literal["distributed", "local", "random-features", "operators"]
 Longitude = Annotated[float, Field(ge=-180, le=180)]
@@ -57,18 +57,30 @@ Option = (
     bool
     | Annotated[int, Field(ge=-(1 << 53), le=1 << 53)]
     | float
-    | Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+    | Annotated[str, Field(max_length=200, pattern=worded(r"^[^\x00-\x1f\x7f]*$", "printable text"))]
     | None
 )
 BoundsDegrees = Annotated[
     list[float], Field(min_length=4, max_length=4, description="West, south, east, north")
 ]
 _Epsilon = Annotated[
-    str, Field(max_length=61, pattern=r"^([0-9]{1,20}(\.[0-9]{1,30})?|[0-9]{1,30}/[0-9]{1,30})$")
+    str,
+    Field(
+        max_length=61,
+        pattern=worded(
+            r"^([0-9]{1,20}(\.[0-9]{1,30})?|[0-9]{1,30}/[0-9]{1,30})$", "a number as text, such as 0.5 or 1/3"
+        ),
+    ),
 ]
 # A closed list: places:FILE would read the service's own disk.
 _TilingText = Annotated[
-    str, Field(pattern=r"^(grid:[0-9]{1,5}x[0-9]{1,5}|quadtree:[0-9]{1,2}|tiles:[0-9]{1,2})$")
+    str,
+    Field(
+        pattern=worded(
+            r"^(grid:[0-9]{1,5}x[0-9]{1,5}|quadtree:[0-9]{1,2}|tiles:[0-9]{1,2})$",
+            "quadtree:DEPTH, grid:ROWSxCOLUMNS or tiles:ZOOM",
+        )
+    ),
 ]
 
 
@@ -106,7 +118,7 @@ class BoxFeature(StrictModel):
 class CollectionSpec(StrictModel):
     """An operator's specification; the terms that devices are told are made from it, and fixed."""
 
-    title: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")] = Field(
+    title: Annotated[str, Field(min_length=1, max_length=200, pattern=ONE_LINE)] = Field(
         description="For people: operators and the owners of phones read it"
     )
     trust: Trust = Field(description="The trust model: distributed, operators, local or random-features")
@@ -157,26 +169,6 @@ class PendingCollection(NamedTuple):
     terms: CollectionTerms
     join_seconds: int
     phase_seconds: int
-
-
-def validation_text(problems: Sequence[Mapping[str, Any]]) -> str:
-    """One line about what is wrong with a body: names fields, never repeats a value.
-
-    Parameters
-    ----------
-    problems : sequence of mapping
-        Errors of pydantic.
-    """
-    faults = []
-    for problem in problems[:3]:
-        # A name that nobody would give to a field may be a token or a location, and is not repeated.
-        parts = [
-            str(part) if isinstance(part, int) or _FIELD_NAME.fullmatch(str(part)) else "a name"
-            for part in problem.get("loc", ())
-        ]
-        faults.append(f"{'.'.join(parts) or 'body'}: {str(problem.get('msg', 'not accepted'))[:200]}")
-    more = len(problems) - len(faults)
-    return "; ".join(faults) + (f"; and {more} more" if more > 0 else "")
 
 
 def read_specification(
@@ -321,7 +313,15 @@ def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:
 def _region(value: list[float] | BoxGeometry | BoxFeature) -> Region:
     if isinstance(value, BoxFeature):
         value = value.geometry
-    return Region.from_bbox(*(_box(value.coordinates[0]) if isinstance(value, BoxGeometry) else value))
+    if isinstance(value, BoxGeometry):
+        return Region.from_bbox(*_box(value.coordinates[0]))
+    region = Region.from_bbox(*value)
+    if lies_where_nobody_lives(region.bbox):
+        raise InputError(
+            f"region lies at latitudes from {value[1]:g} to {value[3]:g}, where nobody lives; longitude and latitude "
+            "seem to be swapped: expected west,south,east,north; if it is meant so, give it as a GeoJSON polygon"
+        )
+    return region
 
 
 def _box(ring: list[list[float]]) -> list[float]:

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mapveil.collector.rounds.validation import ONE_LINE, worded
 from mapveil.geo.windows import Windows
 from mapveil.mechanisms.methods import Method
 from mapveil_client.errors import InputError
@@ -15,13 +16,15 @@ _MOST_WINDOWS: Final = 1024
 _METHODS: Final = {"local": "olh-h", "distributed": "multiscale", "operators": "multiscale"}
 """The method of a series by trust model."""
 
+_LENGTH: Final = worded(r"^[1-9][0-9]{0,3}(h|d|w|mo)$", "a length such as 6h, 1d, 1w or 1mo")
+
 
 class WindowsRecord(BaseModel):
     """The public windows of a series: periods of a calendar, recurring times or categories, or every pair of both."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    every: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}(h|d|w|mo)$")] | None = Field(
+    every: Annotated[str, Field(pattern=_LENGTH)] | None = Field(
         default=None, description="Length of a period, such as 1d, 1w or 1mo"
     )
     start: Annotated[str, Field(max_length=20)] | None = Field(
@@ -33,11 +36,11 @@ class WindowsRecord(BaseModel):
     zone: Annotated[str, Field(max_length=60)] | None = Field(
         default=None, description="Time zone of the windows, UTC by default"
     )
-    by: Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[^\x00-\x1f\x7f]+$")] | None = Field(
+    by: Annotated[str, Field(min_length=1, max_length=60, pattern=ONE_LINE)] | None = Field(
         default=None, description="hour, weekday, weekend or hour-of-week, or the name of a category"
     )
     values: Annotated[
-        list[Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]],
+        list[Annotated[str, Field(max_length=200, pattern=ONE_LINE)]],
         Field(max_length=_MOST_WINDOWS),
     ] = Field(default=[], description="The categories, which are public")
 

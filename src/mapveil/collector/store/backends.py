@@ -57,6 +57,11 @@ HOLDER_SECONDS: Final = 60
 """Seconds of silence after which PostgreSQL ends a session that holds a lock for its process alone. Chosen, not
 measured: the conductor says between two steps that it goes on, and a longer step loses the lock, which does no harm."""
 
+OWNED: Final = (
+    "make that user the owner of the database and of all that is in it, as createdb --owner=USER does"
+)
+"""The remedy where the user of PostgreSQL lacks a right."""
+
 _NO_RIGHT: Final = ("42501", "3F000")  # insufficient privilege, and no schema that the user may use
 LIMITS_SILENCE: Final = (14,)
 """First version of PostgreSQL that ends silent sessions."""
@@ -281,10 +286,7 @@ def failure_of(error: BaseException) -> StoreUnavailable | None:
     if state == _LOCKED:
         return Locked()
     if state in _NO_RIGHT:
-        return StoreUnavailable(
-            f"PostgreSQL refuses the store's user a right: {error.orig}; make that user the owner of the database "
-            "and of all that is in it, as createdb --owner=USER does"
-        )
+        return StoreUnavailable(f"PostgreSQL refuses the store's user a right: {error.orig}; {OWNED}")
     damaged = type(error) is DatabaseError and isinstance(error.orig, sqlite3.DatabaseError)
     own = isinstance(error, OperationalError | InterfaceError | InternalError)
     if own or damaged or error.connection_invalidated:
@@ -306,9 +308,21 @@ def create_file(path: Path) -> None:
             time.sleep(0.01)
 
 
+def fault_of_folder(path: Path) -> str | None:
+    """Why no store can be made at a path; None where one can. A folder that is not there may be a mistyped one."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f"there is no folder {folder}; make it, or give another path"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return f"the folder {folder} cannot be written"
+    return None
+
+
 def _create_file(path: Path) -> None:
+    fault = None if path.exists() else fault_of_folder(path)
+    if fault is not None:
+        raise InputError(f"{path}: no store can be made here: {fault}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             create_private(path)
         with contextlib.closing(sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)) as file:

@@ -23,15 +23,17 @@ def back_up(store: Store, folder: Path) -> list[Path]:
     Raises
     ------
     InputError
-        The store is on PostgreSQL, the folder exists, or it cannot be written.
+        The store is on PostgreSQL or not there, the folder exists, or it cannot be written.
     """
     if store.path is None:
         raise InputError(
             "--backup copies a store in an SQLite file; back up PostgreSQL with pg_dump --format=custom, and the "
             "files of --head-key, --authority-key and --operator-key with it"
         )
+    if not store.path.exists():
+        raise InputError(f"there is no store at {store.path}; give the one that the service serves from")
     try:
-        folder.mkdir(mode=0o700, parents=True)
+        folder.mkdir(mode=0o700)
         found = [path for ending in KEYS if (path := store.path.with_name(store.path.name + ending)).exists()]
         copies = [folder / path.name for path in (store.path, *found)]
         for copy in copies:
@@ -41,6 +43,11 @@ def back_up(store: Store, folder: Path) -> list[Path]:
         _copy(store.path, copies[0])
     except FileExistsError:
         raise InputError(f"{folder}: exists already; --backup makes a new folder") from None
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder}: there is no folder {folder.absolute().parent}; --backup makes a new one in a folder that "
+            "is there"
+        ) from None
     except (OSError, sqlite3.Error) as error:
         raise InputError(f"{folder}: no backup can be written here ({error})") from None
     return copies

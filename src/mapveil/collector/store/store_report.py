@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Final
 
 from sqlalchemy import func, select, text
 from sqlalchemy.engine import Connection
@@ -10,10 +11,42 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.audit_log import verify
+from mapveil.collector.store.backends import OWNED
 from mapveil.collector.store.home import RESTORED, elsewhere
-from mapveil.collector.store.schema import VERSION, check_version, collections, found_version, members
-from mapveil.collector.store.triggers import missing_triggers
+from mapveil.collector.store.schema import (
+    METADATA,
+    VERSION,
+    check_version,
+    collections,
+    devices,
+    enrolments,
+    found_version,
+    members,
+    operators,
+)
+from mapveil.collector.store.triggers import APPEND_ONLY, missing_triggers
 from mapveil_client.errors import InputError
+
+_LACKING: Final = """
+SELECT relname FROM pg_class
+WHERE relname = ANY(:names) AND relkind = 'r' AND pg_table_is_visible(oid) AND NOT (
+    has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT')
+    AND (relname = ANY(:append_only) OR has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE'))
+)
+UNION ALL
+SELECT pg_get_serial_sequence(name, 'id') FROM unnest(CAST(:numbered AS text[])) name
+WHERE NOT has_sequence_privilege(pg_get_serial_sequence(name, 'id'), 'USAGE')
+ORDER BY relname
+"""
+"""The tables that the user of PostgreSQL may not read and write as a service does, and the sequences of their numbers
+that it may not use."""
+
+_NUMBERED: Final = (operators.name, enrolments.name, devices.name)
+"""Tables whose rows PostgreSQL numbers by a sequence."""
+
+_SCHEMA: Final = """
+SELECT current_schema(), has_schema_privilege(current_schema(), 'CREATE'), current_setting('search_path')
+"""
 
 
 @dataclass
@@ -21,7 +54,7 @@ class StoreReport:
     """Findings of an examination of a store."""
 
     reachable: bool = False
-    version: int | None = None  # of the tables; None: there are none yet
+    version: int | None = None  # of the tables; None: there are none yet, a service makes them
     writable: bool = False
     audit_lines: int = 0
     audit_head: str = ""  # chain value of the last line; empty where the chain is broken
@@ -46,8 +79,12 @@ def examine(
             report.version = found_version(connection)
             check_version(connection)
             if report.version is None:
-                report.problems.append("the store has no tables yet; mapveil serve creates them")
+                report.problems += _unmakeable(connection)
                 return report
+            if lacking := _lacking(connection):
+                report.problems.append(
+                    f"PostgreSQL refuses the store's user rights on {', '.join(lacking)}; {OWNED}"
+                )
             _examine_database(connection, report)
             report.problems += [RESTORED] if elsewhere(connection) else []
             report.problems += [
@@ -64,7 +101,7 @@ def examine(
             )
         with write() as connection:  # a real write, flushed to the disk, that changes nothing
             connection.execute(text("UPDATE schema_version SET version = version"))
-        report.writable = True
+        report.writable = not lacking
     except (StoreUnavailable, InputError) as error:
         report.problems.append(cause_text(error))
     except SQLAlchemyError as error:
@@ -95,6 +132,30 @@ def cause_text(error: StoreUnavailable | InputError) -> str:
     cause = getattr(error.__cause__, "orig", None) or error.__cause__
     words = "" if cause is None else str(cause).partition("\n")[0]
     return str(error) if words in str(error) else f"{error} ({words})"
+
+
+def _unmakeable(connection: Connection) -> list[str]:
+    """A right without which the user of PostgreSQL makes no tables, where it is lacking; nothing on SQLite."""
+    if connection.dialect.name == "sqlite":
+        return []
+    schema, may_create, path = connection.execute(text(_SCHEMA)).one()
+    if may_create:
+        return []
+    # Without USAGE of a schema the tables that are in it are not seen either.
+    right = f"CREATE in schema {schema}" if schema else f"USAGE of any schema of its search_path ({path})"
+    return [f"PostgreSQL refuses the store's user {right}; {OWNED}"]
+
+
+def _lacking(connection: Connection) -> list[str]:
+    """Tables and sequences on which the user of PostgreSQL lacks a right that serving needs; none on SQLite."""
+    if connection.dialect.name == "sqlite":
+        return []
+    names = {
+        "names": list(METADATA.tables),
+        "append_only": list(APPEND_ONLY),
+        "numbered": list(_NUMBERED),
+    }
+    return list(connection.execute(text(_LACKING), names).scalars())
 
 
 def _examine_database(connection: Connection, report: StoreReport) -> None:

@@ -5,13 +5,15 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
 
-_APPEND_ONLY: Final = ("audit", "charges")
+APPEND_ONLY: Final = ("audit", "charges")
+"""Tables whose lines are never changed or deleted."""
+
 TRIGGERS: Final = {
     "sqlite": (
         *(
             f"CREATE TRIGGER {table}_stays_{what.lower()} BEFORE {what} ON {table} "
             f"BEGIN SELECT RAISE(ABORT, 'a line of {table} is never changed'); END"
-            for table in _APPEND_ONLY
+            for table in APPEND_ONLY
             for what in ("UPDATE", "DELETE")
         ),
         # INSERT OR REPLACE deletes without firing the triggers above.
@@ -26,7 +28,7 @@ TRIGGERS: Final = {
         *(
             f"CREATE TRIGGER {table}_stays BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
             "FOR EACH STATEMENT EXECUTE FUNCTION mapveil_append_only()"
-            for table in _APPEND_ONLY
+            for table in APPEND_ONLY
         ),
     ),
 }
