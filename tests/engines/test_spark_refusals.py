@@ -103,6 +103,12 @@ def test_parameters_of_a_url_that_are_none(engine: SparkEngine, parameters: str)
     assert "secret" not in str(raised.value)
 
 
+@pytest.mark.parametrize("parameters", ["use_ssl=yes", "token=t;use_ssl=1", "use_ssl="])
+def test_a_word_that_would_turn_encryption_off_silently_is_refused(parameters: str) -> None:
+    with pytest.raises(InputError, match=r"host:1: use_ssl must be true or false; nothing was charged"):
+        SparkEngine(f"sc://host:1/;{parameters}")
+
+
 @pytest.mark.parametrize("after", ["gone", "of other columns"])
 def test_files_that_change_while_they_are_read(engine: SparkEngine, after: str, tmp_path: Path) -> None:
     path = tmp_path / "visits.parquet"

@@ -87,6 +87,10 @@ class SparkEngine:
             port = 0
         if place.scheme != "sc" or not place.hostname or not port:
             raise InputError(f"engine must be a Spark Connect server, sc://host or sc://host:{_PORT}")
+        wanted = re.findall(r";\s*use_ssl\s*=([^;]*)", place.path)
+        if any(each.strip().lower() not in ("true", "false") for each in wanted):
+            # Spark Connect takes any other word for false, and sums would cross the network in the clear.
+            raise InputError(f"engine {self.server}: use_ssl must be true or false; nothing was charged")
         require("pyspark", "spark")
         try:
             socket.create_connection((place.hostname, port), _WAIT).close()
