@@ -292,7 +292,7 @@ def test_devices_of_a_locked_collection_wait_alone_and_late_ones_not_at_all(
 ):
     """The end of a phase and the beginning of a round lock the collection, however long they last."""
     monkeypatch.setattr(backends, "_POSTGRESQL_SETTINGS", ())  # by which a lock is waited for without end
-    monkeypatch.setattr(group_commit, "GIVE_UP_SECONDS", 600.0)
+    monkeypatch.setattr(group_commit, "_GIVE_UP_SECONDS", 600.0)
     stores = [new_store(postgresql_url) for _ in range(2)]
     stores[0].create_tables()
     engine = Engine(stores[0], clock, Randomness(1), authority=AUTHORITY)

@@ -17,6 +17,7 @@ from mapveil.collector.store import backends, group_commit
 from mapveil.collector.store.audit_log import _LOCK_KEY, record
 from mapveil.collector.store.backends import Locked, Repeatable
 from mapveil.collector.store.schema import messages
+from mapveil_client import connection
 
 from ..faults.scene import until
 from .rows import clients, commit, gather, lock_waits, message, put, refuse_after
@@ -54,10 +55,23 @@ def keeps(connection, batch):
     return [put(client)(connection) for client in batch]
 
 
+def test_waits_for_locks_end_before_a_phone_gives_up_and_before_deadlocks_are_looked_for(postgresql_store):
+    def seconds(connection, batch):
+        names = "'lock_timeout', 'deadlock_timeout'"
+        asked = f"SELECT name, CAST(setting AS integer) FROM pg_settings WHERE name IN ({names})"
+        return [{name: wait / 1000 for name, wait in connection.execute(text(asked))}]
+
+    shared, recorded = gather(
+        *(postgresql_store.put(seconds, 0, records=records) for records in (False, True))
+    )
+    assert 0 < 10 * shared["lock_timeout"] <= shared["deadlock_timeout"]
+    assert 0 < 4 * recorded["lock_timeout"] < connection._SILENCE_S  # two locks, after another's two
+
+
 @pytest.fixture
 def patient(monkeypatch):
     """A slow machine may take longer over the rest of a test than a locked row is waited for."""
-    monkeypatch.setattr(group_commit, "GIVE_UP_SECONDS", 600.0)
+    monkeypatch.setattr(group_commit, "_GIVE_UP_SECONDS", 600.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -85,7 +99,7 @@ def test_a_row_that_stays_locked_fails_its_own_writer(
     postgresql_store, postgresql_url, new_store, monkeypatch
 ):
     store, other = postgresql_store, new_store(postgresql_url)
-    monkeypatch.setattr(group_commit, "GIVE_UP_SECONDS", 0.0)
+    monkeypatch.setattr(group_commit, "_GIVE_UP_SECONDS", 0.0)
     with other.write() as connection:
         put(1)(connection)
         answers = gather(store.put(keeps, 1), store.put(keeps, 2), commit(store, put(3)))
@@ -158,6 +172,46 @@ def test_a_writer_that_finds_its_row_locked_in_a_transaction_of_its_own_backs_of
     assert busy.calls == [[1, 2], [1], [1], [1, 2]]
 
 
+@pytest.fixture
+def simulated(monkeypatch):
+    """Time of the thread that commits, which passes only as it is told to: by a writer that is free, 20 ms."""
+    time = SimpleNamespace(now=0.0, monotonic=lambda: time.now, sleep=lambda seconds: None)
+
+    def free(connection, batch):
+        time.now += 0.02
+        assert time.now < 1000
+        return list(batch)
+
+    time.free = free
+    monkeypatch.setattr(group_commit, "time", time)
+    return time
+
+
+def test_a_writer_that_waited_long_for_its_first_lock_is_given_up_with_all_that_wait_for_it(
+    sqlite_store, simulated
+):
+    tries = []
+
+    def locked(connection, batch):
+        tries.append(len(batch))
+        simulated.now += 9.8 if len(tries) == 1 else 0.3
+        raise Locked
+
+    async def main():
+        first = asyncio.create_task(sqlite_store.put(locked, 1))
+        while not tries:
+            await sqlite_store.put(simulated.free, 0)
+        beside = asyncio.create_task(sqlite_store.put(locked, 2))
+        others = [asyncio.create_task(sqlite_store.put(locked, n)) for n in range(600)]
+        tasks = [first, beside, *others]
+        while not all(task.done() for task in tasks):
+            await sqlite_store.put(simulated.free, 0)
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert [type(answer) for answer in asyncio.run(main())] == [Locked] * 602
+    assert len(tries) == 2
+
+
 def test_what_is_given_up_stays_in_memory_no_longer_than_its_answer(sqlite_store, monkeypatch):
     """Without a collection of garbage."""
     gone, calls = [], []
@@ -174,7 +228,7 @@ def test_what_is_given_up_stays_in_memory_no_longer_than_its_answer(sqlite_store
         puts = (sqlite_store.put(busy, Item()) for _ in range(2))
         return [type(each) for each in await asyncio.gather(*puts, return_exceptions=True)]
 
-    monkeypatch.setattr(group_commit, "GIVE_UP_SECONDS", 0.0)
+    monkeypatch.setattr(group_commit, "_GIVE_UP_SECONDS", 0.0)
     gc.collect()
     gc.disable()
     try:
@@ -184,24 +238,10 @@ def test_what_is_given_up_stays_in_memory_no_longer_than_its_answer(sqlite_store
         gc.enable()
 
 
-@pytest.fixture
-def simulated(monkeypatch):
-    """Time of the thread that commits, which passes only as it is told to: by a writer that is free, 20 ms."""
-    time = SimpleNamespace(now=0.0, monotonic=lambda: time.now, sleep=lambda seconds: None)
-
-    def free(connection, batch):
-        time.now += 0.02
-        assert time.now < 1000
-        return list(batch)
-
-    time.free = free
-    monkeypatch.setattr(group_commit, "time", time)
-    return time
-
-
 def test_no_transaction_waits_for_one_locked_row_after_another(sqlite_store, simulated):
-    """Of 20 writers each finds its row locked when it is written again."""
+    """Of 20 writers each finds its row locked when it is written again; their items keep their order."""
     began: list[list[str]] = []
+    written: dict[int, list[int]] = {}
 
     @contextlib.contextmanager
     def transaction():
@@ -218,17 +258,20 @@ def test_no_transaction_waits_for_one_locked_row_after_another(sqlite_store, sim
                 simulated.now += 0.1
                 began[-1].append("locked")
                 raise Locked()
-            return [put(number)(connection) for _ in batch]
+            written[number] = list(batch)
+            return keeps(connection, [10 * number + each for each in batch])
 
         return writer
 
     sqlite_store._commits._transaction = transaction
     failing = refuse_after(99, ValueError("of its own"))
-    pairs = [*((of(n), 0) for n in range(20)), (lambda connection, _: failing(connection), 0)]
+    writers = [of(n) for n in range(20)]
+    pairs = [(writer, item) for writer in writers for item in range(2)]
+    pairs.append((lambda connection, _: failing(connection), 0))
     answers = together(sqlite_store, *pairs, beside=simulated.free)
-    assert [type(answer) for answer in answers] == [int] * 20 + [ValueError]
+    assert [type(answer) for answer in answers] == [int] * 40 + [ValueError]
     assert max(map(len, began)) == 1
-    assert clients(sqlite_store) == list(range(20))
+    assert written == {number: [0, 1] for number in range(20)}
 
 
 @pytest.mark.parametrize("count", [1, 5, 20])
@@ -247,9 +290,10 @@ def test_locked_rows_leave_half_of_the_time_to_the_others_until_they_are_given_u
     assert {type(answer) for answer in answers} == {Locked}
     found = tries[count - 1] + 0.1  # until then each was tried once
     later = tries[count:]
+    assert count > 1 or len(tries) < 20  # each back-off of one alone is longer than the last
     assert len(later) >= count  # the last of each is when it is given up
     assert 0.1 * (len(later) - count) <= (later[-1] + 0.1 - found) / 2 + 0.1
-    assert later[-1] < group_commit.GIVE_UP_SECONDS + 0.6 * count
+    assert later[-1] < group_commit._GIVE_UP_SECONDS + 0.2 * count
     assert not sqlite_store._commits._backoffs
 
 

@@ -22,7 +22,7 @@ from mapveil.collector.clock import Clock
 from mapveil.collector.store import backends
 from mapveil.collector.store.audit_log import recording
 from mapveil.collector.store.backends import CLOCK, failure_of, open_database
-from mapveil.collector.store.group_commit import GIVE_UP_SECONDS, Batch, GroupCommit, Writer
+from mapveil.collector.store.group_commit import Batch, GroupCommit, Writer
 from mapveil.collector.store.home import check_home
 from mapveil.collector.store.schema import collections, create_tables
 from mapveil.collector.store.store_report import StoreReport, examine
@@ -33,6 +33,9 @@ _MOST_AHEAD: Final = 10.0  # seconds between clocks of processes that share a st
 _LOCK_SECONDS: Final = 0.1
 """Each wait for a lock of a transaction that many collections share: a tenth of the time after which PostgreSQL looks
 for deadlocks."""
+_RECORDED_LOCK_SECONDS: Final = 5.0
+"""Each wait for a lock of a transaction that records audit lines: for a row, for the lines, and before it another has
+waited as long; a phone waits 30 s."""
 
 
 class FairLock:
@@ -101,9 +104,12 @@ class Store:
         self._alone: dict[str, Connection] = {}  # on PostgreSQL: of each role that this process is alone in
         # On PostgreSQL what devices send waits neither for a long transaction of this process nor for one that waits
         # until another process has numbered its audit lines, and for the lock of another collection's row a moment.
-        shared, recorded = (partial(self._begin, seconds) for seconds in (_LOCK_SECONDS, GIVE_UP_SECONDS))
-        self._commits = GroupCommit(shared if self.shareable else self.write, self._observe)
-        self._recorded = GroupCommit(recorded, self._observe) if self.shareable else self._commits
+        self._commits = self._recorded = GroupCommit(self.write, self._observe, row_locks=False)
+        if self.shareable:
+            self._commits, self._recorded = (
+                GroupCommit(partial(self._begin, seconds), self._observe, row_locks=True)
+                for seconds in (_LOCK_SECONDS, _RECORDED_LOCK_SECONDS)
+            )
 
     @property
     def dialect(self) -> str:

@@ -42,7 +42,7 @@ It waits no longer than the last transaction took, for then waiting costs more t
 """
 
 _TRIES: Final = 6
-GIVE_UP_SECONDS: Final = 10.0
+_GIVE_UP_SECONDS: Final = 10.0
 """Wait of a writer for a locked row, at most: a phone waits 30 s for an answer, and then sends it all again."""
 _BACKOFF_SECONDS: Final = 0.1
 """Back-off of a writer that found a row locked, and then as long as it has lasted: at random, half of that to all."""
@@ -53,7 +53,7 @@ most, until the last try of each."""
 
 
 class Exclusive:
-    """A writer that locks a row exclusively: it is alone in its transaction, so that no two wait for each other."""
+    """A writer that locks a row exclusively: the last of its transaction, so that no two wait for each other."""
 
 
 class Batch(NamedTuple):
@@ -93,15 +93,21 @@ class _Tried(NamedTuple):
 
 
 class GroupCommit:
-    """The thread that commits; ``observe`` is called with every batch. Run by: the server."""
+    """The thread that commits; ``observe`` is called with every batch, ``row_locks`` is whether rows are locked.
+
+    Run by: the server.
+    """
 
     def __init__(
         self,
         transaction: Callable[[], AbstractContextManager[Connection]],
         observe: Callable[[Batch], None],
+        *,
+        row_locks: bool,
     ) -> None:
         self._transaction = transaction
         self._observe = observe
+        self._row_locks = row_locks
         self._waiting: OrderedDict[Writer[Any], deque[_Item]] = OrderedDict()
         self._backoffs: dict[Writer[Any], _Backoff] = {}  # used by the thread alone
         self._wake = threading.Condition()
@@ -159,19 +165,10 @@ class GroupCommit:
         backoff = self._backoffs.get(writer)
         return backoff is not None and backoff.until > now and not self._closed
 
-    def _is_alone(self, writer: Writer[Any]) -> bool:
-        """Whether a writer shares its transaction with no other.
-
-        Where it backed off, the others would have to be written again if its row is still locked.
-        """
-        return writer in self._backoffs or isinstance(writer, Exclusive)
-
     def _next(self, room: int, served: Collection[Writer[Any]]) -> list[_Item]:
         """At most ``room`` waiting items of the first writer that does not back off; none where it was served."""
         with self._wake:
             while room > 0 and (writer := self._first()) is not None and writer not in served:
-                if served and self._is_alone(writer):
-                    break
                 items = self._waiting[writer]
                 taken = [items.popleft() for _ in range(min(room, len(items)))]
                 if items:
@@ -198,7 +195,8 @@ class GroupCommit:
                     taken += batch
                     written = batch[0].writer(connection, [item.value for item in batch])
                     results += (result for _, result in zip(batch, written, strict=True))
-                    if self._is_alone(batch[0].writer) or time.monotonic() - started > _MAX_SECONDS:
+                    last = self._row_locks and isinstance(batch[0].writer, Exclusive)
+                    if last or time.monotonic() - started > _MAX_SECONDS:
                         break
         except BaseException as error:  # an item's own failure, whatever it is, belongs to its sender
             if not taken:  # the transaction could not even begin
@@ -228,14 +226,14 @@ class GroupCommit:
         """Have a writer back off that began and found its row locked; all of its items fail where that lasts long."""
         writer, now = items[0].writer, time.monotonic()
         since = self._backoffs.get(writer, _Backoff(began, began)).since
-        if now - since >= GIVE_UP_SECONDS or self._closed:
+        if now - since >= _GIVE_UP_SECONDS or self._closed:
             with self._wake:
                 items = [*items, *self._waiting.pop(writer, ())]
             return [_Outcome(item, None, Locked()) for item in items]
         pause = min(max(_BACKOFF_SECONDS, now - since), _MOST_BACKOFF_SECONDS)
         pause = max(pause, _BACKOFF_OF_EACH_SECONDS * len(self._backoffs))
         pause *= (1000 + secrets.randbelow(1000)) / 2000  # else two processes would meet again
-        self._backoffs[writer] = _Backoff(since, min(now + pause, since + GIVE_UP_SECONDS))
+        self._backoffs[writer] = _Backoff(since, min(now + pause, since + _GIVE_UP_SECONDS))
         self._give_back(items)
         return []
 
