@@ -103,10 +103,46 @@ def test_parameters_of_a_url_that_are_none(engine: SparkEngine, parameters: str)
     assert "secret" not in str(raised.value)
 
 
-@pytest.mark.parametrize("parameters", ["use_ssl=yes", "token=t;use_ssl=1", "use_ssl="])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        *(
+            "use_ssl=yes",
+            "token=t;use_ssl=1",
+            "use_ssl=",
+            "use_ssl=True%20",
+            "use_ssl",
+            "ssl=true",
+            "USE_SSL=true",
+        ),
+        "use_ssl=true;use_ssl=false",
+    ],
+)
 def test_a_word_that_would_turn_encryption_off_silently_is_refused(parameters: str) -> None:
-    with pytest.raises(InputError, match=r"host:1: use_ssl must be true or false; nothing was charged"):
+    with pytest.raises(
+        InputError, match=r"host:1: expected use_ssl once, true or false; nothing was charged"
+    ):
         SparkEngine(f"sc://host:1/;{parameters}")
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        *(
+            ";token=SECRET",
+            ":1;token=SECRET",
+            "/?use_ssl=true;token=SECRET",
+            "/#;token=SECRET",
+            "/token=SECRET",
+        ),
+        *(":SECRET", "[::1;token=SECRET]"),
+    ],
+)
+def test_a_url_of_another_form_is_refused_and_never_quoted(after: str) -> None:
+    url = f"sc://{after}" if after.startswith("[") else f"sc://host{after}"
+    with pytest.raises(InputError, match=r"with any parameters after '/;'; nothing was charged") as raised:
+        SparkEngine(url)
+    assert "SECRET" not in str(raised.value)
 
 
 @pytest.mark.parametrize("after", ["gone", "of other columns"])

@@ -262,6 +262,7 @@ def test_an_offset_blurs_by_as_much():
         ({"places": "all"}, "mean or most-visited"),
         ({"jitter_m": -1.0}, "jitter_m"),
         ({"gamma": 0.0}, "gamma"),
+        ({"gamma": 75.0}, "gamma must be above 0, at most 50"),
     ],
 )
 def test_senseless_parameters_are_refused(change, message):

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _NAMED: Final = ("columns", "expressions")  # of points, by kind of column
 _PORT: Final = 15002  # of Spark Connect where a URL names none
+_URL: Final = re.compile(r"sc://([^@/?#;]*@)?([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?(/(;[^?#]*)?)?", re.ASCII)
 _WAIT: Final = 10.0  # seconds until a server counts as unreachable
 _ANSWER: Final = 30.0  # seconds for the answer to the first call: gRPC takes 20 to find a port silent
 _RETRIES: Final = 7  # of a call; with pauses of 0.05, 0.2, 0.8, 3.2 and then 8 seconds, 28 in all
@@ -80,17 +81,25 @@ class SparkEngine:
     url: str
 
     def __post_init__(self) -> None:
-        place = urlsplit(self.url)
         try:
+            place = urlsplit(self.url)
             port = place.port or _PORT
         except ValueError:
             port = 0
-        if place.scheme != "sc" or not place.hostname or not port:
-            raise InputError(f"engine must be a Spark Connect server, sc://host or sc://host:{_PORT}")
-        wanted = re.findall(r";\s*use_ssl\s*=([^;]*)", place.path)
-        if any(each.strip().lower() not in ("true", "false") for each in wanted):
-            # Spark Connect takes any other word for false, and sums would cross the network in the clear.
-            raise InputError(f"engine {self.server}: use_ssl must be true or false; nothing was charged")
+        if not port or not _URL.fullmatch(self.url):  # which is not quoted: there may be a token in it
+            raise InputError(
+                f"engine must be a Spark Connect server, sc://host or sc://host:{_PORT}, with any parameters after "
+                "'/;'; nothing was charged"
+            )
+        given = dict[str, list[str]]()
+        for name, _, value in (each.partition("=") for each in place.path.split(";")[1:]):
+            given.setdefault(name, []).append(value.lower())
+        encrypted = {name: values for name, values in given.items() if re.search("ssl|tls", name.lower())}
+        if encrypted and encrypted not in ({"use_ssl": ["true"]}, {"use_ssl": ["false"]}):
+            # Spark Connect takes whatever else for false, and sums would cross the network in the clear.
+            raise InputError(
+                f"engine {self.server}: expected use_ssl once, true or false; nothing was charged"
+            )
         require("pyspark", "spark")
         try:
             socket.create_connection((place.hostname, port), _WAIT).close()

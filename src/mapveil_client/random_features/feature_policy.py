@@ -38,6 +38,7 @@ _STRETCH = 1.5  # largest factor between a metre of the query's plane and one on
 PlaceChoice = Literal["mean", "most-visited"]
 BandwidthRule = Literal["public", "neighbours"]
 
+_MOST_GAMMA: Final = 50.0  # of 75 the probability of too few bands is 1 in double precision
 LEAST_SIDE_M: Final = 1000.0
 """Least extent of a query's region along x and y, metres."""
 
@@ -116,9 +117,10 @@ class Policy:
         if min(self.features, self.bands, self.answers) < 1:
             given = f"{self.features}, {self.bands} and {self.answers}"
             raise ParameterError(f"features, bands and answers must be 1 or more, got {given}")
-        if not (0 < self.gamma < math.inf and 0 <= self.smallest_side < math.inf):
+        if not (0 < self.gamma <= _MOST_GAMMA and 0 <= self.smallest_side < math.inf):
             raise ParameterError(
-                f"gamma must be above 0 and smallest_side 0 or more, got {self.gamma} and {self.smallest_side}"
+                f"gamma must be above 0, at most {_MOST_GAMMA:g}, and smallest_side 0 or more, got {self.gamma} "
+                f"and {self.smallest_side}"
             )
 
     @property
@@ -295,7 +297,7 @@ class FourierParameters(Checked):
         )
         self._check(0 <= self.jitter_m < math.inf, "jitter_m", "a number of metres from 0")
         self._check(0 <= self.least_signal < math.inf, "least_signal", "a number from 0")
-        self._check_positive("gamma")
+        self._check(0 < self.gamma <= _MOST_GAMMA, "gamma", f"above 0, at most {_MOST_GAMMA:g}")
 
     def policy(self, bandwidth: float, *, smallest_side: float = LEAST_SIDE_M) -> Policy:
         """The policy of the queried devices. Run by: the client."""

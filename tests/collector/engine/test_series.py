@@ -149,6 +149,7 @@ def test_a_report_of_another_kind_of_collection_is_refused(engine, store, crowd_
         ({"trust": "distributed", "windows": LONG}, "2098-12 is not: create it then"),
         ({"windows": {"every": "1w", "start": "2026-01-05", "until": "2026-01-12"}}, "must be 2 to 1024, got 1"),
         ({"windows": {"every": "1h", "start": "2026-01-05", "until": "2026-03-12"}}, "must be 2 to 1024, got 1584"),
+        ({"tiling": "grid:1x4096"}, "windows must be at most 2 on this tiling's raster of 16,777,216 sites, got"),
         ({"windows": {"every": "1w", "start": "2026-01-05", "until": "2026-01-13"}}, "must end a window"),
         ({"windows": {"every": "1w"}}, "start and until"),
         ({"windows": {"by": "purpose"}}, "values"),

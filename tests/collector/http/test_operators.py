@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import pytest
@@ -54,6 +57,27 @@ def test_phases_too_short_for_the_devices_are_remarked_on(api: Any, caplog: pyte
         assert (f" P{told}" in foreseen["note"]) is (f"{needed}." in foreseen["note"]) is remarked
         assert api.ask("POST", "/v1/collections", "operator", json=spec).status_code == 201
         assert (f": p{told}" in caplog.text) is (needed in caplog.text) is remarked
+
+
+def test_a_forecast_beside_another_is_refused_and_holds_no_thread(api: Any, monkeypatch: Any) -> None:
+    made, begun, ends = api.engine.forecast, threading.Event(), threading.Event()
+
+    def slow(given: Any) -> Any:
+        begun.set()
+        assert ends.wait(60)
+        return made(given)
+
+    monkeypatch.setattr(api.engine, "forecast", slow)
+    ask = partial(api.ask, "POST", "/v1/forecasts", "operator", json=DRAFT)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ask)
+        assert begun.wait(60)
+        beside = ask()
+        ends.set()
+        assert first.result().status_code == 200
+    assert beside.status_code == 429
+    assert beside.headers["retry-after"] == "5"
+    assert ask().status_code == 200
 
 
 def test_the_models_name_everything_that_the_engine_tells(api: Any) -> None:

@@ -20,6 +20,7 @@ from mapveil.collector.http.schemas import (
     TrustModels,
 )
 from mapveil.collector.http.service import CollectionId, Service, refusals
+from mapveil.collector.refusals import TooMany
 from mapveil.collector.rounds.specification import CollectionSpec
 from mapveil.collector.rounds.validation import worded
 from mapveil.collector.store.audit_log import AuditLine
@@ -33,6 +34,7 @@ _LOG: Final = logging.getLogger("mapveil.collector")
 Number = Annotated[int, Path(ge=1, le=MOST_NUMBER)]
 After = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Lines above this number")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of lines")]
+_FORECAST_SECONDS: Final = 5.0  # until whoever waits for one may ask again
 _NUMBER = r"-?[0-9]{1,3}(\.[0-9]{1,15})?"
 Box = Annotated[
     str,
@@ -87,8 +89,13 @@ def _add_collections(app: FastAPI, service: Service) -> None:
         summary="Predict a collection's error and traffic from a synthetic city; nothing is created",
     )
     def predict(spec: CollectionSpec, who: Operator = operator) -> ForecastBody:
-        with service.forecasting:  # a forecast takes a processor: one at a time
+        # One at a time, for it takes a processor; and none waits, for each that did would hold a thread of all others.
+        if not service.forecasting.acquire(blocking=False):
+            raise TooMany("another forecast is being made", retry_after=_FORECAST_SECONDS)
+        try:
             found = engine.forecast(spec)
+        finally:
+            service.forecasting.release()
         if not found.refused and (said := short_phases(spec)):
             found = found._replace(note=f"{found.note} {said[0].upper()}{said[1:]}.")
         return ForecastBody(**found._asdict())

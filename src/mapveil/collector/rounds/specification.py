@@ -17,7 +17,7 @@ from mapveil.collector.operators.plan_answers import check_answerable
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.plan_replay import check_feasible
 from mapveil.collector.rounds.validation import ONE_LINE, validation_text, worded
-from mapveil.collector.rounds.windows_record import WindowsRecord
+from mapveil.collector.rounds.windows_record import WindowsRecord, check_sites
 from mapveil.geo.box_order import lies_where_nobody_lives
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
 from mapveil.geo.region import Region
@@ -263,6 +263,8 @@ def read_specification(
         operators=() if pair is None else pair.encoded,
         windows=None if windows is None else windows.to_dict(),
     )
+    if terms.series is not None:
+        check_sites(terms.series.count, terms.cells.lattice().depth)
     # Both halves of the mechanism are made, as every device and the service will make them.
     if terms.trust == "local":
         offer(terms).randomizer.identity()

@@ -13,6 +13,9 @@ from mapveil_client.errors import InputError
 _MOST_WINDOWS: Final = 1024
 """Maximum number of windows of a series: each has a part of the devices, and a map in the result."""
 
+_MOST_SITES: Final = 1 << 25
+"""Sites of all windows together: an estimate takes several arrays of so many numbers, of 0.27 GB each."""
+
 _METHODS: Final = {"local": "olh-h", "distributed": "multiscale", "operators": "multiscale"}
 """The method of a series by trust model."""
 
@@ -67,3 +70,20 @@ class WindowsRecord(BaseModel):
                 f"{found.names[-1]} is not: create it then, or take trust local"
             )
         return found
+
+
+def check_sites(windows: int, depth: int) -> None:
+    """Refuse a series whose map would take too much memory, after every device had paid for it.
+
+    Raises
+    ------
+    InputError
+        There are more than 2^25 sites in all ``windows`` of a raster of ``depth`` levels.
+    """
+    sites = 1 << (2 * depth)
+    if windows * sites > _MOST_SITES:
+        raise InputError(
+            f"windows must be at most {_MOST_SITES // sites:,} on this tiling's raster of {sites:,} sites, got "
+            f"{windows:,}: the map would take too much memory; a coarser tiling takes more (a long grid has the raster "
+            "of a square)"
+        )
