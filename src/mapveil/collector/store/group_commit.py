@@ -4,10 +4,12 @@ A thread takes whatever waits, writes it in one transaction, and answers each on
 writers are handed to the writer together, as one batch of rows. An item that fails fails alone: the transaction is
 rolled back, and its items are written once more in another, each in a savepoint of its own. A writer that finds a row
 locked backs off, and the others go on without it: so two processes that each hold what the other waits for both go on.
+Trying such writers takes half of the time at most.
 """
 
 import asyncio
 import contextlib
+import math
 import secrets
 import threading
 import time
@@ -43,13 +45,10 @@ It waits no longer than the last transaction took, for then waiting costs more t
 
 _TRIES: Final = 6
 _GIVE_UP_SECONDS: Final = 10.0
-"""Wait of a writer for a locked row, at most: a phone waits 30 s for an answer, and then sends it all again."""
+"""Wait of an item for a locked row, at most: a phone waits 30 s for an answer, and then sends it all again."""
 _BACKOFF_SECONDS: Final = 0.1
 """Back-off of a writer that found a row locked, and then as long as it has lasted: at random, half of that to all."""
 _MOST_BACKOFF_SECONDS: Final = 2.0
-_BACKOFF_OF_EACH_SECONDS: Final = 0.4
-"""Back-off of a writer, at least, for each that backs off: where trying one takes 0.1 s, all take half of the time at
-most, until the last try of each."""
 
 
 class Exclusive:
@@ -69,13 +68,7 @@ class _Item:
     value: Any
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
-
-
-class _Backoff(NamedTuple):
-    """The wait of a writer for a row that another transaction has locked, by the monotonic clock."""
-
-    since: float
-    until: float
+    since: float  # by the monotonic clock
 
 
 class _Outcome(NamedTuple):
@@ -109,7 +102,8 @@ class GroupCommit:
         self._observe = observe
         self._row_locks = row_locks
         self._waiting: OrderedDict[Writer[Any], deque[_Item]] = OrderedDict()
-        self._backoffs: dict[Writer[Any], _Backoff] = {}  # used by the thread alone
+        self._backoffs: dict[Writer[Any], float] = {}  # the ends; used by the thread alone, as is the next
+        self._others_until = 0.0  # no writer that backs off is tried before
         self._wake = threading.Condition()
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -124,7 +118,9 @@ class GroupCommit:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="mapveil-commit", daemon=True)
                 self._thread.start()
-            self._waiting.setdefault(writer, deque()).append(_Item(writer, value, loop, future))
+            self._waiting.setdefault(writer, deque()).append(
+                _Item(writer, value, loop, future, time.monotonic())
+            )
             self._wake.notify()
         try:
             return await future
@@ -144,10 +140,15 @@ class GroupCommit:
         pause = 0.0
         while True:
             with self._wake:
+                self._give_up()
                 while (self._waiting or not self._closed) and self._first() is None:
-                    ends = (self._backoffs[writer].until for writer in self._waiting)
+                    ends = (
+                        min(self._end(each), items[0].since + _GIVE_UP_SECONDS)
+                        for each, items in self._waiting.items()
+                    )
                     end = min(ends, default=None)
                     self._wake.wait(None if end is None else max(0.0, end - time.monotonic()))
+                    self._give_up()
                 if not self._waiting:
                     return
             if pause and not self._closed:
@@ -162,8 +163,21 @@ class GroupCommit:
         return next((each for each in self._waiting if not self._backs_off(each, now)), None)
 
     def _backs_off(self, writer: Writer[Any], now: float) -> bool:
-        backoff = self._backoffs.get(writer)
-        return backoff is not None and backoff.until > now and not self._closed
+        return writer in self._backoffs and self._end(writer) > now and not self._closed
+
+    def _end(self, writer: Writer[Any]) -> float:
+        return max(self._backoffs[writer], self._others_until)
+
+    def _give_up(self) -> None:
+        """Refuse what has waited too long for a locked row."""
+        old, outcomes = time.monotonic() - _GIVE_UP_SECONDS, list[_Outcome]()
+        for writer in [each for each in self._backoffs if each in self._waiting]:
+            items = self._waiting[writer]
+            while items and items[0].since <= old:
+                outcomes.append(_Outcome(items.popleft(), None, Locked()))
+            if not items:
+                del self._waiting[writer]
+        _answer(outcomes)
 
     def _next(self, room: int, served: Collection[Writer[Any]]) -> list[_Item]:
         """At most ``room`` waiting items of the first writer that does not back off; none where it was served."""
@@ -178,7 +192,6 @@ class GroupCommit:
                 live = [item for item in taken if not item.future.cancelled()]
                 if live:
                     return live
-                self._backoffs.pop(writer, None)  # else whoever comes later would be as old as these
         return []
 
     def _commit_some(self) -> int:
@@ -216,24 +229,25 @@ class GroupCommit:
             outcomes = [_Outcome(item, result, None) for item, result in zip(taken, results, strict=True)]
         if self._backoffs:
             now = time.monotonic()
-            for writer in {outcome.item.writer for outcome in outcomes}:
-                if not self._backs_off(writer, now):
-                    self._backoffs.pop(writer, None)
+            for writer in {outcome.item.writer for outcome in outcomes if outcome.error is None}:
+                if self._backoffs.get(writer, math.inf) <= now:
+                    del self._backoffs[writer]
         _answer(outcomes)
         return len(taken)
 
     def _back_off(self, items: list[_Item], began: float) -> list[_Outcome]:
-        """Have a writer back off that began and found its row locked; all of its items fail where that lasts long."""
+        """Have a writer back off whose items were tried and found a row locked; they fail where the store closes."""
         writer, now = items[0].writer, time.monotonic()
-        since = self._backoffs.get(writer, _Backoff(began, began)).since
-        if now - since >= _GIVE_UP_SECONDS or self._closed:
+        if self._closed:
             with self._wake:
                 items = [*items, *self._waiting.pop(writer, ())]
             return [_Outcome(item, None, Locked()) for item in items]
-        pause = min(max(_BACKOFF_SECONDS, now - since), _MOST_BACKOFF_SECONDS)
-        pause = max(pause, _BACKOFF_OF_EACH_SECONDS * len(self._backoffs))
+        pause = min(max(_BACKOFF_SECONDS, now - items[0].since), _MOST_BACKOFF_SECONDS)
         pause *= (1000 + secrets.randbelow(1000)) / 2000  # else two processes would meet again
-        self._backoffs[writer] = _Backoff(since, min(now + pause, since + _GIVE_UP_SECONDS))
+        # Whoever was refused comes again: the row is not forgotten at once.
+        kept = {each: end for each, end in self._backoffs.items() if end > now - _GIVE_UP_SECONDS}
+        self._backoffs = {**kept, writer: now + pause}
+        self._others_until = now + (now - began)
         self._give_back(items)
         return []
 
