@@ -296,19 +296,30 @@ def _two(figure: float) -> str:
     return f"{float(f'{figure:.2g}'):,.7f}".rstrip("0").rstrip(".")
 
 
+def price(text: str) -> float:
+    """Read a price."""
+    given = float(text)
+    if not (math.isfinite(given) and given >= 0):
+        raise argparse.ArgumentTypeError(f"a price must be a finite number of at least 0, got {text}")
+    return given
+
+
 def main() -> int:
     """Write the page, or show it with ``--page -``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.collector_costs", description=__doc__)
     parser.add_argument("--page", default=str(PAGE), help="where it is written; - shows it")
     for name, default in Prices()._asdict().items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=float, default=default)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=price, default=default)
     given = parser.parse_args()
     prices = Prices(given.core_hour, given.gb_month, given.gb_out)
     text = page(constants(BENCHMARKS.read_text(encoding="utf-8")), prices)
     if given.page == "-":
         print(text)
     else:
-        Path(given.page).write_text(text, encoding="utf-8")
+        try:
+            Path(given.page).write_text(text, encoding="utf-8")
+        except OSError as error:
+            parser.error(f"--page {given.page} cannot be written: {error.strerror}")
     return 0
 
 

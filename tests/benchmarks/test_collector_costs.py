@@ -13,6 +13,7 @@ from benchmarks.collector_costs import (
     PAGE,
     Prices,
     constants,
+    main,
     needs,
     page,
     row_bytes,
@@ -67,6 +68,27 @@ def test_the_figures_that_were_measured_are_bold_and_no_others(found: dict[str, 
         *(("10,000", "secure sums, honest but curious server", each) for each in sums),
     }
     assert found["report_rate"] * 272 == pytest.approx(1_000, rel=0.01)  # seconds of the run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--core-hour", "-1"), "a finite number of at least 0, got -1"),
+        (("--gb-month", "inf"), "a finite number of at least 0, got inf"),
+        (("--gb-out", "nan"), "a finite number of at least 0, got nan"),
+        (("--gb-out", "much"), "invalid price value: 'much'"),
+        (("--page", "/nofolder/x.md"), "--page /nofolder/x.md cannot be written: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("sys.argv", ["collector_costs", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_row_takes_at_least_its_body() -> None:
