@@ -295,6 +295,20 @@ def test_after_two_restarts_a_shard_is_left_out(engine, store, clock, crowd_of, 
     failed(store)
 
 
+def test_fewer_left_for_a_further_round_than_the_minimum_end_the_collection_with_a_hint(
+    engine, store, clock, crowd_of, opened, make_spec
+):
+    crowd = crowd_of(store, 36)
+    id, _ = opened(engine, make_spec("distributed", devices=36, minimum=35, **ROUND))
+    begun(engine, id, crowd)
+    leaving(engine, id, crowd, 1, "keys", 0, 4)
+    assert crowd.play(engine, id, clock) == "aborted"
+    assert engine.collection(id)["reason"] == (
+        "32 devices could be asked; 35 are promised at least; "
+        "devices had 60 s, a longer phase_seconds gives them more"
+    )
+
+
 def test_fewer_included_than_the_minimum_end_the_collection_uncharged(
     engine, store, clock, crowd_of, opened, make_spec, caplog
 ):
