@@ -113,8 +113,10 @@ def _exports(settings: Settings) -> list[Finding]:
     if settings.exports is None or "://" in settings.exports:
         return []
     path = Path(settings.exports).absolute()
-    nearest = next(each for each in (path, *path.parents) if each.exists())
-    good = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    if not path.exists():
+        fault = fault_of_folder(path)
+        return [_finding("exports", fault is None, f"{path}: {fault or 'mapveil serve makes it'}")]
+    good = path.is_dir() and os.access(path, os.W_OK | os.X_OK)
     return [_finding("exports", good, f"{path} {'can' if good else 'cannot'} be written")]
 
 
