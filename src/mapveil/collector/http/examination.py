@@ -142,14 +142,16 @@ def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
         )
     report = store.check()
     fault = store.clock_fault() if report.reachable else None
-    report.problems += [] if fault is None else [fault]
     if report.reachable and report.version is None and report.ok:
         store.close()
         return _to_be_made(
-            f"{store.shown} ({store.dialect}, empty): mapveil serve makes its tables", True, published
+            f"{store.shown} ({store.dialect}, empty): {fault or 'mapveil serve makes its tables'}",
+            *(fault is None, published),
         )
-    able = "writable" if report.writable else "not writable"
-    where = f"{store.shown} ({store.dialect}, {able})"
+    report.problems += [] if fault is None else [fault]
+    able = ", writable" if report.writable else ", not writable"
+    # A write is tried where there are tables of this version.
+    where = f"{store.shown} ({store.dialect}{able if report.version == VERSION else ''})"
     absent = "none" if report.reachable else "unknown"
     found = [
         _finding("store", report.ok, "; ".join([where, *report.problems, *report.warnings])),
