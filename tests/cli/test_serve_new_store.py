@@ -105,6 +105,19 @@ def test_a_store_in_a_folder_that_is_not_there_is_refused_and_no_folder_is_made(
     assert not folder.exists()
 
 
+def test_a_check_says_whether_serving_can_make_the_folder_of_exports(
+    mapveil: Call, store: Path, tmp_path: Path
+) -> None:
+    def checked(folder: Path) -> Any:
+        return mapveil("serve", "--store", store, "--port", 0, "--check", "--exports", folder)
+
+    done = checked(tmp_path / "exports")
+    assert (done.code, "exports: mapveil serve makes it" in done.out) == (0, True)
+    done = checked(tmp_path / "mistyped" / "exports")
+    assert (done.code, f"there is no folder {tmp_path / 'mistyped'};" in done.out) == (1, True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_backup_makes_one_folder_and_only_of_a_store_that_is_there(
     mapveil: Call, store: Path, tmp_path: Path
 ) -> None:

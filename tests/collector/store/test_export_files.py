@@ -87,11 +87,13 @@ def test_a_folder_is_one_place_under_every_name_and_machine(
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    ExportFiles(str(tmp_path / "new" / "folder")).check()
+    ExportFiles(str(tmp_path / "new")).check()
     (tmp_path / "file").touch()
-    for where in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nosuch")):
+    mistyped = tmp_path / "mistyped" / "folder"
+    for where in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nosuch"), mistyped):
         with pytest.raises(InputError, match=f"{where}: files of maps cannot be kept there"):
             ExportFiles(str(where)).check()
+    assert not mistyped.parent.exists()
 
 
 def test_an_url_that_nothing_reads_is_refused() -> None:

@@ -134,8 +134,10 @@ def _exports(settings: Settings) -> list[Finding]:
     if settings.exports is None or "://" in settings.exports:
         return []
     path = Path(settings.exports).absolute()
-    nearest = next(each for each in (path, *path.parents) if each.exists())
-    good = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    if not path.exists():
+        fault = fault_of_folder(path)
+        return [_finding("exports", fault is None, f"{path}: {fault or 'mapveil serve makes it'}")]
+    good = path.is_dir() and os.access(path, os.W_OK | os.X_OK)
     return [_finding("exports", good, f"{path} {'can' if good else 'cannot'} be written")]
 
 
@@ -161,14 +163,16 @@ def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
         )
     report = store.check()
     fault = store.clock_fault() if report.reachable else None
-    report.problems += [] if fault is None else [fault]
     if report.reachable and report.version is None and report.ok:
         store.close()
         return _to_be_made(
-            f"{store.shown} ({store.dialect}, empty): mapveil serve makes its tables", True, published
+            f"{store.shown} ({store.dialect}, empty): {fault or 'mapveil serve makes its tables'}",
+            *(fault is None, published),
         )
-    able = "writable" if report.writable else "not writable"
-    where = f"{store.shown} ({store.dialect}, {able})"
+    report.problems += [] if fault is None else [fault]
+    able = ", writable" if report.writable else ", not writable"
+    # A write is tried where there are tables of this version.
+    where = f"{store.shown} ({store.dialect}{able if report.version == VERSION else ''})"
     absent = "none" if report.reachable else "unknown"
     found = [
         _finding("store", report.ok, "; ".join([where, *report.problems, *report.warnings])),
