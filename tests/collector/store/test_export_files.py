@@ -91,8 +91,12 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     mistyped = tmp_path / "mistyped" / "folder"
     for where in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nosuch"), mistyped):
-        with pytest.raises(InputError, match=f"{where}: files of maps cannot be kept there"):
+        with pytest.raises(InputError, match=f"{where}: files of maps cannot be kept there") as refused:
             ExportFiles(str(where)).check()
+        told = (
+            "; expected for --exports a folder that the service may write, or can make in one that is there"
+        )
+        assert refused.value.in_flags().endswith(told)
     assert not mistyped.parent.exists()
 
 

@@ -96,8 +96,8 @@ class ExportFiles:
         except (StoreUnavailable, FileNotFoundError) as error:
             reason = getattr(error.__cause__ or error, "strerror", "")
             raise InputError(
-                f"{self._where}: files of maps cannot be kept there ({reason}); expected a folder that the service may "
-                "write, or can make in one that is there (--exports)"
+                f"{self._where}: files of maps cannot be kept there ({reason}); expected for exports (--exports) a "
+                "folder that the service may write, or can make in one that is there"
             ) from None
 
     def size(self, name: str) -> int | None:
