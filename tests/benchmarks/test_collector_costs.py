@@ -95,7 +95,7 @@ def test_what_cannot_be_is_refused_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
 ) -> None:
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("sys.argv", ["collector_costs", *arguments])
+    monkeypatch.setattr("sys.argv", ["collector_costs", "--page", "-", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
