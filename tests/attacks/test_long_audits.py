@@ -54,8 +54,8 @@ FIFTEEN = {
     "distributed count-min": 47_000,
     **{f"local {method.name}": 40_000 for method in CLAIMING if method.trust == "local"},
 }
-"""The same for noise 15 % small: at least a third more than a power of 0.9 needs by the law of the likelihood ratio. Of
-`private-fourier-kde` it needs 166,000, and of `privtree` rare trees (docs/reference/planted-faults.md)."""
+"""The same for noise 15 % small: about a third more than a power of 0.9 needs by the law of the likelihood ratio, of
+local methods more. `private-fourier-kde` would take hours, and `privtree` costs its budget on rare trees only."""
 
 
 def pairs_of(method: Method) -> tuple[Neighbours, ...]:

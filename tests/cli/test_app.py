@@ -14,6 +14,7 @@ import pytest
 import mapveil as package
 from mapveil.cli.app import app
 from mapveil.mechanisms.methods import DEFAULT_METHODS
+from mapveil_client.errors import InputError
 
 
 def test_every_command_has_help_with_examples(mapveil: Callable) -> None:
@@ -69,6 +70,23 @@ def test_doctor_finds_nothing_wrong_here(mapveil: Callable) -> None:
     assert done.code == 0, done.out
     states = {finding["what"]: finding["state"] for finding in json.loads(done.out)}
     assert states["exact noise"] == states["engine"] == states["ledger"] == "ok"
+
+
+def test_doctor_says_in_plain_words_what_fails(
+    mapveil: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("mapveil.cli.doctor.os.access", lambda *_: False)
+    findings = {each["what"]: each for each in json.loads(mapveil("doctor", "--json").out)}
+    assert findings["ledger"]["detail"].endswith("cannot be written; set MAPVEIL_LEDGER to a file that can")
+    assert findings["ledger"]["detail"].startswith("/")
+
+    def refused(_: str) -> str:
+        raise InputError("engine nobody:1: no server answers; nothing was charged")
+
+    monkeypatch.setattr("mapveil.cli.doctor._cluster", refused)
+    done = mapveil("doctor", "--engine", "sc://nobody:1", "--json")
+    assert done.code == 1
+    assert json.loads(done.out)[-1]["detail"] == "engine nobody:1: no server answers"
 
 
 def test_doctor_knows_every_extra(mapveil: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

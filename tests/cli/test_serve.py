@@ -182,6 +182,7 @@ def test_no_other_population_is_served_once_devices_are_certified(mapveil: Call,
         (("--port", "70000"), "0 to 65535"),
         (("--workers", "2"), "PostgreSQL"),
         (("--tls-cert", "a.pem"), "TLS"),
+        (("--check", "--revocation-list", "none/list.hex"), "give --authority too"),
         (("--log-format", "xml"), "json"),
     ],
 )

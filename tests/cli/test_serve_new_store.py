@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,69 @@ def test_a_check_before_the_first_start_of_a_leader_finds_nothing_wrong(
     leader = ("--operator", "leader", "--peer", "https://helper.example", "--peer-key", shared)
     checked = mapveil("serve", "--store", store, "--port", 0, "--check", *leader)
     assert checked.code == 0, checked.out
-    assert "its key is kept at the first start" in checked.out
+    assert f"{store}.operator: is drawn at the first start" in checked.out
+    shared.unlink()
+    checked = mapveil("serve", "--store", store, "--port", 0, "--check", *leader)
+    assert (checked.code, f"{shared}: " in checked.out) == (1, True)
+
+
+@pytest.mark.parametrize("setting", ["authority-key", "operator-key", "head-key"])
+def test_a_key_in_a_folder_that_is_not_there_fails_the_check_and_the_start_makes_nothing(
+    mapveil: Call, store: Path, tmp_path: Path, setting: str
+) -> None:
+    shared = tmp_path / "peer.key"
+    shared.write_text("07" * 32)
+    shared.chmod(0o600)
+    folder = tmp_path / "mistyped"
+    given = ("serve", "--store", store, "--port", 0, f"--{setting}", folder / "a.key")
+    given += ("--operator", "helper", "--peer-key", shared)
+    told = f"there is no folder {folder}; make it, or give another path"
+    checked = mapveil(*given, "--check", "--json")
+    failed = [each for each in json.loads(checked.out) if each["state"] == "failed"]
+    names = {"authority-key": "authority", "operator-key": "operator", "head-key": "head key"}
+    assert (checked.code, [each["what"] for each in failed]) == (1, [names[setting]])
+    assert failed[0]["detail"] == f"{folder / 'a.key'}: {told}"
+    if setting != "head-key":  # of which serving has no need
+        done = mapveil(*given)
+        assert (done.code, told in done.err, f"--{setting} {folder}" in done.err) == (2, True, True)
+    assert list(tmp_path.iterdir()) == [shared]
+
+
+def test_exports_below_a_file_are_refused_before_a_store_is_made(
+    mapveil: Call, store: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    done = mapveil("serve", "--store", store, "--port", 0, "--exports", tmp_path / "file" / "exports")
+    assert (done.code, f"--exports {tmp_path / 'file' / 'exports'} cannot be made" in done.err) == (2, True)
+    assert not store.exists()
+
+
+def test_a_check_draws_no_key_beside_a_store_that_nothing_can_make(mapveil: Call, tmp_path: Path) -> None:
+    store = tmp_path / "mistyped" / "store.sqlite"
+    checked = mapveil("serve", "--store", store, "--port", 0, "--check", "--json")
+    states = {each["what"]: each["state"] for each in json.loads(checked.out)}
+    assert (states["store"], states["authority"]) == ("failed", "failed")
+
+
+def test_a_check_reads_the_key_that_signs_heads(mapveil: Call, store: Path, tmp_path: Path) -> None:
+    key = tmp_path / "head.key"
+    given = ("serve", "--store", store, "--port", 0, "--check", "--head-key", key)
+    assert f"{key}: is drawn for the first head" in mapveil(*given).out
+    key.write_text("7" * 64)
+    key.chmod(0o644)
+    assert mapveil(*given).code == 1
+    key.chmod(0o600)
+    assert mapveil(*given).code == 0
+
+
+def test_a_quiet_command_says_too_that_it_made_a_store(mapveil: Call, store: Path, tmp_path: Path) -> None:
+    command = ("serve", "--store", store, "--quiet", "--new-operator", "admin")
+    said = mapveil(*command).err
+    assert said == f"mapveil: warning: New store made at {store}\n"
+    assert mapveil(*command).err == ""
+    own = tmp_path / "own.sqlite"
+    done = mapveil("enrol-authority", tmp_path / "a.key", "--new-enrolment", "5", "--store", own)
+    assert f"New store made at {own}" in done.err
 
 
 @pytest.mark.parametrize(
@@ -40,6 +103,19 @@ def test_a_store_in_a_folder_that_is_not_there_is_refused_and_no_folder_is_made(
     assert done.code == (1 if words == ("--check",) else 2)
     assert f"there is no folder {folder}; make it, or give another path" in done.out + done.err
     assert not folder.exists()
+
+
+def test_a_check_says_whether_serving_can_make_the_folder_of_exports(
+    mapveil: Call, store: Path, tmp_path: Path
+) -> None:
+    def checked(folder: Path) -> Any:
+        return mapveil("serve", "--store", store, "--port", 0, "--check", "--exports", folder)
+
+    done = checked(tmp_path / "exports")
+    assert (done.code, "exports: mapveil serve makes it" in done.out) == (0, True)
+    done = checked(tmp_path / "mistyped" / "exports")
+    assert (done.code, f"there is no folder {tmp_path / 'mistyped'};" in done.out) == (1, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_backup_makes_one_folder_and_only_of_a_store_that_is_there(

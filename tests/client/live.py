@@ -27,6 +27,7 @@ from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
 from mapveil.two_operators.aggregation import HELPER, LEADER
 from mapveil.two_operators.sum_schemes import noisy_sums_of
+from mapveil_client.secure_sum.certificate import Authority
 from mapveil_client.terms import CollectionTerms
 from tests.authority import AUTHORITY
 
@@ -51,7 +52,8 @@ class Live:
         self.token = accounts.create_enrolment(
             "tests", 10_000, timedelta(days=1), operator.id, self.actor
         ).token
-        self.settings = Settings(store=url, enrol_minute=0, enrol_day=0, **settings)
+        apart = str(authority) if isinstance(authority, Authority) else None
+        self.settings = Settings(store=url, authority=apart, enrol_minute=0, enrol_day=0, **settings)
         self._app = create_app(self.engine, self.store, self.settings)
         self.port = 0
         self._server: uvicorn.Server | None = None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mapveil.geo.region import Region
     from mapveil.privacy.account import Account
 
-_UNCHARGED: Final = "nothing was charged"
+UNCHARGED: Final = "nothing was charged"
 
 
 def read_cluster(
@@ -54,6 +54,6 @@ def read_cluster(
     try:
         return read_points(SparkEngine(engine).table(table), **columns)
     except MapveilError as error:  # also of columns and filters, which do not know of charges
-        if _UNCHARGED not in str(error):
-            error.add_note(_UNCHARGED)
+        if UNCHARGED not in str(error):
+            error.add_note(UNCHARGED)
         raise

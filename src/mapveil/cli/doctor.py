@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 import click
 
+from mapveil.cli.clusters import UNCHARGED
 from mapveil.cli.console import Console, console_options
+from mapveil_client.errors import InputError, MapveilError
 
 _REQUIRED = ("numpy", "scipy", "duckdb", "pyarrow", "pyproj", "shapely", "h3", "h3ronpy", "cryptography")
 _EXTRAS = {
@@ -103,6 +105,9 @@ def _version(name: str) -> str:
 def _try(what: str, check: Callable[[], str]) -> _Finding:
     try:
         return _Finding(what, "ok", check())
+    except MapveilError as error:
+        # A check charges nothing, which goes without saying.
+        return _Finding(what, "failed", error.in_flags().removesuffix(f"; {UNCHARGED}"))
     except Exception as error:  # whatever is broken is the finding
         return _Finding(what, "failed", f"{type(error).__name__}: {error}")
 
@@ -115,7 +120,7 @@ def _noise() -> str:
     drawn = discrete_laplace(count, Fraction(1), 1, Randomness())
     ratio = float(drawn.var()) / laplace_variance(Fraction(1), 1)
     if not 0.8 < ratio < 1.2:
-        raise ValueError(f"noise variance is {ratio:.2f} of what it must be")
+        raise MapveilError(f"noise variance is {ratio:.2f} of what it must be")
     return f"variance {ratio:.3f} of theory over {count} samples"
 
 
@@ -133,7 +138,7 @@ def _engine() -> str:
     with duckdb.connect() as connection:
         row = connection.execute("SELECT (7 * 1048576) // 3").fetchone()
     if row != ((7 << 20) // 3,):
-        raise ValueError(f"integer division gives {row}")
+        raise MapveilError(f"integer division gives {row}")
     return f"DuckDB {duckdb.__version__}, exact integer division"
 
 
@@ -152,5 +157,5 @@ def _ledger() -> str:
     while not folder.exists():
         folder = folder.parent
     if not os.access(folder, os.W_OK):
-        raise PermissionError(f"{folder} cannot be written; set MAPVEIL_LEDGER to a file that can")
+        raise InputError(f"{folder} cannot be written; set MAPVEIL_LEDGER to a file that can")
     return f"{path} ({'exists' if path.exists() else 'will be made'})"

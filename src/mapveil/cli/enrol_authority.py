@@ -11,7 +11,14 @@ from typing import Any, Final
 import click
 
 from mapveil.cli.console import Console, console_options
-from mapveil.cli.store_actions import StoreAction, open_store, read_settings, settings_options, store_options
+from mapveil.cli.store_actions import (
+    StoreAction,
+    is_missing,
+    open_store,
+    read_settings,
+    settings_options,
+    store_options,
+)
 from mapveil.collector.http.settings import SETTINGS, Settings
 from mapveil.secure_sum.enrolment_authority import DAYS, LIST_DAYS, MOST_DAYS, EnrolmentAuthority
 from mapveil_client.errors import InputError
@@ -82,7 +89,12 @@ def command(
 
         settings = _own_store(given, console)
         settings = dataclasses.replace(
-            settings, authority=None, authority_key=str(key_file), population=population, workers=1
+            settings,
+            authority=None,
+            revocation_list=None,
+            authority_key=str(key_file),
+            population=population,
+            workers=1,
         )
         return run_service(settings, console, authority_only=True)
     if requests is not None:
@@ -108,6 +120,8 @@ def _own_store(given: dict[str, Any], console: Console) -> Settings:
     settings = read_settings(given, console)
     if settings.store == SETTINGS[0].default:
         raise InputError("--store must name a store of the authority's own, got none")
+    if is_missing(settings):  # whoever makes it says so
+        return settings
     store = open_store(settings)
     with store.read() as connection:
         collections = len(listed(connection))

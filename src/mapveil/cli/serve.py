@@ -88,10 +88,11 @@ def command(
 def run_service(settings: Settings, console: Console, *, authority_only: bool = False) -> int:
     """Serve until a signal ends it: a collector, or an enrolment authority alone."""
     from mapveil.collector.http.logs import configure_logs
-    from mapveil.collector.http.serving import bind, exports_of, serve
+    from mapveil.collector.http.serving import bind, check_places, exports_of, serve
     from mapveil.collector.http.tls_files import check_tls
 
     check_tls(settings)
+    check_places(settings, exports=not authority_only and settings.role != Role.CONDUCTOR)
     if settings.in_clear and settings.role in (Role.ALL, Role.INTAKE):
         console.warn(
             f"tokens and what devices send reach {settings.host} in the clear; give --tls-cert and --tls-key, or "

@@ -199,7 +199,8 @@ def _issue(
     finally:
         store.close()
     if fresh:
-        console.note(f"New store made at {store.path}")
+        # Also where quiet: the token of a store whose path was mistyped is of no use.
+        (console.warn if console.verbosity < 0 else console.note)(f"New store made at {store.path}")
     if alike is not None:
         console.note(f"Operator {alike.id} has the same role and name, and its token is still good")
     console.note(f"Number {number}, good for {expires}. This is the only time the token is shown:")

@@ -295,6 +295,20 @@ def test_after_two_restarts_a_shard_is_left_out(engine, store, clock, crowd_of, 
     failed(store)
 
 
+def test_fewer_left_for_a_further_round_than_the_minimum_end_the_collection_with_a_hint(
+    engine, store, clock, crowd_of, opened, make_spec
+):
+    crowd = crowd_of(store, 36)
+    id, _ = opened(engine, make_spec("distributed", devices=36, minimum=35, **ROUND))
+    begun(engine, id, crowd)
+    leaving(engine, id, crowd, 1, "keys", 0, 4)
+    assert crowd.play(engine, id, clock) == "aborted"
+    assert engine.collection(id)["reason"] == (
+        "32 devices could be asked; 35 are promised at least; "
+        "devices had 60 s, a longer phase_seconds gives them more"
+    )
+
+
 def test_fewer_included_than_the_minimum_end_the_collection_uncharged(
     engine, store, clock, crowd_of, opened, make_spec, caplog
 ):
@@ -329,11 +343,26 @@ def test_a_collection_that_a_restored_store_ends_says_that_it_was_restored(
         "12 devices are in the sums; 13 are promised at least; "
         "the store was restored from a backup, which may lack what devices had sent"
     )
+
+
+@pytest.mark.parametrize("over", ["round.done", "round.restart"])
+def test_a_round_that_begins_after_a_restoration_lacks_nothing(
+    engine, store, crowd_of, opened, make_spec, monkeypatch, over
+):
+    crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", **ROUND))
+    other, _ = opened(engine, make_spec("distributed", **ROUND))
+    monkeypatch.setattr(restoration, "elsewhere", lambda _: True)
+    accept_restored(store, go_on=True)
+
+    def restored():
+        with store.read() as connection:
+            return restored_meanwhile(connection, id), restored_meanwhile(connection, other)
+
+    assert restored() == (True, True)
     with store.write() as connection:
-        assert restored_meanwhile(connection, id)
-        audit_log.record(connection, "service", "round.done", id, round=1)
-    with store.read() as connection:
-        assert not restored_meanwhile(connection, id)  # a later round has all that was sent for it
+        audit_log.record(connection, "service", over, id, round=1)
+    assert restored() == (False, True)  # all that is sent for the next round comes after the backup
 
 
 @pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)

@@ -87,11 +87,17 @@ def test_a_folder_is_one_place_under_every_name_and_machine(
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    ExportFiles(str(tmp_path / "new" / "folder")).check()
+    ExportFiles(str(tmp_path / "new")).check()
     (tmp_path / "file").touch()
-    for where in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nosuch")):
-        with pytest.raises(InputError, match=f"{where}: files of maps cannot be kept there"):
+    mistyped = tmp_path / "mistyped" / "folder"
+    for where in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nosuch"), mistyped):
+        with pytest.raises(InputError, match=f"{where}: files of maps cannot be kept there") as refused:
             ExportFiles(str(where)).check()
+        told = (
+            "; expected for --exports a folder that the service may write, or can make in one that is there"
+        )
+        assert refused.value.in_flags().endswith(told)
+    assert not mistyped.parent.exists()
 
 
 def test_an_url_that_nothing_reads_is_refused() -> None:

@@ -258,6 +258,10 @@ def test_a_user_who_may_write_the_version_alone_has_no_writable_store(
             "rights on public.devices_id_seq, public.enrolments_id_seq, public.operators_id_seq; "
             in report.problems[0]
         )
+        admin.execute("REVOKE SELECT ON audit FROM guest")
+        (problem,) = guest.check().problems  # one fault, however many look at the table
+        assert "rights on audit, " in problem
+        admin.execute("GRANT SELECT ON audit TO guest")
         numbered = "devices_id_seq, enrolments_id_seq, operators_id_seq"
         admin.execute(f"GRANT USAGE ON {numbered} TO guest")
         admin.execute("REVOKE UPDATE, DELETE ON audit, charges FROM guest")

@@ -113,6 +113,7 @@ def address_of(scope: Scope) -> str:
     """The address as it was sent, with its query."""
     if TARGET in scope:
         return str(scope[TARGET], "latin-1")
+    # Only the server of mapveil serve passes the target on; any other may run the application (asgi.create_app) too.
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     # Some servers put the query behind the raw path, others do not.
     path = path.partition(b"?")[0]

@@ -11,9 +11,10 @@ from typing import NamedTuple
 from sqlalchemy.exc import SQLAlchemyError
 
 from mapveil.collector.clock import SystemClock, time_text
-from mapveil.collector.http.serving import authority_key, bind, fault_of_authority, keys_of
+from mapveil.collector.http.serving import authority_key, bind, fault_of_authority, keys_of, operator_key
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.http.tls_files import check_tls
+from mapveil.collector.operators.operator_keys import shared_secret
 from mapveil.collector.operators.peer import HttpPeer
 from mapveil.collector.operators.served_keys import fault_of_keys, own_key_of
 from mapveil.collector.rounds.reconciliation import reconcile
@@ -52,6 +53,7 @@ def examine(settings: Settings, published: ChainHead | None = None) -> list[Find
         *_store(settings, published),
         _authority(settings),
         *_operator(settings),
+        *_head_key(settings),
         *_exports(settings),
         _tls(settings),
         _port(settings),
@@ -72,9 +74,11 @@ def _authority(settings: Settings) -> Finding:
             if fault is None and path is not None and path.exists():
                 named = EnrolmentAuthority.open(path, settings.population).named
                 return _finding("authority", True, str(named))
-        if fault is None and path is None:
+        if fault is not None:
+            return _finding("authority", False, fault)
+        if path is None:
             return _finding("authority", True, "none: collections of active sums are refused")
-        return _finding("authority", fault is None, fault or f"{path}: is drawn at the first start")
+        return _drawn("authority", path, "at the first start")
     except MapveilError as error:
         return _finding("authority", False, str(error))
 
@@ -87,10 +91,11 @@ def _operator(settings: Settings) -> list[Finding]:
         store = Store(settings.store, clock=SystemClock())
     except MapveilError:
         return []  # the store has a finding of its own
-    first = _finding("operator", True, f"{settings.operator}: its key is kept at the first start")
-    if store.path is not None and not store.path.exists():
-        return [first]
     try:
+        shared_secret(Path(settings.peer_key))
+        first = _drawn("operator", operator_key(settings, store), "at the first start")
+        if store.path is not None and not store.path.exists():
+            return [first]
         with store.read() as connection:
             if own_key_of(connection) is None:
                 return [first]
@@ -108,13 +113,31 @@ def _operator(settings: Settings) -> list[Finding]:
     return [_finding("operator", True, f"{settings.operator}, key {keys.config.public_key.hex()}{answers}")]
 
 
+def _head_key(settings: Settings) -> list[Finding]:
+    """Whether the file that is named for the key that signs heads holds it or can; nothing where none is named."""
+    if settings.head_key is None:
+        return []
+    path = Path(settings.head_key)
+    try:
+        key = signing_key(path)
+    except InputError as error:
+        return [_finding("head key", False, str(error))]
+    return [
+        _drawn("head key", path, "for the first head")
+        if key is None
+        else _finding("head key", True, key.public.hex())
+    ]
+
+
 def _exports(settings: Settings) -> list[Finding]:
     """Whether the folder of files of maps, which serving makes, can be written; nothing where none is named."""
     if settings.exports is None or "://" in settings.exports:
         return []
     path = Path(settings.exports).absolute()
-    nearest = next(each for each in (path, *path.parents) if each.exists())
-    good = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    if not path.exists():
+        fault = fault_of_folder(path)
+        return [_finding("exports", fault is None, f"{path}: {fault or 'mapveil serve makes it'}")]
+    good = path.is_dir() and os.access(path, os.W_OK | os.X_OK)
     return [_finding("exports", good, f"{path} {'can' if good else 'cannot'} be written")]
 
 
@@ -140,14 +163,16 @@ def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
         )
     report = store.check()
     fault = store.clock_fault() if report.reachable else None
-    report.problems += [] if fault is None else [fault]
     if report.reachable and report.version is None and report.ok:
         store.close()
         return _to_be_made(
-            f"{store.shown} ({store.dialect}, empty): mapveil serve makes its tables", True, published
+            f"{store.shown} ({store.dialect}, empty): {fault or 'mapveil serve makes its tables'}",
+            *(fault is None, published),
         )
-    able = "writable" if report.writable else "not writable"
-    where = f"{store.shown} ({store.dialect}, {able})"
+    report.problems += [] if fault is None else [fault]
+    able = ", writable" if report.writable else ", not writable"
+    # A write is tried where there are tables of this version.
+    where = f"{store.shown} ({store.dialect}{able if report.version == VERSION else ''})"
     absent = "none" if report.reachable else "unknown"
     found = [
         _finding("store", report.ok, "; ".join([where, *report.problems, *report.warnings])),
@@ -248,6 +273,13 @@ def _port(settings: Settings) -> Finding:
         hint = "" if text.startswith("--host") else "; while the service runs, check with --port 0"
         return _finding("port", False, text + hint)
     return _finding("port", True, f"{settings.host}:{settings.port} is free")
+
+
+def _drawn(what: str, path: Path, when: str) -> Finding:
+    """A finding about a key whose file may be yet to be made."""
+    fault = None if path.exists() else fault_of_folder(path)
+    told = "is here" if path.exists() else f"is drawn {when}"
+    return _finding(what, fault is None, f"{path}: {fault or told}")
 
 
 def _finding(what: str, good: bool, detail: str) -> Finding:

@@ -34,6 +34,7 @@ from mapveil.collector.operators.peer import HttpPeer
 from mapveil.collector.operators.served_keys import fault_of_keys, own_key_of, record_keys
 from mapveil.collector.roles import Role
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.store.backends import fault_of_folder
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import CERTIFY
 from mapveil.collector.store.export_files import ExportFiles
@@ -111,11 +112,7 @@ def operator_part(settings: Settings, store: Store) -> OperatorPart:
 
 def keys_of(settings: Settings, store: Store, connection: Connection) -> tuple[OperatorKeys, PeerKey]:
     """The operator's own key, which is drawn where the store has served with none, and the shared one."""
-    if settings.operator_key is None and store.path is None:
-        raise InputError(
-            "a store on PostgreSQL has no folder for the operator's key; give --operator-key FILE"
-        )
-    path = Path(settings.operator_key or f"{store.path}.operator")
+    path = operator_key(settings, store)
     if not path.exists() and (known := own_key_of(connection)) is not None:
         raise InputError(
             f"{path}: the operator's key is not here; the store has served with the one whose public part is {known}: "
@@ -123,6 +120,21 @@ def keys_of(settings: Settings, store: Store, connection: Connection) -> tuple[O
         )
     number = HELPER if settings.operator == "helper" or settings.peer is None else LEADER
     return OperatorKeys(own_secret(path), number), PeerKey(shared_secret(Path(str(settings.peer_key))))
+
+
+def operator_key(settings: Settings, store: Store) -> Path:
+    """Where the operator's own key is.
+
+    Raises
+    ------
+    InputError
+        The store is on PostgreSQL, and no file for the key is given.
+    """
+    if settings.operator_key is None and store.path is None:
+        raise InputError(
+            "a store on PostgreSQL has no folder for the operator's key; give --operator-key FILE"
+        )
+    return Path(settings.operator_key or f"{store.path}.operator")
 
 
 def authority_of(settings: Settings, store: Store) -> Authority | EnrolmentAuthority | None:
@@ -136,6 +148,26 @@ def authority_of(settings: Settings, store: Store) -> Authority | EnrolmentAutho
         raise InputError(fault)
     path = authority_key(settings, store)
     return None if path is None else EnrolmentAuthority.open(path, settings.population, make=True)
+
+
+def check_places(settings: Settings, *, exports: bool = True) -> None:
+    """Refuse a key file or a folder of exports that nothing could make, before anything else is made.
+
+    Raises
+    ------
+    InputError
+        There is none, and none can be made; or there is no key that two operators share.
+    """
+    places = {"authority_key": settings.authority_key}
+    if settings.peer_key is not None:
+        shared_secret(Path(settings.peer_key))
+        places["operator_key"] = settings.operator_key
+    if exports and settings.exports is not None and "://" not in settings.exports:
+        places["exports"] = settings.exports
+    for name, given in places.items():
+        path = None if given is None else Path(given)
+        if path is not None and not path.exists() and (fault := fault_of_folder(path)) is not None:
+            raise InputError(f"{name} (--{name.replace('_', '-')}) {given} cannot be made: {fault}")
 
 
 def authority_key(settings: Settings, store: Store) -> Path | None:

@@ -222,6 +222,11 @@ class Settings:
                 "authority (--authority) and authority_key (--authority-key) exclude each other: "
                 "apart, or the collector's own"
             )
+        if self.revocation_list is not None and self.authority is None:
+            raise ParameterError(
+                "revocation_list (--revocation-list) is that of an authority apart: give authority (--authority) "
+                "too; the collector's own signs its list itself"
+            )
         if (self.operator is None) != (self.peer_key is None):
             raise ParameterError("operator (--operator) and peer_key (--peer-key) go together")
         if (self.operator == "leader") != (self.peer is not None):

@@ -268,7 +268,12 @@ class Conductor:
             with self._store.write() as connection:
                 return move(connection, collection.id, Happening.SUMMED, "service") is not None
         rng = self._rng.child(f"{collection.id} round {number}")
-        drawn = secure_rounds.draw_round(collection.terms, wanted, number, asked, rng)
+        try:
+            drawn = secure_rounds.draw_round(collection.terms, wanted, number, asked, rng)
+        except Abort as error:
+            if number == 1:  # devices were barred since they joined; no phase was too short
+                raise
+            return self._abort(collection, error)
         with self._store.write() as connection:
             return secure_rounds.start_round(connection, collection.id, drawn)
 
@@ -341,11 +346,7 @@ class Conductor:
                 moved = secure_rounds.restart(connection, collection.id, number, phase, closed)
                 moved = moved or secure_rounds.open_next(connection, terms, announced, phase, closed)
         except Abort as error:
-            hint = f"devices had {collection.phase_seconds} s, a longer phase_seconds gives them more"
-            with self._store.read() as connection:
-                if restored_meanwhile(connection, collection.id):
-                    hint = "the store was restored from a backup, which may lack what devices had sent"
-            return self.end(collection, f"{error}; {hint}", closed.lines)
+            return self._abort(collection, error, closed.lines)
         if not moved:  # another process was faster, and may have ended the messages
             self._machines.forget(collection.id)
         if moved:
@@ -365,6 +366,14 @@ class Conductor:
             if lock_collection(connection, collection.id) == State.FINISHING:
                 order(connection, [wanted])
         return True
+
+    def _abort(self, collection: Collection, error: Abort, lines: Lines = ()) -> bool:
+        """Abort a collection of which too few devices are left, with a hint why."""
+        hint = f"devices had {collection.phase_seconds} s, a longer phase_seconds gives them more"
+        with self._store.read() as connection:
+            if restored_meanwhile(connection, collection.id):
+                hint = "the store was restored from a backup, which may lack what devices had sent"
+        return self.end(collection, f"{error}; {hint}", lines)
 
     def end(self, collection: Collection, reason: str, lines: Lines = ()) -> bool:
         """Abort a collection that cannot go on, unless it has gone on."""

@@ -19,7 +19,7 @@ from mapveil_client.errors import InputError
 _REASON: Final = "the store was restored from a backup that lacks what was answered since"
 _ACTOR: Final = "command line"
 _RESTORED: Final = "store.restored"
-_SETTLED: Final = (f"collection.{State.OPEN}", "round.done")
+_SETTLED: Final = (f"collection.{State.OPEN}", "round.done", "round.restart")
 
 
 class Restored(NamedTuple):
@@ -32,7 +32,7 @@ class Restored(NamedTuple):
 
 
 def restored_meanwhile(connection: Connection, identifier: str) -> bool:
-    """Whether the store was restored after a collection was opened, or after its last round that is done."""
+    """Whether the store was restored after a collection was opened, and after its last round that is over."""
     known = audit.c.collection == identifier, audit.c.action.in_(_SETTLED)
     last = select(func.max(audit.c.number)).where(*known).scalar_subquery()
     found = select(audit.c.number).where(audit.c.number > last, audit.c.action == _RESTORED)

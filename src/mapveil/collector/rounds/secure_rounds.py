@@ -33,7 +33,6 @@ from mapveil.collector.store.work_queue import Task, Work, forget_work, order
 from mapveil.trust.queries import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.arrays import IntArray
-from mapveil_client.errors import PromiseError
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import Abort, ServerState
 from mapveil_client.terms import CollectionTerms
@@ -59,7 +58,7 @@ class Drawn(NamedTuple):
 def draw_round(terms: CollectionTerms, query: Query, number: int, asked: IntArray, rng: Randomness) -> Drawn:
     """Assign the devices to shards at random, and fix the announcement."""
     if asked.size < terms.minimum:
-        raise PromiseError(f"{asked.size} devices could be asked; {terms.minimum} are promised at least")
+        raise Abort(f"{asked.size} devices could be asked; {terms.minimum} are promised at least")
     sizes = shard_sizes(asked.size, offer(terms).model)
     run = rng.words(_RUN_BYTES, np.uint8).tobytes().hex()
     seeds = rng.words(_SEED_BYTES * sizes.size, np.uint8).tobytes()

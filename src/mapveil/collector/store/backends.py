@@ -57,6 +57,7 @@ HOLDER_SECONDS: Final = 60
 """Seconds of silence after which PostgreSQL ends a session that holds a lock for its process alone. Chosen, not
 measured: the conductor says between two steps that it goes on, and a longer step loses the lock, which does no harm."""
 
+FOREIGN: Final = "another program's file; use a new path, or a store of Mapveil"
 OWNED: Final = (
     "make that user the owner of the database and of all that is in it, as createdb --owner=USER does"
 )
@@ -318,6 +319,11 @@ def fault_of_folder(path: Path) -> str | None:
     return None
 
 
+def is_foreign(application: int, *, tables: bool) -> bool:
+    """Whether a file of SQLite with this application id, with or without tables, is another program's."""
+    return application != APPLICATION_ID and (application != 0 or tables)
+
+
 def _create_file(path: Path) -> None:
     fault = None if path.exists() else fault_of_folder(path)
     if fault is not None:
@@ -328,8 +334,8 @@ def _create_file(path: Path) -> None:
         with contextlib.closing(sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)) as file:
             application = file.execute("PRAGMA application_id").fetchone()[0]
             tables = file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if application != APPLICATION_ID and (application or tables):
-                raise InputError(f"{path}: another program's file; use a new path, or a store of Mapveil")
+            if is_foreign(application, tables=tables > 0):
+                raise InputError(f"{path}: {FOREIGN}")
             if not application:
                 file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             file.execute("PRAGMA journal_mode = WAL")

@@ -145,7 +145,7 @@ class Store:
 
     def check(self) -> StoreReport:
         """Whether the store can be reached and written, is of this version, and its audit log is whole."""
-        return examine(self.read, self.write)
+        return examine(self.read, self.write, self.path)
 
     def clock_fault(self) -> str | None:
         """A fault of this machine's clock beside the database's, which all processes of a store keep to, if any."""

@@ -61,7 +61,7 @@ class ExportFiles:
             weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
             return Path(made)
         folder = Path(self._where).absolute()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)  # none above it: that may be a mistyped one
         return folder
 
     @cached_property
@@ -96,8 +96,8 @@ class ExportFiles:
         except (StoreUnavailable, FileNotFoundError) as error:
             reason = getattr(error.__cause__ or error, "strerror", "")
             raise InputError(
-                f"{self._where}: files of maps cannot be kept there ({reason}); expected a folder that the service may "
-                "write (--exports)"
+                f"{self._where}: files of maps cannot be kept there ({reason}); expected for exports (--exports) a "
+                "folder that the service may write, or can make in one that is there"
             ) from None
 
     def size(self, name: str) -> int | None:

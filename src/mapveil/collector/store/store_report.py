@@ -1,8 +1,10 @@
 """Examination of a store, for ``mapveil serve --check``."""
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from sqlalchemy import func, select, text
@@ -11,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.audit_log import verify
-from mapveil.collector.store.backends import OWNED
+from mapveil.collector.store.backends import FOREIGN, OWNED, fault_of_folder, is_foreign
 from mapveil.collector.store.home import RESTORED, elsewhere
 from mapveil.collector.store.schema import (
     METADATA,
@@ -70,14 +72,16 @@ class StoreReport:
 def examine(
     read: Callable[[], AbstractContextManager[Connection]],
     write: Callable[[], AbstractContextManager[Connection]],
+    path: Path | None,
 ) -> StoreReport:
-    """Examine a store, given its transactions; a fault is a line of the report and never raised."""
+    """Examine a store, given its transactions and its file; a fault is a line of the report and never raised."""
     report = StoreReport()
     try:
         with read() as connection:
             report.reachable = True
             report.version = found_version(connection)
             check_version(connection)
+            report.problems += [] if path is None else _faults_of_file(connection, path, report.version)
             if report.version is None:
                 report.problems += _unmakeable(connection)
                 return report
@@ -85,6 +89,7 @@ def examine(
                 report.problems.append(
                     f"PostgreSQL refuses the store's user rights on {', '.join(lacking)}; {OWNED}"
                 )
+                return report
             _examine_database(connection, report)
             report.problems += [RESTORED] if elsewhere(connection) else []
             report.problems += [
@@ -101,7 +106,7 @@ def examine(
             )
         with write() as connection:  # a real write, flushed to the disk, that changes nothing
             connection.execute(text("UPDATE schema_version SET version = version"))
-        report.writable = not lacking
+        report.writable = True
     except (StoreUnavailable, InputError) as error:
         report.problems.append(cause_text(error))
     except SQLAlchemyError as error:
@@ -132,6 +137,17 @@ def cause_text(error: StoreUnavailable | InputError) -> str:
     cause = getattr(error.__cause__, "orig", None) or error.__cause__
     words = "" if cause is None else str(cause).partition("\n")[0]
     return str(error) if words in str(error) else f"{error} ({words})"
+
+
+def _faults_of_file(connection: Connection, path: Path, version: int | None) -> list[str]:
+    """Another program's file of SQLite; where it has no tables yet, also one that cannot be written."""
+    application = connection.execute(text("PRAGMA application_id")).scalar_one()
+    if is_foreign(application, tables=version is not None):
+        return [FOREIGN]
+    if version is not None:
+        return []  # a real write follows
+    fault = fault_of_folder(path) or (None if os.access(path, os.W_OK) else "the file cannot be written")
+    return [] if fault is None else [fault]
 
 
 def _unmakeable(connection: Connection) -> list[str]:
