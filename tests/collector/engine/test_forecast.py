@@ -77,7 +77,7 @@ def test_a_million_devices_have_an_error_and_bytes(
     assert found.bytes_up > 0
     assert found.messages == messages
     assert (found.bytes_down > 0) == (trust == "distributed")
-    assert "Each of its 2,000 people counts as 500 devices" in found.note
+    assert "Each of its 2,000 people counts as 500 devices, so the error differs somewhat" in found.note
 
 
 def test_what_takes_too_long_has_a_reason(pair: Pair, small_cities: None) -> None:
@@ -102,12 +102,24 @@ def test_secure_sums_without_an_error_have_their_rounds_and_bytes(
 
 
 def test_a_map_that_takes_too_much_memory_has_a_reason(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecasts, "_MOST_PLANNED", 255)
-    for depth, predicted in ((3, True), (4, False)):
-        found = of(engine, trust="distributed", tiling=f"quadtree:{depth}")
+    monkeypatch.setattr(forecasts, "_MOST_SITES", 64)
+    # The narrow grid has 32 cells on a raster of 16 x 16.
+    for tiling, predicted in (("quadtree:3", True), ("quadtree:4", False), ("grid:16x2", False)):
+        found = of(engine, trust="distributed", tiling=tiling)
         given = [each is not None for each in (found.error, found.bytes_up, found.bytes_down, found.messages)]
         assert given == [predicted] * 4
-        assert ("Nothing is predicted for more than 255 cells" in found.note) is not predicted
+        assert ("a raster of more than 64 sites" in found.note) is not predicted
+
+
+def test_a_series_that_takes_too_much_memory_has_a_reason(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecasts, "_MOST_WINDOW_SITES", 3 * 64)
+    for days, predicted in ((3, True), (4, False)):
+        windows = {"every": "1d", "start": "2026-01-05", "until": f"2026-01-{5 + days:02}"}
+        found = of(engine, trust="distributed", method="multiscale", tiling="quadtree:3", windows=windows)
+        assert (found.bytes_up is not None) is (found.messages is not None) is predicted
+        assert ("more than 192 sites in all windows" in found.note) is not predicted
 
 
 def test_the_error_of_secure_sums_is_that_of_every_device_drawn(engine: Any) -> None:
@@ -144,7 +156,7 @@ def test_a_forecast_says_why_a_collection_cannot_be(pair: Pair) -> None:
     found = of(pair.engine, tiling="quadtree:9")
     assert found.refused
     assert "sites" in found.note
-    assert found.error is found.bytes_up is None
+    assert found.error is found.bytes_up is found.messages is None
     alone = of(pair.other)
     assert alone.refused
     assert "helper" in alone.note

@@ -76,7 +76,7 @@ def test_enrolling_needs_a_token_and_the_key_itself(api: Any) -> None:
         assert (answer.status_code, answer.json()["error"]["message"]) == (401, f"{told}; {needed}")
     for unread in ({}, {**body, "place": [1, 2]}, {**body, "public_key": "AB" * 32}, {**body, "token": 5}):
         assert api.client.post("/v1/devices", json=unread).status_code == 422
-    for text in (b"", b"{", b"[" * 5000, b'{"token": "\\ud800"}', b"\xff"):
+    for text in (b"", b"{", b"[" * 4000, b'{"token": "\\ud800"}', b"\xff"):
         answer = api.client.post("/v1/devices", content=text, headers={"Content-Type": "application/json"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid"), text
     assert api.client.post("/v1/devices", content=json.dumps(body).encode()).status_code == 415
@@ -368,3 +368,9 @@ def test_devices_are_told_when_to_come_again(api_with: Any) -> None:
     assert 3 <= told("/v1/open") <= 9  # six devices, one a second
     # 400 s for as many devices, were it not for the 40 s that are left.
     assert 0.5 <= told(f"/v1/collections/{collection}/progress") <= 15
+
+
+def test_an_enrolment_is_refused_by_its_size_before_it_is_read(api: Any) -> None:
+    answer = api.client.post("/v1/devices", json={f"field{each}": 0 for each in range(1000)})
+    assert answer.status_code == 413
+    assert "up to 4096 bytes" in answer.text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -12,10 +14,15 @@ from mapveil.collector import refusals
 from mapveil.collector.http.exchange import Exchange
 from mapveil.collector.http.gate import refusal_of
 from mapveil.collector.refusals import CODES, Refusal
-from mapveil.collector.rounds.specification import CollectionSpec
+from mapveil.collector.rounds import validation
+from mapveil.collector.rounds.specification import CollectionSpec, StrictModel, read_specification
 from mapveil.collector.rounds.validation import validation_text
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 
+SHORT = {"type": "Polygon", "coordinates": [[[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]]]}
+BOX = {"type": "Polygon", "coordinates": [[[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]]}
+GOOD = {"title": "a", "trust": "local", "epsilon": "1", "region": [0.0, 0.0, 1.0, 1.0],
+        "tiling": "quadtree:4", "devices": 10}  # fmt: skip
 REFUSALS = [
     refusals.Conflict,
     refusals.Forbidden,
@@ -107,7 +114,7 @@ def test_a_name_that_is_no_field_s_is_not_repeated() -> None:
         return validation_text([{"loc": place, "msg": "not accepted"}])
 
     assert told("body", "tilling") == "body.tilling not accepted"
-    assert told("body", "region", "list[float]", 3) == "body.region.3 not accepted"
+    assert told("body", "region", "|bounds", 3) == "body.region.3 not accepted"
     for secret in ("mve_" + "Qz7-" * 10, "-73.9857", "40.7", "a b", "x" * 60, ""):
         assert told("body", secret) == "body.a name not accepted"
     unknown = {"loc": ("body", "12345"), "type": "extra_forbidden", "msg": "Extra inputs"}
@@ -121,15 +128,72 @@ def test_a_name_that_is_no_field_s_is_not_repeated() -> None:
         ({"devices": 1}, "devices must be greater than or equal to 3"),
         ({"epsilon": "x"}, "epsilon must be a number as text, such as 0.5 or 1/3, or must be a valid number"),
         ({"tiling": "x"}, "tiling must be quadtree:DEPTH, grid:ROWSxCOLUMNS or tiles:ZOOM, or must be an object"),
-        ({"region": [0.0, 1.0]}, "region must have at least 4 items, not 2, or must be an object"),
+        ({"region": [0.0, 1.0]}, "region must have at least 4 items, not 2"),
+        ({"region": "x"}, "region must be four numbers, or a GeoJSON Polygon or Feature"),
+        ({"region": SHORT}, "region.coordinates.0 must have at least 5 items, not 3"),
+        ({"region": {"type": "Feature", "properties": {}, "geometry": SHORT}},
+         "region.geometry.coordinates.0 must have at least 5 items, not 3"),
+        ({"region": BOX | {"crs": {}}}, "region.crs is no field here"),
+        ({"options": {"Shard_size": "\n"}},
+         "options.Shard_size must be a valid boolean, or must be a valid integer, or must be a valid number, or must "
+         "be printable text"),
         ({"tiling": {"kind": "places", "lat": []}},
          "tiling.lon is required; tiling.lat must have at least 2 items, not 0"),
         ({"tilling": 1}, "tilling is no field here"),
     ],
 )  # fmt: skip
 def test_a_body_that_is_not_accepted_is_told_in_words(given: dict[str, object], told: str) -> None:
-    good = {"title": "a", "trust": "local", "epsilon": "1", "region": [0.0, 0.0, 1.0, 1.0],
-            "tiling": "quadtree:4", "devices": 10}  # fmt: skip
     with pytest.raises(ValidationError) as caught:
-        CollectionSpec.model_validate(good | given)
+        CollectionSpec.model_validate(GOOD | given)
     assert validation_text(caught.value.errors(include_url=False)) == told
+
+
+def test_of_geojson_the_members_that_say_nothing_of_a_box_are_accepted() -> None:
+    feature = {"type": "Feature", "id": 7, "bbox": [0, 0, 1, 1], "properties": {"name": "a"}, "geometry": BOX}
+    regions = (BOX, BOX | {"bbox": [0, 0, 1, 1]}, feature, feature | {"properties": None})
+    asked = GOOD | {"devices": 100}
+    read = {
+        read_specification(asked | {"region": each}, "5a" * 16).terms.cells.region.bbox for each in regions
+    }
+    assert read == {(0.0, 0.0, 1.0, 1.0)}
+
+
+def test_alternatives_of_a_field_have_marks_that_no_sender_s_key_is_taken_for() -> None:
+    def labels(node: Any) -> Iterator[str | None]:
+        if isinstance(node, dict) and node.get("type") == "union":
+            yield from (each[1] if isinstance(each, tuple) else None for each in node["choices"])
+        if isinstance(node, dict) and node.get("type") == "tagged-union":
+            yield from node["choices"]
+        for each in (
+            node.values() if isinstance(node, dict) else node if isinstance(node, list | tuple) else ()
+        ):
+            yield from labels(each)
+
+    found = {
+        each for model in StrictModel.__subclasses__() for each in labels(model.__pydantic_core_schema__)
+    }
+    assert found == {"|", "|bounds", "|Polygon", "|Feature"}
+
+
+def test_faults_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+
+    class Place(tuple[str, ...]):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return tuple.__eq__(self, other)
+
+        __hash__ = tuple.__hash__
+
+    monkeypatch.setattr(validation, "_place", lambda problem: Place((problem["name"],)))
+    told = validation_text([{"name": f"n{each}", "msg": "Extra"} for each in range(1000)])
+    assert told == "n0 Extra; n1 Extra; n2 Extra; and 997 more"
+    assert compared < 1000
+
+
+def test_of_errors_without_end_the_first_are_read() -> None:
+    unread: Any = None
+    problems = [{"loc": (f"field_{letter}",), "msg": "Extra"} for letter in "abcd"] * 250
+    told = validation_text([*problems, unread])
+    assert told == "field_a Extra; field_b Extra; field_c Extra; and many more"

@@ -41,6 +41,7 @@ class Endpoint(NamedTuple):
     refusals: tuple[int, ...]
     signed: bool = False
     body: str | None = None  # the setting with the largest body that is accepted
+    most: int = 1 << 62  # bytes of that body, whatever the setting
     media: tuple[bytes, ...] = (CBOR,)  # of that body
     takes: Any = None  # type of that body: JSON; None for bytes
     status: int = 200  # of an answer with a body
@@ -105,7 +106,7 @@ class DeviceRoutes:
         given: dict[str, Any] = dict(values)
         if endpoint.body is not None:
             require_media(scope, *endpoint.media)
-            most = getattr(self._settings, endpoint.body)
+            most = min(getattr(self._settings, endpoint.body), endpoint.most)
             given["body"] = await read_body(scope, receive, most, self._bodies)
         elif signer is not None:
             await read_body(scope, receive, 0, self._bodies)
@@ -202,6 +203,9 @@ async def _send_json(send: Send, record: Any, *headers: tuple[bytes, bytes], sta
 
 
 _PAUSE: Final = ((HEADER.decode().title(), "seconds"),)
+_ENROLMENT_BYTES: Final = 4096
+"""Largest body of an enrolment, several times what its fields take: it is read before any token was seen."""
+
 _GET: Final = (401, 404)
 _PUT: Final = (401, 403, 404, 409, 410)
 _PUT_BODY: Final = (*_PUT, 413, 415, 422)
@@ -209,7 +213,7 @@ _PUT_BODY: Final = (*_PUT, 413, 415, 422)
 AUTHORITY_ENDPOINTS: Final = (
     Endpoint("POST", "/v1/devices", DeviceRoutes.enrol, "Enrol a device; the same key again is the same device",
              "The device, enrolled now or before", DeviceNumber, (401, 403, 413, 415, 422), body="json_bytes",
-             media=(JSON,), takes=Enrolling, status=201, gives=JSON, others=("GET",)),
+             most=_ENROLMENT_BYTES, media=(JSON,), takes=Enrolling, status=201, gives=JSON, others=("GET",)),
     Endpoint("GET", "/v1/devices/me/certificate", DeviceRoutes.certificate, "A certificate of this device's key",
              "The certificate, where this service hosts the enrolment authority", None, (401, 403, 404), signed=True,
              gives=CBOR),

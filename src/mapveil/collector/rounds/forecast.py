@@ -35,8 +35,14 @@ _MOST_REPORTS: Final = 1_000_000
 _MOST_CELLS: Final = 1 << 16
 """Cells of a map whose error is predicted; that of a finer map is dominated by blocks larger than a cell."""
 
-_MOST_PLANNED: Final = 1 << 20
-"""Cells of a map whose rounds are gone through for a forecast; more would take the collector gigabytes."""
+_MOST_SITES: Final = 1 << 20
+"""Sites of a raster whose rounds are gone through for a forecast: sums are over all of them, cells or not.
+
+At this size forecasts took up to 640 MB and 20 s; one of 16 times as many took 4 GB.
+"""
+
+_MOST_WINDOW_SITES: Final = 1 << 23
+"""The same over all windows of a series, whose maps are held at once: 1,008 windows of 2**20 sites took 8 GB."""
 
 _SEED: Final = 0  # the city and its noise are public: the same terms give the same forecast
 
@@ -56,7 +62,7 @@ class Forecast(NamedTuple):
     @classmethod
     def refusal(cls, reason: str) -> Forecast:
         """The forecast of a collection that cannot be created."""
-        return cls(None, None, None, None, None, 0, reason, True)
+        return cls(None, None, None, None, None, None, reason, True)
 
 
 def forecast(terms: CollectionTerms) -> Forecast:
@@ -78,8 +84,8 @@ def forecast(terms: CollectionTerms) -> Forecast:
         return Forecast(None, mean, None, None, None, 1, meaning)
     if terms.trust == "local":
         return _of_reports(terms, mean)
-    if tiling.size > _MOST_PLANNED:
-        note = f"Nothing is predicted for more than {_MOST_PLANNED:,} cells, whose rounds would take too much memory."
+    note = _unplanned(terms, tiling)
+    if note:
         return Forecast(None, mean, None, None, None, None, note)
     truth = _synthetic(terms.devices, tiling)
     up, down, rounds = (None, None, None) if terms.trust == "distributed" else (_report_bytes(terms), 0, 1)
@@ -122,10 +128,23 @@ def _source(devices: int) -> str:
     note = "From one synthetic city; no data is read."
     if devices > _MOST_DRAWN:
         note += (
-            f" Each of its {_MOST_DRAWN:,} people counts as {devices / _MOST_DRAWN:.3g} devices, which makes the city "
-            "uneven and the error rather too large."
+            f" Each of its {_MOST_DRAWN:,} people counts as {devices / _MOST_DRAWN:.3g} devices, so the error "
+            f"differs somewhat from that of a city of {devices:,} people."
         )
     return note
+
+
+def _unplanned(terms: CollectionTerms, tiling: Tiling) -> str:
+    """Reason why the rounds of sums are not gone through; empty where they are."""
+    sites = 4 ** tiling.lattice().depth
+    over = f"more than {_MOST_SITES:,} sites" if sites > _MOST_SITES else ""
+    if not over and terms.series is not None and sites * terms.series.count > _MOST_WINDOW_SITES:
+        over = f"more than {_MOST_WINDOW_SITES:,} sites in all windows"
+    if over:
+        return (
+            f"Nothing is predicted for a map on a raster of {over}, whose rounds would take too much memory."
+        )
+    return ""
 
 
 def _unpredicted(terms: CollectionTerms, tiling: Tiling) -> str:

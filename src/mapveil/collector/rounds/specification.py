@@ -10,13 +10,13 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from mapveil.collector.operators.operator_keys import Operators
 from mapveil.collector.operators.plan_answers import check_answerable
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.plan_replay import check_feasible
-from mapveil.collector.rounds.validation import ONE_LINE, validation_text, worded
+from mapveil.collector.rounds.validation import EITHER, ONE_LINE, validation_text, worded
 from mapveil.collector.rounds.windows_record import WindowsRecord, check_sites
 from mapveil.geo.box_order import lies_where_nobody_lives
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
@@ -53,11 +53,12 @@ Longitude = Annotated[float, Field(ge=-180, le=180)]
 Latitude = Annotated[float, Field(ge=-90, le=90)]
 Corner = Annotated[list[float], Field(min_length=2, max_length=3)]
 Ring = Annotated[list[Corner], Field(min_length=5, max_length=5)]
+_Ignored = Annotated[Any, Field(description="Of GeoJSON; ignored")]
 Option = (
-    bool
-    | Annotated[int, Field(ge=-(1 << 53), le=1 << 53)]
-    | float
-    | Annotated[str, Field(max_length=200, pattern=worded(r"^[^\x00-\x1f\x7f]*$", "printable text"))]
+    Annotated[bool, EITHER]
+    | Annotated[int, Field(ge=-(1 << 53), le=1 << 53), EITHER]
+    | Annotated[float, EITHER]
+    | Annotated[str, Field(max_length=200, pattern=worded(r"^[^\x00-\x1f\x7f]*$", "printable text")), EITHER]
     | None
 )
 BoundsDegrees = Annotated[
@@ -71,6 +72,7 @@ _Epsilon = Annotated[
             r"^([0-9]{1,20}(\.[0-9]{1,30})?|[0-9]{1,30}/[0-9]{1,30})$", "a number as text, such as 0.5 or 1/3"
         ),
     ),
+    EITHER,
 ]
 # A closed list: places:FILE would read the service's own disk.
 _TilingText = Annotated[
@@ -81,6 +83,7 @@ _TilingText = Annotated[
             "quadtree:DEPTH, grid:ROWSxCOLUMNS or tiles:ZOOM",
         )
     ),
+    EITHER,
 ]
 
 
@@ -105,6 +108,7 @@ class BoxGeometry(StrictModel):
 
     type: Literal["Polygon"]
     coordinates: Annotated[list[Ring], Field(min_length=1, max_length=1)]
+    bbox: _Ignored = None
 
 
 class BoxFeature(StrictModel):
@@ -112,7 +116,29 @@ class BoxFeature(StrictModel):
 
     type: Literal["Feature"]
     geometry: BoxGeometry
-    properties: dict[str, Any] | None = None
+    properties: _Ignored = None
+    id: _Ignored = None
+    bbox: _Ignored = None
+
+
+def _form(region: Any) -> str | None:
+    """The form of a region as it was sent, so that faults of one form alone are told."""
+    if isinstance(region, list):
+        return "|bounds"
+    form = region.get("type") if isinstance(region, Mapping) else getattr(region, "type", None)
+    return f"|{form}" if form in ("Polygon", "Feature") else None
+
+
+_Region = Annotated[
+    Annotated[BoundsDegrees, Tag("|bounds")]
+    | Annotated[BoxGeometry, Tag("|Polygon")]
+    | Annotated[BoxFeature, Tag("|Feature")],
+    Discriminator(
+        _form,
+        custom_error_type="region",
+        custom_error_message="must be four numbers, or a GeoJSON Polygon or Feature",
+    ),
+]
 
 
 class CollectionSpec(StrictModel):
@@ -125,7 +151,7 @@ class CollectionSpec(StrictModel):
     method: Annotated[str, Field(max_length=60)] | None = Field(
         default=None, description="A method of that trust model; the usual one by default"
     )
-    epsilon: _Epsilon | Annotated[float, Field(gt=0, le=10_000)] | None = Field(
+    epsilon: _Epsilon | Annotated[float, Field(gt=0, le=10_000), EITHER] | None = Field(
         default=None, description="Epsilon that each device is charged in all; exact as text, such as 1/3"
     )
     accept_large_epsilon: bool = Field(
@@ -138,10 +164,8 @@ class CollectionSpec(StrictModel):
     options: dict[Annotated[str, Field(max_length=60)], Option] | None = Field(
         default=None, description="The mechanism's other parameters"
     )
-    region: BoundsDegrees | BoxGeometry | BoxFeature = Field(
-        description="West, south, east and north in degrees, or the same box as GeoJSON"
-    )
-    tiling: _TilingText | PlacesRecord = Field(
+    region: _Region = Field(description="West, south, east and north in degrees, or the same box as GeoJSON")
+    tiling: _TilingText | Annotated[PlacesRecord, EITHER] = Field(
         description="quadtree:8, grid:ROWSxCOLUMNS, tiles:15, or a public list of places"
     )
     windows: WindowsRecord | None = Field(

@@ -4,9 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from pydantic import Tag
+
 _FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_\-]{0,39}")
-_BRANCH: Final = re.compile(r"bool|int|float|str|constrained-\w+|[A-Z]\w+|\w+\[.*\]")
-"""Labels that pydantic gives to the alternatives of a field, in the place of an error."""
+EITHER: Final = Tag("|")
+"""Marks each alternative of a field: pydantic puts an alternative's tag into the place of an error."""
 
 _NEEDED: Final[dict[str, str]] = {}
 _KINDS: Final = {
@@ -15,6 +17,7 @@ _KINDS: Final = {
     "json_invalid": "must be JSON",
 }
 _MOST: Final = 3  # faults that are told
+_MOST_READ: Final = 1000  # errors of pydantic that are read: a body of a megabyte can have 400,000
 
 
 def worded(pattern: str, needed: str) -> str:
@@ -40,15 +43,16 @@ def validation_text(problems: Sequence[Mapping[str, Any]]) -> str:
     'devices must be greater than or equal to 3'
     """
     faults: dict[tuple[str, ...], list[str]] = {}
-    for problem in problems:
+    for problem in problems[:_MOST_READ]:
         told = faults.setdefault(_place(problem), [])
         if (needed := _needed(problem)) not in told:
             told.append(needed)
     # An alternative that fails as a whole says nothing beside one that fails in a part.
-    places = [at for at in faults if not any(at == other[: len(at)] != other for other in faults)]
+    above = {at[:n] for at in faults for n in range(len(at))}
+    places = [at for at in faults if at not in above]
     lines = [f"{'.'.join(at) or 'body'} {', or '.join(faults[at])}" for at in places[:_MOST]]
-    more = len(places) - len(lines)
-    return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
+    more = "many" if len(problems) > _MOST_READ else len(places) - len(lines)
+    return "; ".join(lines) + (f"; and {more} more" if more else "")
 
 
 def _place(problem: Mapping[str, Any]) -> tuple[str, ...]:
@@ -56,7 +60,7 @@ def _place(problem: Mapping[str, Any]) -> tuple[str, ...]:
     parts = list(problem.get("loc", ()))
     # The name of a field that is none is its sender's, whatever it looks like.
     own = parts[-1:] if problem.get("type") == "extra_forbidden" else []
-    named = [part for part in parts[: len(parts) - len(own)] if not _BRANCH.fullmatch(str(part))] + own
+    named = [part for part in parts[: len(parts) - len(own)] if not str(part).startswith(EITHER.tag)] + own
     return tuple(
         str(part) if isinstance(part, int) or _FIELD_NAME.fullmatch(part) else "a name" for part in named
     )
