@@ -239,36 +239,47 @@ input()
 """
 
 
-def slowly(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+def slowly(begun: str, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
     import time
+    from pathlib import Path
 
     for batch in batches:
+        Path(begun).touch()
         time.sleep(600)
         yield batch
 
 
 @pytest.mark.skipif(SERVER is not None, reason="freezes a server of its own, which is Sail's")
-def test_a_server_that_hangs_in_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_hangs_in_a_query(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As a machine that is gone: its connection stands, and nothing comes."""
+    begun, ended = tmp_path / "begun", threading.Event()
     monkeypatch.setattr(spark_connect, "_RETRIES", 1)
     monkeypatch.setattr(spark_connect, "_PING", 2000)
-    monkeypatch.setattr(spark_connect, "_PONG", 1000)
+    monkeypatch.setattr(
+        spark_connect, "_PONG", 5000
+    )  # on a busy machine an answer takes longer than a second
     command = [sys.executable, "-c", _SERVER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             assert select.select([server.stdout], [], [], 120)[0], "the server did not start"
             engine = SparkEngine(f"sc://127.0.0.1:{int(server.stdout.readline())}")
-            query = engine.session.range(1).mapInArrow(slowly, "id bigint")
-            freeze = threading.Timer(2.0, server.send_signal, [signal.SIGSTOP])
-            freeze.start()
+            query = engine.session.range(1).mapInArrow(partial(slowly, str(begun)), "id bigint")
+
+            def freeze() -> None:
+                while not begun.exists() and not ended.wait(0.05):
+                    pass
+                server.send_signal(signal.SIGSTOP)
+
+            threading.Thread(target=freeze).start()
             with (
                 pytest.raises(InputError, match=_STOPPED),
                 engine._speaking(),
             ):
                 spark_connect._within(240, query.toArrow)  # else a fault here would hang the suite
-            assert freeze.finished.is_set()
+            assert begun.exists()
         finally:
+            ended.set()
             server.kill()
 
 
