@@ -209,6 +209,29 @@ def test_the_legends_scale_is_the_pictures() -> None:
     assert noisy["ticks"] == [0, 20, 40, 60, 80, 100, 120, 140, 160]
 
 
+@pytest.mark.parametrize(("values", "alone"), [([0.0, 8.0], True), ([6.0, 8.0], False)])
+def test_one_value_alone_is_said_to_have_the_middle_tone(values: list[float], alone: bool) -> None:
+    tiling = TILINGS["quadtree"]
+    one, other, twice = (
+        scene_record(a_map(tiling, np.resize(each, tiling.size) * tiling.area_m2() / 1e6))["scene"]["layers"][
+            0
+        ]
+        for each in (values, [3.0, 8.0], [0.0, 16.0])
+    )
+    script = f"""
+    {NO_PAGE}
+    const {{ aloneWords }} = await import('{module("legend.js")}');
+    const {{ commonScale }} = await import('{module("compare.js")}');
+    const [one, other, twice] = given;
+    console.log(JSON.stringify([one, commonScale([one, one]), commonScale([one, other]), commonScale([one, twice])]
+      .map(aloneWords)));
+    """
+    said = run_in_node(script, [each["scale"] for each in (one, other, twice)])
+    assert [text[:17] for text in said] == [" One value alone " * alone] * 2 + ["", ""]
+    for page in ("viewer.js", "compare.js"):
+        assert "${aloneWords(scale)}" in (served() / page).read_text(encoding="utf-8")
+
+
 def test_numbers_and_times_read_well() -> None:
     script = f"""
     import {{ number, duration, fraction, epsilonWords }} from '{module("words.js")}';

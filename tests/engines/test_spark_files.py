@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.engines import UNIT, user_sums
-from mapveil.engines.spark_connect import SparkEngine, _read_columns
+from mapveil.engines.spark_connect import SparkEngine
+from mapveil.engines.spark_executor import read_columns
 from mapveil.engines.spark_statistics import refuse_trusted_statistics, server_kind
 from mapveil.privacy.population import see
 from mapveil_client.errors import CuratorWarning, InputError
@@ -111,7 +112,7 @@ def test_a_column_without_a_letter_is_read_where_the_filter_names_it() -> None:
     frame = pyarrow.table({"user_id": [1], "lon": [-74.0], "lat": [40.7], "%": [0.5], "speed": [1.0]})
     for where, found in (("speed < 5", ["speed"]), ('"%" < 1', ["%"])):
         points = mv.read_points(frame, where=where)
-        assert set(_read_columns(points, frame.schema)) == {"user_id", "lon", "lat", *found}
+        assert set(read_columns(points, frame.schema)) == {"user_id", "lon", "lat", *found}
 
 
 def unsigned(engine: SparkEngine, folder: Path, ids: list[int]) -> tuple[mv.Points, mv.Points]:

@@ -33,6 +33,9 @@ from .conftest import SERVER
 from .test_spark_connect import QUADTREE, REGION, both, pytestmark, random_frame, run
 
 __all__ = ["pytestmark"]  # of this module too
+_STOPPED = (
+    r"stopped answering during the query; see the cluster's log, then run this again; nothing was charged"
+)
 NYC = Path(__file__).parents[2] / "examples" / "checkins_nyc.parquet"
 
 
@@ -91,6 +94,7 @@ def test_a_missing_thing_is_named(
     assert done == 2, shown
     assert said in shown
     assert "Traceback" not in shown
+    assert shown.count("nothing was charged") <= 1, shown
     assert not (tmp_path / "m.csv").exists()
 
 
@@ -101,48 +105,6 @@ def test_parameters_of_a_url_that_are_none(engine: SparkEngine, parameters: str)
     with pytest.raises(InputError, match=r"no parameter; expected .*nothing was charged") as raised:
         SparkEngine(url)
     assert "secret" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        *(
-            "use_ssl=yes",
-            "token=t;use_ssl=1",
-            "use_ssl=",
-            "use_ssl=True%20",
-            "use_ssl",
-            "ssl=true",
-            "USE_SSL=true",
-        ),
-        "use_ssl=true;use_ssl=false",
-    ],
-)
-def test_a_word_that_would_turn_encryption_off_silently_is_refused(parameters: str) -> None:
-    with pytest.raises(
-        InputError, match=r"host:1: expected use_ssl once, true or false; nothing was charged"
-    ):
-        SparkEngine(f"sc://host:1/;{parameters}")
-
-
-@pytest.mark.parametrize(
-    "after",
-    [
-        *(
-            ";token=SECRET",
-            ":1;token=SECRET",
-            "/?use_ssl=true;token=SECRET",
-            "/#;token=SECRET",
-            "/token=SECRET",
-        ),
-        *(":SECRET", "[::1;token=SECRET]"),
-    ],
-)
-def test_a_url_of_another_form_is_refused_and_never_quoted(after: str) -> None:
-    url = f"sc://{after}" if after.startswith("[") else f"sc://host{after}"
-    with pytest.raises(InputError, match=r"with any parameters after '/;'; nothing was charged") as raised:
-        SparkEngine(url)
-    assert "SECRET" not in str(raised.value)
 
 
 @pytest.mark.parametrize("after", ["gone", "of other columns"])
@@ -201,19 +163,6 @@ def test_a_server_that_does_not_answer() -> None:
         port = free.getsockname()[1]
     with pytest.raises(InputError, match=f"127.0.0.1:{port}: no server answers.*nothing was charged"):
         SparkEngine(f"sc://127.0.0.1:{port}/;token=secret")
-    for url in ("http://host", "sc://", "sc://host:port"):
-        with pytest.raises(InputError, match="must be a Spark Connect server"):
-            SparkEngine(url)
-
-
-@pytest.mark.parametrize("url", ["sc://spark.example", "sc://me@spark.example:/;token=secret"])
-def test_the_port_of_a_url_without_one_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(place: tuple[str, int], _wait: float) -> None:
-        raise ConnectionRefusedError(f"nobody at {place}")
-
-    monkeypatch.setattr(spark_connect.socket, "create_connection", refused)
-    with pytest.raises(InputError, match=r"^engine spark\.example:15002: no server answers"):
-        SparkEngine(url)
 
 
 def test_a_port_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +207,7 @@ def test_a_server_that_stops_between_two_calls(monkeypatch: pytest.MonkeyPatch) 
     engine = SparkEngine("sc://{}:{}".format(*server.listening_address))
     points = both(engine, random_frame(20))[1]
     server.stop()
-    with pytest.raises(InputError, match=r"stopped answering during the query; nothing was charged"):
+    with pytest.raises(InputError, match=_STOPPED):
         user_sums(points, QUADTREE)
 
 
@@ -271,36 +220,47 @@ input()
 """
 
 
-def slowly(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+def slowly(begun: str, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
     import time
+    from pathlib import Path
 
     for batch in batches:
+        Path(begun).touch()
         time.sleep(600)
         yield batch
 
 
 @pytest.mark.skipif(SERVER is not None, reason="freezes a server of its own, which is Sail's")
-def test_a_server_that_hangs_in_a_query(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_hangs_in_a_query(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As a machine that is gone: its connection stands, and nothing comes."""
+    begun, ended = tmp_path / "begun", threading.Event()
     monkeypatch.setattr(spark_connect, "_RETRIES", 1)
     monkeypatch.setattr(spark_connect, "_PING", 2000)
-    monkeypatch.setattr(spark_connect, "_PONG", 1000)
+    monkeypatch.setattr(
+        spark_connect, "_PONG", 5000
+    )  # on a busy machine an answer takes longer than a second
     command = [sys.executable, "-c", _SERVER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             assert select.select([server.stdout], [], [], 120)[0], "the server did not start"
             engine = SparkEngine(f"sc://127.0.0.1:{int(server.stdout.readline())}")
-            query = engine.session.range(1).mapInArrow(slowly, "id bigint")
-            freeze = threading.Timer(2.0, server.send_signal, [signal.SIGSTOP])
-            freeze.start()
+            query = engine.session.range(1).mapInArrow(partial(slowly, str(begun)), "id bigint")
+
+            def freeze() -> None:
+                while not begun.exists() and not ended.wait(0.05):
+                    pass
+                server.send_signal(signal.SIGSTOP)
+
+            threading.Thread(target=freeze).start()
             with (
-                pytest.raises(InputError, match=r"stopped answering during the query; nothing was charged"),
+                pytest.raises(InputError, match=_STOPPED),
                 engine._speaking(),
             ):
                 spark_connect._within(240, query.toArrow)  # else a fault here would hang the suite
-            assert freeze.finished.is_set()
+            assert begun.exists()
         finally:
+            ended.set()
             server.kill()
 
 
@@ -361,18 +321,25 @@ def test_the_pass_of_the_ledger_tells_of_silence_too(
 
 def test_what_needs_rows_here_is_refused(engine: SparkEngine) -> None:
     _, there = both(engine, random_frame(20))
-    with pytest.raises(InputError, match=r"rows do not leave the cluster; expected trust central"):
+    with pytest.raises(
+        InputError, match=r"do not leave the cluster; expected trust central.*; nothing was charged$"
+    ):
         mv.release(there, QUADTREE, epsilon=1, trust="local", account=None)
     frame = random_frame(20)
     texts = frame.set_column(4, "time", frame["time"].cast("string"))
     windows = mv.Windows(every="1d", start="2026-01-05", until="2026-01-11", zone="UTC")
     with pytest.raises(
-        InputError, match=r"cluster; expected dates or timestamps in column 'time', not texts"
+        InputError,
+        match=r"expected dates or timestamps in column 'time', not texts, .*; nothing was charged$",
     ):
         mv.release_series(both(engine, texts)[1], windows, QUADTREE, epsilon=1, account=None)
-    with pytest.raises(InputError, match="cluster; expected a tiling that is not made of column 'time'"):
+    with pytest.raises(
+        InputError, match=r"tiling that is not made of column 'time', .*; nothing was charged$"
+    ):
         places_of_column(there, "time", REGION)
-    with pytest.raises(InputError, match="rows do not leave the cluster, and this needs them here"):
+    with pytest.raises(
+        InputError, match=r"rows do not leave .*expected a release of sums.*; nothing was charged$"
+    ):
         there.arrays()
 
 

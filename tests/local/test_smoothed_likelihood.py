@@ -234,6 +234,22 @@ def test_chance_alone_shows_an_estimate_in_few_maps_and_a_city_in_all() -> None:
     assert shown[1] == 12
 
 
+def test_a_uniform_map_with_blocks_above_the_noise_floor_does_not_deny_them() -> None:
+    """Its notes said that the reports tell nothing of where people are, beside a picture of the blocks they tell."""
+    made = HierarchicalHashing(epsilon=1).release(
+        mv.Counts(np.full(FLAT.size, 10), FLAT), account=None, rng=14
+    )
+    assert np.ptp(made.values) == pytest.approx(0)
+    blocks = made.scene().blocks
+    assert blocks is not None
+    assert blocks.users.size
+    assert "tell nothing" not in " ".join(made.notes)
+    assert (
+        "from a uniform map: the estimate of each cell is uniform; blocks above the noise floor"
+        in made.notes[0]
+    )
+
+
 def test_a_prior_is_for_the_estimator_that_can_lean_on_it() -> None:
     prior = Prior(name="p", digest="", values=np.ones(FLAT.size), tiling=FLAT)
     with pytest.raises(ParameterError, match="smoothed-em with a prior"):
@@ -242,7 +258,7 @@ def test_a_prior_is_for_the_estimator_that_can_lean_on_it() -> None:
     made = HierarchicalHashing(epsilon=1, prior=prior).release(users, account=None, rng=1)
     assert made.parameters["prior"]["name"] == "p"
     assert any("does not use the prior p" in note for note in made.notes)
-    assert any("nothing beyond chance" in note for note in made.notes)
+    assert any("do not tell this map from a uniform map: the estimate of each" in note for note in made.notes)
     there = mv.Counts(np.where(np.arange(FLAT.size) % 16 == 0, 300, 0), FLAT)
     right = HierarchicalHashing(
         epsilon=1, prior=Prior(name="p", digest="", values=there.values + 1.0, tiling=FLAT)

@@ -60,6 +60,7 @@ def test_one_scale_holds_for_arcs_and_discs() -> None:
     axes = plot(flows)
     bar = next(each for each in axes.child_axes if each.get_ylim()[1] > 1)
     assert bar.get_ylim() == (0.0, pytest.approx(900.0))
+    assert "One value alone" not in words(axes), "a disc is darker than the only arc"
 
 
 def test_words_tell_the_promise_the_notes_and_what_is_left_out() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from mapveil_client.errors import MapveilError, ParameterError, check
 
@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from mapveil.geo.points import Points
     from mapveil.geo.region import Region
     from mapveil.privacy.account import Account
-
-UNCHARGED: Final = "nothing was charged"
 
 
 def read_cluster(
@@ -34,6 +32,7 @@ def read_cluster(
         The server or the table cannot be used.
     """
     from mapveil.engines.spark_connect import SparkEngine
+    from mapveil.engines.spark_errors import UNCHARGED, ClusterError
     from mapveil.geo.read_points import read_points
 
     check(source is None, "INPUT", "left out with --engine, whose table --table names", source)
@@ -53,7 +52,8 @@ def read_cluster(
         raise ParameterError("a table on a cluster needs --region: none is searched for there")
     try:
         return read_points(SparkEngine(engine).table(table), **columns)
-    except MapveilError as error:  # also of columns and filters, which do not know of charges
-        if UNCHARGED not in str(error):
-            error.add_note(UNCHARGED)
+    except ClusterError:
+        raise
+    except MapveilError as error:  # of columns and filters, which do not know of charges
+        error.add_note(UNCHARGED)
         raise

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import click
 
-from mapveil.cli.clusters import UNCHARGED
 from mapveil.cli.console import Console, console_options
 from mapveil_client.errors import InputError, MapveilError
 
@@ -106,8 +105,8 @@ def _try(what: str, check: Callable[[], str]) -> _Finding:
     try:
         return _Finding(what, "ok", check())
     except MapveilError as error:
-        # A check charges nothing, which goes without saying.
-        return _Finding(what, "failed", error.in_flags().removesuffix(f"; {UNCHARGED}"))
+        # Without what a cluster's error says of charges: a check makes none.
+        return _Finding(what, "failed", MapveilError.in_flags(error))
     except Exception as error:  # whatever is broken is the finding
         return _Finding(what, "failed", f"{type(error).__name__}: {error}")
 

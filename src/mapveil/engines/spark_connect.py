@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import socket
 import sys
 import threading
@@ -21,15 +20,23 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
 from mapveil.engines.contributions import UNIT, unchecked_rows
 from mapveil.engines.duckdb_engine import placed
-from mapveil.engines.spark_errors import NO_FILE, SILENT, STOPPED, quiet_client, reason_of, treat_bad_rows
-from mapveil.engines.spark_executor import BAD, contributions, executed, valued, versions
+from mapveil.engines.spark_address import checked_address, shown_address
+from mapveil.engines.spark_errors import (
+    NO_FILE,
+    SILENT,
+    STOPPED,
+    ClusterError,
+    quiet_client,
+    reason_of,
+    treat_bad_rows,
+)
+from mapveil.engines.spark_executor import BAD, contributions, executed, read_columns, valued, versions
 from mapveil.engines.spark_statistics import quoted, refuse_trusted_statistics, server_kind
 from mapveil.engines.table_engine import EngineTable
 from mapveil.geo.points import Points
@@ -38,15 +45,13 @@ from mapveil.geo.tiling import Tiling
 from mapveil.geo.windowed_points import WindowedPoints
 from mapveil_client import __version__
 from mapveil_client.arrays import IntArray
-from mapveil_client.errors import CuratorWarning, InputError, require
+from mapveil_client.errors import CuratorWarning, require
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow
 
 _NAMED: Final = ("columns", "expressions")  # of points, by kind of column
-_PORT: Final = 15002  # of Spark Connect where a URL names none
-_URL: Final = re.compile(r"sc://([^@/?#;]*@)?([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?(/(;[^?#]*)?)?", re.ASCII)
 _WAIT: Final = 10.0  # seconds until a server counts as unreachable
 _ANSWER: Final = 30.0  # seconds for the answer to the first call: gRPC takes 20 to find a port silent
 _RETRIES: Final = 7  # of a call; with pauses of 0.05, 0.2, 0.8, 3.2 and then 8 seconds, 28 in all
@@ -81,32 +86,14 @@ class SparkEngine:
     url: str
 
     def __post_init__(self) -> None:
-        try:
-            place = urlsplit(self.url)
-            port = place.port or _PORT
-        except ValueError:
-            port = 0
-        if not port or not _URL.fullmatch(self.url):  # which is not quoted: there may be a token in it
-            raise InputError(
-                f"engine must be a Spark Connect server, sc://host or sc://host:{_PORT}, with any parameters after "
-                "'/;'; nothing was charged"
-            )
-        given = dict[str, list[str]]()
-        for name, _, value in (each.partition("=") for each in place.path.split(";")[1:]):
-            given.setdefault(name, []).append(value.lower())
-        encrypted = {name: values for name, values in given.items() if re.search("ssl|tls", name.lower())}
-        if encrypted and encrypted not in ({"use_ssl": ["true"]}, {"use_ssl": ["false"]}):
-            # Spark Connect takes whatever else for false, and sums would cross the network in the clear.
-            raise InputError(
-                f"engine {self.server}: expected use_ssl once, true or false; nothing was charged"
-            )
+        address = checked_address(self.url)
         require("pyspark", "spark")
         try:
-            socket.create_connection((place.hostname, port), _WAIT).close()
+            socket.create_connection(address, _WAIT).close()
         except OSError as error:
-            raise InputError(
+            raise ClusterError(
                 f"engine {self.server}: no server answers ({error.strerror or error}); expected Spark Connect at this "
-                "host and port; nothing was charged"
+                "host and port"
             ) from None
         with self._speaking(answered=False):
             session = self.session
@@ -114,19 +101,16 @@ class SparkEngine:
                 version = _within(_ANSWER, lambda: str(session.version))
             except TimeoutError:
                 session.client.close()  # else pyspark asks it again when this process ends
-                raise InputError(f"engine {self.server}: {SILENT}; nothing was charged") from None
+                raise ClusterError(f"engine {self.server}: {SILENT}") from None
         if not version.split(".")[0].isdigit() or int(version.split(".")[0]) < _EARLIEST:
-            raise InputError(
-                f"engine {self.server}: Spark {version}; expected Spark {_EARLIEST} or later, or Sail; nothing was "
-                "charged"
+            raise ClusterError(
+                f"engine {self.server}: Spark {version}; expected Spark {_EARLIEST} or later, or Sail"
             )
 
     @property
     def server(self) -> str:
         """Host and port, without parameters, which may hold a token."""
-        place = urlsplit(self.url)
-        named = place.netloc.split("@")[-1]
-        return named if place.port else f"{named.rstrip(':')}:{_PORT}"
+        return shown_address(self.url)
 
     @functools.cached_property
     def session(self) -> Any:
@@ -162,7 +146,7 @@ class SparkEngine:
         with self._speaking(name, opening=True):
             schema = to_arrow_schema(self.session.table(name).schema)
         if not schema.names:  # Sail's of files that are not there
-            raise InputError(f"{self._place(name)}: {NO_FILE}; nothing was charged")
+            raise ClusterError(f"{self._place(name)}: {NO_FILE}")
         return ClusterTable(name, self, schema)
 
     def kind(self) -> str:
@@ -225,7 +209,7 @@ class SparkEngine:
         tiling.locate(np.zeros(1), np.zeros(1))
         with self._speaking(points.source), self._telling(told):
             self._check_ids(table, points.columns.user)
-            read = _read_columns(points, table.schema)
+            read = read_columns(points, table.schema)
             # Of those alone: executors are sent nothing else, and no other column's name or type can be in the way.
             frame = self.session.table(table.name).select(*map(quoted, read))
             others = [name for name in read if name != points.columns.user]
@@ -250,9 +234,8 @@ class SparkEngine:
 
         kind = table.schema.field(column).type
         if pyarrow.types.is_nested(kind):
-            raise InputError(
-                f"{self._place(table.name)}: column {column!r} has ids of type {kind}; expected numbers or texts; "
-                "nothing was charged"
+            raise ClusterError(
+                f"{self._place(table.name)}: column {column!r} has ids of type {kind}; expected numbers or texts"
             )
 
     def _summed(self, frame: Any, work: Any, schema: pyarrow.Schema) -> Any:
@@ -321,7 +304,7 @@ class SparkEngine:
 
     @contextmanager
     def _speaking(self, name: str = "", *, answered: bool = True, opening: bool = False) -> Iterator[None]:
-        """Turn the cluster's errors into :class:`InputError`, one line without values of rows."""
+        """Turn the cluster's errors into :class:`ClusterError`, one line without values of rows."""
         from pyspark.errors import PySparkException
 
         try:
@@ -333,7 +316,7 @@ class SparkEngine:
                 # Else pyspark retries again when this process ends.
                 self.session.client.set_retry_policies([])
                 _sessions.pop(self.url, None)
-            raise InputError(f"{self._place(name)}: {reason}; nothing was charged") from None
+            raise ClusterError(f"{self._place(name)}: {reason}") from None
 
     def _place(self, name: str) -> str:
         """Server and table, for messages."""
@@ -354,10 +337,10 @@ class ClusterTable(EngineTable):
     def check_rows(self, before: int, after: int) -> None:
         """Refuse sums of a table that had other rows when the ledger read its ids."""
         if before != after:
-            raise InputError(
+            raise ClusterError(
                 f"{self.name}: rows were added or removed while it was read, so the ledger may not know some people of "
                 "the sums; expected a table that keeps its rows, such as a view of one snapshot (SELECT * FROM ... "
-                "VERSION AS OF ...); nothing was charged"
+                "VERSION AS OF ...)"
             )
 
     def people(self, column: str, values: Callable[[Table], IntArray]) -> IntArray:
@@ -369,24 +352,12 @@ class ClusterTable(EngineTable):
         return FrameTable(self.schema.empty_table(), self.name).relation(connection)
 
     def relation(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """An :class:`InputError`: rows do not leave the cluster."""
-        raise InputError(
-            f"{self.name}: rows do not leave the cluster, and this needs them here; expected a release of sums, or a "
-            "local table"
-        )
+        """A :class:`ClusterError`: rows do not leave the cluster."""
+        self.check_here("a release of sums")
 
-
-def _read_columns(points: Points, schema: pyarrow.Schema) -> list[str]:
-    """Columns that are read: those of the points, and those that the filter may name."""
-    named = {name for name in points.columns if name}
-    where = (points.where or "").lower()
-    words = set(re.findall(r"\w+", where))
-
-    def filtered(name: str) -> bool:
-        parts = set(re.findall(r"\w+", name.lower()))
-        return words >= parts if parts else name in where
-
-    return [name for name in schema.names if name in named or filtered(name)]
+    def check_here(self, need: str) -> NoReturn:
+        """See :class:`mapveil.geo.tables.Table`."""
+        raise ClusterError(f"{self.name}: rows do not leave the cluster; expected {need}, or a local table")
 
 
 def _warn(text: str) -> None:

@@ -12,10 +12,12 @@ from mapveil.geo.points import Points
 from mapveil_client import __version__
 from mapveil_client.errors import CuratorWarning, InputError
 
+UNCHARGED: Final = "nothing was charged"
+
 SILENT: Final = "no Spark Connect server answers there, or TLS is not spoken (use_ssl)"
 """The cause of every error of the connection before the server's first answer."""
 
-STOPPED: Final = "the server stopped answering during the query"
+STOPPED: Final = "the server stopped answering during the query; see the cluster's log, then run this again"
 """The cause of every error of the connection after the session's first answer."""
 
 NO_FILE: Final = (
@@ -47,6 +49,17 @@ _LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")  # of
 _FOREIGN: Final = r"No module named 'mapveil(_client)?\.|Can't get attribute '\w+' on <module 'mapveil"
 
 
+class ClusterError(InputError):
+    """A cluster or a table on it cannot be used; charges follow its sums, so nothing was charged, which it says."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; {UNCHARGED}"
+
+    def in_flags(self) -> str:
+        """The text as the command line says it."""
+        return f"{super().in_flags()}; {UNCHARGED}"
+
+
 @contextmanager
 def quiet_client() -> Iterator[None]:
     """Keep pyspark from writing on stderr: of its retries, and of Spark's errors, which may quote values of rows."""
@@ -70,10 +83,10 @@ def quiet_client() -> Iterator[None]:
 def treat_bad_rows(points: Points, bad: int) -> None:
     """Refuse so many bad rows, or warn that they were left out."""
     if points.on_bad_rows == "fail":
-        raise InputError(
+        raise ClusterError(
             f"{points.source}: {bad} rows cannot be used: no user id, a coordinate that is missing or out of range, a "
             "weight that is missing or not above 0, or no time where windows need one; on_bad_rows='drop' "
-            "(--on-bad-rows drop) leaves them out; nothing was charged"
+            "(--on-bad-rows drop) leaves them out"
         )
     text = f"{points.source}: dropped {bad} rows, which cannot be used; keep this number private"
     warnings.warn(text, CuratorWarning, stacklevel=2)

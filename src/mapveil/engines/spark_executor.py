@@ -124,3 +124,16 @@ def versions(version: str, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[p
 def _check_version(version: str) -> None:
     if version != __version__:
         raise RuntimeError(f"mapveil-version: executors have {__version__}, the driver {version}")
+
+
+def read_columns(points: Points, schema: pyarrow.Schema) -> list[str]:
+    """Columns that executors are sent: those of the points, and those that the filter may name."""
+    named = {name for name in points.columns if name}
+    where = (points.where or "").lower()
+    words = set(re.findall(r"\w+", where))
+
+    def filtered(name: str) -> bool:
+        parts = set(re.findall(r"\w+", name.lower()))
+        return words >= parts if parts else name in where
+
+    return [name for name in schema.names if name in named or filtered(name)]

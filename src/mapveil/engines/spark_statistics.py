@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from mapveil_client.errors import InputError
+from mapveil.engines.spark_errors import ClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,30 +56,30 @@ def refuse_trusted_statistics(frame: Any, where: str, user: str, numbers: Sequen
 
     Raises
     ------
-    InputError
+    ClusterError
         Such a column is there, or the server's plans are of no known form.
     """
     unknown = (
         f"{where}: this server's plans show statistics in no form that Mapveil knows, so NaN in a file could be read "
-        "as another number; expected Apache Spark or Sail 0.7.2; nothing was charged"
+        "as another number; expected Apache Spark or Sail 0.7.2"
     )
     plan = _plan(frame, [user])
     if plan is None:
-        raise InputError(unknown)
+        raise ClusterError(unknown)
     if _KNOWN.search(plan):
-        raise InputError(
+        raise ClusterError(
             f"{where}: column {user!r} has ids of floating point, and this server reads NaN beside one id in a file "
-            f"as that id; expected ids that are whole numbers or texts, or {_CURE}; nothing was charged"
+            f"as that id; expected ids that are whole numbers or texts, or {_CURE}"
         )
     plan = _plan(frame, numbers) if numbers else ""
     if plan is None:
-        raise InputError(unknown)
+        raise ClusterError(unknown)
     if _CONSTANT.search(plan):
         one = next((each for each in numbers if _CONSTANT.search(_plan(frame, [each]) or "")), numbers[0])
-        raise InputError(
+        raise ClusterError(
             f"{where}: column {one!r} has the same number in all files, and this server would read NaN beside it as "
             f"that number; expected numbers that differ, whole numbers, no such column (without one each row weighs "
-            f"1), or {_CURE}; nothing was charged"
+            f"1), or {_CURE}"
         )
 
 

@@ -29,7 +29,7 @@ _HUE_DEGREES = (98.0, 292.0)
 _CHROMA = ((0.0, 0.3, 0.5, 0.75, 1.0), (0.02, 0.088, 0.084, 0.096, 0.12))
 _DECADES = 3
 _FAINTEST = 1e-12  # users per km2; a map below it everywhere shows nothing
-_ALIKE = 1.01  # ratio of values whose colours cannot be told apart
+_ALIKE = 1.01  # ratio up to which values count as one; chosen, not measured
 
 # Oklab to linear sRGB: Ottosson (2020), "A perceptual color space for image processing".
 _TO_LMS = np.array(
@@ -74,13 +74,15 @@ class DensityScale(NamedTuple):
               f(d) = \frac{\log(1 + d / k)}{\log(1 + m / k)} \quad\text{(log)}
 
     where: :math:`m` is ``top``, :math:`k` is ``knee``, both users per km², and :math:`l` is ``low``; below the knee
-    the log scale is nearly linear, so zero has a colour. Densities below ``low`` count as ``low``.
+    the log scale is nearly linear, so zero has a colour. Densities below ``low`` count as ``low``. ``alone`` says that
+    the densities above 0 are nearly one, which has a tone of the middle.
     """
 
     kind: ScaleKind
     top: float
     knee: float
     low: float = 0.0
+    alone: bool = False
 
     def fraction(self, density: npt.ArrayLike) -> FloatArray:
         """Positions of densities (users per km²) on the ramp, not clipped above 1."""
@@ -118,10 +120,12 @@ class DensityScale(NamedTuple):
 def density_scale(
     densities: FloatArray, kind: ScaleKind = "log", *, noise_floor: float = 0.0
 ) -> DensityScale:
-    """Choose the scale for a map's densities: up to the largest, three decades deep or down to the noise floor.
+    """Choose the scale for a map's densities, three decades deep or down to the noise floor.
 
-    Densities that are not finite are left aside; ``noise_floor`` is in users per km². One density alone, beside zero,
-    gets a tone of the middle of a nearly linear scale: the darkest would say that it is dense, compared with nothing.
+    Its top is the largest density, or twice a density that is alone beside zero: the darkest tone would say that it is
+    dense, compared with nothing.
+
+    Densities that are not finite are left aside; ``noise_floor`` is in users per km².
 
     Examples
     --------
@@ -135,16 +139,12 @@ def density_scale(
         top = 1.0
     knee = 10.0 ** (math.floor(math.log10(top)) - _DECADES)
     floor = 10.0 ** math.ceil(math.log10(noise_floor)) if noise_floor > 0 else 0.0
-    if one_density(densities):
+    told = finite[finite >= _FAINTEST]
+    alone = bool(told.size) and bool(told.max() <= _ALIKE * told.min())
+    if alone:
         top *= 2
         knee = top
-    return DensityScale(kind, top, max(knee, floor))
-
-
-def one_density(densities: FloatArray) -> bool:
-    """Whether all densities above 0 are nearly one."""
-    told = densities[np.isfinite(densities) & (densities > 0)]
-    return bool(told.size) and bool(told.max() <= _ALIKE * told.min())
+    return DensityScale(kind, top, max(knee, floor), alone=alone)
 
 
 def layer_scale(layer: Layer) -> DensityScale:

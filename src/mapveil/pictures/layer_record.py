@@ -43,6 +43,7 @@ def layer_record(layer: Layer) -> dict[str, Any]:
             "low": scale.low,
             "top": scale.top,
             "knee": scale.knee,
+            "alone": scale.alone,
             "noise_floor": shading.noise_floor,
             "palest": PALEST if shading.blank else 0.0,
             "under": HOLE_COLOUR if shading.holes else None,

@@ -17,7 +17,7 @@ from mapveil.formats.atomic import atomic_path
 from mapveil.geo.basemap import joined
 from mapveil.geo.context import Context
 from mapveil.geo.zone_cells import ZoneCells
-from mapveil.pictures.colours import DensityScale, colormap, one_density, scene_scale
+from mapveil.pictures.colours import DensityScale, colormap, scene_scale
 from mapveil.pictures.picture_frame import (
     DPI,
     HOLE_COLOUR,
@@ -61,6 +61,7 @@ PALEST: Final = 0.06
 FAINTEST: Final = 0.22
 """Fraction of the ramp left out for lines: its first colours are paper, which no thin line can show."""
 
+_ALONE: Final = " One value alone has the middle tone, since there is no other to compare it with."
 _AROUND: Final = 0.3  # of the longer side: ground beyond the cells, for arcs that bend out of them
 _UNKNOWN: Final = "#ececf0"
 _FREE: Final = "#cfcfd6"  # lines without a value
@@ -122,15 +123,13 @@ def draw_picture(
     """Draw the whole picture of a scene: the map, its frame, names, scale and words. Arguments as :func:`draw_map`."""
     layer = scene.layers[0]
     mappable = draw_map(released, scene, plane, axes, scale, ground)
-    words = []
+    words, lead = [], scene.reading
     if scene.doubt and not np.isfinite(layer.values).any():
         words.append(draw_nothing(axes, scene.reading))
     else:
         draw_bar(released, axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
+        lead += _ALONE * scale.alone
     style_frame(released, plane, axes)
-    lead = scene.reading
-    if layer.shading.top is None and one_density(layer.values) and scale == scene_scale(scene):
-        lead += " One value alone has the middle tone, since there is no other to compare it with."
     if scene.bounds is not None and layer.derived and scene.blocks is None:
         half = half_widths(layer, scene.bounds, cell_areas(released.tiling, scene.layers))
         if np.isfinite(half).any():

@@ -15,8 +15,8 @@ from mapveil.collector.http.exchange import Exchange
 from mapveil.collector.http.gate import refusal_of
 from mapveil.collector.refusals import CODES, Refusal
 from mapveil.collector.rounds import validation
-from mapveil.collector.rounds.specification import CollectionSpec, StrictModel, read_specification
-from mapveil.collector.rounds.validation import validation_text
+from mapveil.collector.rounds.specification import CollectionSpec, read_specification
+from mapveil.collector.rounds.validation import StrictModel, validation_text
 from mapveil_client.errors import BudgetExceeded, InputError, ParameterError, PromiseError
 
 SHORT = {"type": "Polygon", "coordinates": [[[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]]]}

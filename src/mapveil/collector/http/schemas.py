@@ -6,8 +6,9 @@ from pydantic import BaseModel, Field
 
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.rounds.progress import Progress
-from mapveil.collector.rounds.specification import BoundsDegrees, StrictModel, Trust
-from mapveil.collector.rounds.validation import ONE_LINE, worded
+from mapveil.collector.rounds.region_record import BoundsDegrees
+from mapveil.collector.rounds.specification import Trust
+from mapveil.collector.rounds.validation import ONE_LINE, StrictModel, worded
 from mapveil.collector.store.principals import Role
 from mapveil.collector.store.watched_devices import BarredDevice, DeviceFault
 

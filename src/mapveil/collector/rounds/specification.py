@@ -3,22 +3,21 @@
 Everything that could make a collection fail by its parameters alone is tried here, before any device is asked.
 """
 
-import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import Field, ValidationError
 
 from mapveil.collector.operators.operator_keys import Operators
 from mapveil.collector.operators.plan_answers import check_answerable
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.plan_replay import check_feasible
-from mapveil.collector.rounds.validation import EITHER, ONE_LINE, validation_text, worded
+from mapveil.collector.rounds.region_record import Latitude, Longitude, RegionRecord, read_region
+from mapveil.collector.rounds.validation import EITHER, ONE_LINE, StrictModel, validation_text, worded
 from mapveil.collector.rounds.windows_record import WindowsRecord, check_sites
-from mapveil.geo.box_order import lies_where_nobody_lives
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
 from mapveil.geo.region import Region
 from mapveil.geo.tiling import Tiling
@@ -49,11 +48,6 @@ _MAX_EPSILON: Final = Fraction(10_000)
 _SIMULATED_ONLY: Final = ("sample", "redraw", "population")
 
 Trust = Literal["distributed", "local", "random-features", "operators"]
-Longitude = Annotated[float, Field(ge=-180, le=180)]
-Latitude = Annotated[float, Field(ge=-90, le=90)]
-Corner = Annotated[list[float], Field(min_length=2, max_length=3)]
-Ring = Annotated[list[Corner], Field(min_length=5, max_length=5)]
-_Ignored = Annotated[Any, Field(description="Of GeoJSON; ignored")]
 Option = (
     Annotated[bool, EITHER]
     | Annotated[int, Field(ge=-(1 << 53), le=1 << 53), EITHER]
@@ -61,9 +55,6 @@ Option = (
     | Annotated[str, Field(max_length=200, pattern=worded(r"^[^\x00-\x1f\x7f]*$", "printable text")), EITHER]
     | None
 )
-BoundsDegrees = Annotated[
-    list[float], Field(min_length=4, max_length=4, description="West, south, east, north")
-]
 _Epsilon = Annotated[
     str,
     Field(
@@ -87,12 +78,6 @@ _TilingText = Annotated[
 ]
 
 
-class StrictModel(BaseModel):
-    """A body that is accepted: nothing is converted, nothing unknown is passed over."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-
 class PlacesRecord(StrictModel):
     """A public list of sites: each device counts at the nearest one."""
 
@@ -101,44 +86,6 @@ class PlacesRecord(StrictModel):
     lat: Annotated[list[Latitude], Field(min_length=2, max_length=MAX_CELLS)]
     names: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=MAX_CELLS)] | None = None
     max_distance_m: Annotated[float, Field(gt=0)] | None = None
-
-
-class BoxGeometry(StrictModel):
-    """A GeoJSON polygon of four sides along meridians and parallels."""
-
-    type: Literal["Polygon"]
-    coordinates: Annotated[list[Ring], Field(min_length=1, max_length=1)]
-    bbox: _Ignored = None
-
-
-class BoxFeature(StrictModel):
-    """The same as a GeoJSON feature."""
-
-    type: Literal["Feature"]
-    geometry: BoxGeometry
-    properties: _Ignored = None
-    id: _Ignored = None
-    bbox: _Ignored = None
-
-
-def _form(region: Any) -> str | None:
-    """The form of a region as it was sent, so that faults of one form alone are told."""
-    if isinstance(region, list):
-        return "|bounds"
-    form = region.get("type") if isinstance(region, Mapping) else getattr(region, "type", None)
-    return f"|{form}" if form in ("Polygon", "Feature") else None
-
-
-_Region = Annotated[
-    Annotated[BoundsDegrees, Tag("|bounds")]
-    | Annotated[BoxGeometry, Tag("|Polygon")]
-    | Annotated[BoxFeature, Tag("|Feature")],
-    Discriminator(
-        _form,
-        custom_error_type="region",
-        custom_error_message="must be four numbers, or a GeoJSON Polygon or Feature",
-    ),
-]
 
 
 class CollectionSpec(StrictModel):
@@ -164,7 +111,9 @@ class CollectionSpec(StrictModel):
     options: dict[Annotated[str, Field(max_length=60)], Option] | None = Field(
         default=None, description="The mechanism's other parameters"
     )
-    region: _Region = Field(description="West, south, east and north in degrees, or the same box as GeoJSON")
+    region: RegionRecord = Field(
+        description="West, south, east and north in degrees, or the same box as GeoJSON"
+    )
     tiling: _TilingText | Annotated[PlacesRecord, EITHER] = Field(
         description="quadtree:8, grid:ROWSxCOLUMNS, tiles:15, or a public list of places"
     )
@@ -234,7 +183,7 @@ def read_specification(
     if epsilon is not None:
         delta = sampling_delta(epsilon) if spec.trust in ("distributed", "operators") else Fraction(0)
         check_large_epsilon(epsilon, delta, accepted=spec.accept_large_epsilon)
-    tiling = _tiling(spec.tiling, _region(spec.region))
+    tiling = _tiling(spec.tiling, read_region(spec.region))
     by_operators = spec.trust == "operators"
     if by_operators:
         if operators is None:
@@ -334,33 +283,6 @@ def _query(mechanism: AnyMechanism, tiling: Tiling, devices: int) -> bytes:
             f"devices would answer in vain: {meaning} (option least_signal=0 asks them nevertheless)"
         )
     return write_query(query)
-
-
-def _region(value: list[float] | BoxGeometry | BoxFeature) -> Region:
-    if isinstance(value, BoxFeature):
-        value = value.geometry
-    if isinstance(value, BoxGeometry):
-        return Region.from_bbox(*_box(value.coordinates[0]))
-    region = Region.from_bbox(*value)
-    if lies_where_nobody_lives(region.bbox):
-        raise InputError(
-            f"region lies at latitudes from {value[1]:g} to {value[3]:g}, where nobody lives; longitude and latitude "
-            "seem to be swapped: expected west,south,east,north; if it is meant so, give it as a GeoJSON polygon"
-        )
-    return region
-
-
-def _box(ring: list[list[float]]) -> list[float]:
-    """The sides of a closed ring that is a box: devices can test no other outline."""
-    corners = [(corner[0], corner[1]) for corner in ring]
-    lon, lat = ({corner[axis] for corner in corners} for axis in (0, 1))
-    closed = corners[0] == corners[4] and len(set(corners)) == 4
-    along = all((a[0] == b[0]) != (a[1] == b[1]) for a, b in itertools.pairwise(corners))
-    if not (closed and along and len(lon) == len(lat) == 2):
-        raise InputError(
-            "region must be a box along meridians and parallels: four numbers, or a GeoJSON polygon of four such sides"
-        )
-    return [min(lon), min(lat), max(lon), max(lat)]
 
 
 def _tiling(value: str | PlacesRecord, region: Region) -> Tiling:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pydantic import Tag
+from pydantic import BaseModel, ConfigDict, Tag
 
 _FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_\-]{0,39}")
 EITHER: Final = Tag("|")
@@ -27,6 +27,12 @@ def worded(pattern: str, needed: str) -> str:
 
 
 ONE_LINE: Final = worded(r"^[^\x00-\x1f\x7f]+$", "one line of printable text")
+
+
+class StrictModel(BaseModel):
+    """A body that is accepted: nothing is converted, nothing unknown is passed over."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
 def validation_text(problems: Sequence[Mapping[str, Any]]) -> str:

@@ -125,12 +125,16 @@ def _smoothed(randomizer: Randomizer, tally: Tally, prior: FloatArray | None) ->
     if not made.converged:
         notes += (f"the smoothed likelihood had not settled after {made.steps} steps",)
     if not made.told:
-        beyond, shown = (
-            ("beyond the prior", "the prior's, as far as they agree with it")
+        baseline, shown = (
+            ("the prior", "the prior's, as far as they agree with it")
             if made.moved
-            else ("beyond chance of where people are", "even")
+            else ("a uniform map", "uniform")
         )
-        notes += (f"the reports tell nothing {beyond}: the map is {shown}",)
+        # Blocks are tested against nobody: some may be above the noise floor of a uniform map.
+        notes += (
+            f"the reports do not tell this map from {baseline}: the estimate of each cell is {shown}; blocks above the "
+            "noise floor are told from empty ones only",
+        )
     return Estimated(made.distribution, notes, made.moved)
 
 

@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { cellScene } from "./cell_scene.js";
 import { alertBox, announce, card, el, factRows } from "./dom.js";
 import { groundOf } from "./ground.js";
-import { drawLegend } from "./legend.js";
+import { aloneWords, drawLegend } from "./legend.js";
 import { unpackAll } from "./packed.js";
 import { planeView } from "./plane_view.js";
 import { css, onTheme } from "./theme.js";
@@ -186,7 +186,7 @@ async function show(body, pair, signal) {
       pair.map((one, at) => card(`${SIDES[at] === "left" ? "Left" : "Right"}: ${one.title}`, readings[at])),
       card(`Density of both, ${left.layer.unit}`, legend, stampLine(stamps),
         [...doubts].map((text) => el("p", { class: "swatch hatched" }, text)),
-        el("p", { class: "hint" }, nothing ? "No part of either map is told from its noise: there is nothing to compare." : "Both maps are on one scale."),
+        el("p", { class: "hint" }, nothing ? "No part of either map is told from its noise: there is nothing to compare." : `Both maps are on one scale.${aloneWords(scale)}`),
       ),
     ),
   );
@@ -203,7 +203,7 @@ export function commonScale(scales) {
     floor = Math.max(...scales.map((scale) => scale.noise_floor)),
     deep = Math.min(...scales.map((scale) => scale.knee));
   const knee = Math.min(top, Math.max(deep, floor > 0 ? 10 ** Math.ceil(Math.log10(floor)) : 0));
-  return { ...scales[0], top, knee };
+  return { ...scales[0], top, knee, alone: scales.every((scale) => scale.alone && scale.top === top) };
 }
 
 /**

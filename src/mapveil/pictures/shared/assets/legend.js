@@ -15,6 +15,10 @@ export function rampOf(colours) {
   };
 }
 
+/** Why nothing on a scale is dark, as below the picture: "" where something is. */
+export const aloneWords = ({ alone }) =>
+  alone ? " One value alone has the middle tone, since there is no other to compare it with." : "";
+
 /** Draws the ramp and its ticks on a canvas; `ink` gives the colour of a place on the scale, `veil` its opacity. */
 export function drawLegend(canvas, scale, unit, ink, veil = 1) {
   const dense = window.devicePixelRatio || 1,
