@@ -313,8 +313,9 @@ class SparkEngine:
         except PySparkException as error:
             reason = reason_of(error, answered=answered, opening=opening)
             if reason in (SILENT, STOPPED):
-                # Else pyspark retries again when this process ends.
+                # Else pyspark retries again when this process ends, and asks this server what it needs for others.
                 self.session.client.set_retry_policies([])
+                self.session.client.close()
                 _sessions.pop(self.url, None)
             raise ClusterError(f"{self._place(name)}: {reason}") from None
 

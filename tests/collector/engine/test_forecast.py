@@ -77,7 +77,7 @@ def test_a_million_devices_have_an_error_and_bytes(
     assert found.bytes_up > 0
     assert found.messages == messages
     assert (found.bytes_down > 0) == (trust == "distributed")
-    assert "Each of its 2,000 people counts as 500 devices, so the error differs somewhat" in found.note
+    assert "Each of its 2,000 people counts as 500 devices, so the error differs from" in found.note
 
 
 def test_what_takes_too_long_has_a_reason(pair: Pair, small_cities: None) -> None:

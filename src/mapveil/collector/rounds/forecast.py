@@ -32,6 +32,9 @@ _MOST_DRAWN: Final = 200_000
 _MOST_REPORTS: Final = 1_000_000
 """Randomized reports that are drawn for a forecast; above them the form waits too long."""
 
+_MOST_DRAWS: Final = 1 << 33
+"""Reports times cells of such a forecast: eight times as many took some methods two minutes, or 4 GB."""
+
 _MOST_CELLS: Final = 1 << 16
 """Cells of a map whose error is predicted; that of a finer map is dominated by blocks larger than a cell."""
 
@@ -107,10 +110,11 @@ def _of_reports(terms: CollectionTerms, mean: float) -> Forecast:
     """The forecast of randomized reports."""
     tiling, sent = offer(terms).tiling, (_report_bytes(terms), 0, 1)
     note = _unpredicted(terms, tiling)
-    if not note and terms.devices > _MOST_REPORTS:
+    most = min(_MOST_REPORTS, _MOST_DRAWS // tiling.size)
+    if not note and terms.devices > most:
         note = (
-            f"The error is not predicted for more than {_MOST_REPORTS:,} devices: a forecast of randomized reports "
-            "draws each of them, which would take too long."
+            f"The error is not predicted for more than {most:,} devices on a map of {tiling.size:,} cells: a forecast "
+            "of randomized reports draws each of them, which would take too long."
         )
     if note:
         return Forecast(None, mean, None, *sent, note)
@@ -129,7 +133,7 @@ def _source(devices: int) -> str:
     if devices > _MOST_DRAWN:
         note += (
             f" Each of its {_MOST_DRAWN:,} people counts as {devices / _MOST_DRAWN:.3g} devices, so the error "
-            f"differs somewhat from that of a city of {devices:,} people."
+            f"differs from that of a city of {devices:,} people."
         )
     return note
 
