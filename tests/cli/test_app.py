@@ -13,8 +13,8 @@ import pytest
 
 import mapveil as package
 from mapveil.cli.app import app
+from mapveil.engines.spark_errors import ClusterError
 from mapveil.mechanisms.methods import DEFAULT_METHODS
-from mapveil_client.errors import InputError
 
 
 def test_every_command_has_help_with_examples(mapveil: Callable) -> None:
@@ -81,7 +81,7 @@ def test_doctor_says_in_plain_words_what_fails(
     assert findings["ledger"]["detail"].startswith("/")
 
     def refused(_: str) -> str:
-        raise InputError("engine nobody:1: no server answers; nothing was charged")
+        raise ClusterError("engine nobody:1: no server answers")
 
     monkeypatch.setattr("mapveil.cli.doctor._cluster", refused)
     done = mapveil("doctor", "--engine", "sc://nobody:1", "--json")

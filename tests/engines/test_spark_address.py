@@ -45,10 +45,22 @@ def test_a_word_that_would_turn_encryption_off_silently_is_refused(parameters: s
             "sc://host/token=SECRET",
         ),
         *("sc://host/?use_ssl=true;token=SECRET", "sc://host/#;token=SECRET", "sc://host:SECRET"),
-        *("sc://[::1;token=SECRET]", "sc://[1:2]/;token=SECRET", "sc://host:99999/;token=SECRET"),
+        *(
+            "sc://[::1;token=SECRET]",
+            "sc://[1:2]/;token=SECRET",
+            "sc://host:99999/;token=SECRET",
+            "sc://host:0",
+        ),
     ],
 )
 def test_a_url_of_another_form_is_refused_and_never_quoted(url: str) -> None:
     with pytest.raises(ClusterError, match=r"with any parameters after '/;'; nothing was charged") as raised:
         checked_address(url)
     assert "SECRET" not in str(raised.value)
+
+
+def test_an_error_says_that_nothing_was_charged_unless_it_says_what_was() -> None:
+    error = ClusterError("the server stopped answering")
+    assert str(error) == error.in_flags() == "the server stopped answering; nothing was charged"
+    error.add_note("epsilon 1 is charged")
+    assert str(error) == error.in_flags() == "the server stopped answering"

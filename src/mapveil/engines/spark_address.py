@@ -22,10 +22,10 @@ def checked_address(url: str) -> tuple[str, int]:
     """
     try:
         place = urlsplit(url)
-        host, port = place.hostname, place.port or _PORT
+        host, port = place.hostname, _PORT if place.port is None else place.port
     except ValueError:
-        host = None
-    if host is None or not _URL.fullmatch(url):
+        host, port = None, 0
+    if not host or not port or not _URL.fullmatch(url):
         raise ClusterError(
             f"engine must be a Spark Connect server, sc://host or sc://host:{_PORT}, with any parameters after '/;'"
         )

@@ -50,14 +50,18 @@ _FOREIGN: Final = r"No module named 'mapveil(_client)?\.|Can't get attribute '\w
 
 
 class ClusterError(InputError):
-    """A cluster or a table on it cannot be used; charges follow its sums, so nothing was charged, which it says."""
+    """A cluster or a table on it cannot be used; it says that nothing was charged, unless a note says what was."""
 
     def __str__(self) -> str:
-        return f"{super().__str__()}; {UNCHARGED}"
+        return super().__str__() + self._uncharged
 
     def in_flags(self) -> str:
         """The text as the command line says it."""
-        return f"{super().in_flags()}; {UNCHARGED}"
+        return super().in_flags() + self._uncharged
+
+    @property
+    def _uncharged(self) -> str:
+        return "" if getattr(self, "__notes__", None) else f"; {UNCHARGED}"
 
 
 @contextmanager

@@ -217,6 +217,42 @@ def test_each_item_waits_for_a_locked_row_as_long_as_it_may_and_no_longer(sqlite
     assert len(tries) < 30
 
 
+def test_a_row_that_is_waited_for_five_seconds_is_tried_again(sqlite_store, simulated):
+    """As one is by a writer that records audit lines."""
+    tries = []
+
+    def locked_for_six_seconds(connection, batch):
+        tries.append(simulated.now)
+        if len(tries) == 1:
+            simulated.now += 5
+            raise Locked
+        return batch
+
+    answers = together(sqlite_store, (locked_for_six_seconds, 1), beside=simulated.free)
+    assert answers == [1]
+    assert tries[1] < 8
+
+
+def test_a_row_that_was_locked_long_ago_refuses_nobody_untried(sqlite_store, simulated):
+    """Others took long meanwhile."""
+    locked = [True]
+
+    def busy(connection, batch):
+        if locked:
+            simulated.now += 0.1
+            raise Locked
+        return batch
+
+    def stalls(connection, batch):
+        simulated.now += 12
+        return batch
+
+    assert isinstance(together(sqlite_store, (busy, 1), beside=simulated.free)[0], Locked)
+    locked.clear()
+    simulated.now += 300
+    assert together(sqlite_store, (stalls, 0), (busy, 2), (simulated.free, 3)) == [0, 2, 3]
+
+
 def test_what_is_given_up_stays_in_memory_no_longer_than_its_answer(sqlite_store, monkeypatch):
     """Without a collection of garbage."""
     gone, calls = [], []

@@ -165,10 +165,8 @@ def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
     fault = store.clock_fault() if report.reachable else None
     if report.reachable and report.version is None and report.ok:
         store.close()
-        return _to_be_made(
-            f"{store.shown} ({store.dialect}, empty): {fault or 'mapveil serve makes its tables'}",
-            *(fault is None, published),
-        )
+        empty = f"{store.shown} ({store.dialect}, empty): {fault or 'mapveil serve makes its tables'}"
+        return _to_be_made(empty, fault is None, published)
     report.problems += [] if fault is None else [fault]
     able = ", writable" if report.writable else ", not writable"
     # A write is tried where there are tables of this version.

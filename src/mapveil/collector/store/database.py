@@ -104,12 +104,13 @@ class Store:
         self._alone: dict[str, Connection] = {}  # on PostgreSQL: of each role that this process is alone in
         # On PostgreSQL what devices send waits neither for a long transaction of this process nor for one that waits
         # until another process has numbered its audit lines, and for the lock of another collection's row a moment.
-        self._commits = self._recorded = GroupCommit(self.write, self._observe, row_locks=False)
         if self.shareable:
             self._commits, self._recorded = (
                 GroupCommit(partial(self._begin, seconds), self._observe, row_locks=True)
                 for seconds in (_LOCK_SECONDS, _RECORDED_LOCK_SECONDS)
             )
+        else:
+            self._commits = self._recorded = GroupCommit(self.write, self._observe, row_locks=False)
 
     @property
     def dialect(self) -> str:

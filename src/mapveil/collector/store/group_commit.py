@@ -4,7 +4,7 @@ A thread takes whatever waits, writes it in one transaction, and answers each on
 writers are handed to the writer together, as one batch of rows. An item that fails fails alone: the transaction is
 rolled back, and its items are written once more in another, each in a savepoint of its own. A writer that finds a row
 locked backs off, and the others go on without it: so two processes that each hold what the other waits for both go on.
-Trying such writers takes half of the time at most.
+Trying such writers again takes half of the time at most.
 """
 
 import asyncio
@@ -52,7 +52,10 @@ _MOST_BACKOFF_SECONDS: Final = 2.0
 
 
 class Exclusive:
-    """A writer that locks a row exclusively: the last of its transaction, so that no two wait for each other."""
+    """A writer that locks a row exclusively: the last of its transaction, so that no transaction locks two.
+
+    What others lock before it, shared, must be rows that no writer of this kind locks.
+    """
 
 
 class Batch(NamedTuple):
@@ -169,14 +172,17 @@ class GroupCommit:
         return max(self._backoffs[writer], self._others_until)
 
     def _give_up(self) -> None:
-        """Refuse what has waited too long for a locked row."""
+        """Refuse what has waited too long for a locked row; forget rows that were not tried for as long."""
         old, outcomes = time.monotonic() - _GIVE_UP_SECONDS, list[_Outcome]()
-        for writer in [each for each in self._backoffs if each in self._waiting]:
-            items = self._waiting[writer]
+        for writer, end in list(self._backoffs.items()):
+            if end <= old:
+                del self._backoffs[writer]
+                continue
+            items = self._waiting.get(writer, deque())
             while items and items[0].since <= old:
                 outcomes.append(_Outcome(items.popleft(), None, Locked()))
             if not items:
-                del self._waiting[writer]
+                self._waiting.pop(writer, None)
         _answer(outcomes)
 
     def _next(self, room: int, served: Collection[Writer[Any]]) -> list[_Item]:
@@ -244,10 +250,8 @@ class GroupCommit:
             return [_Outcome(item, None, Locked()) for item in items]
         pause = min(max(_BACKOFF_SECONDS, now - items[0].since), _MOST_BACKOFF_SECONDS)
         pause *= (1000 + secrets.randbelow(1000)) / 2000  # else two processes would meet again
-        # Whoever was refused comes again: the row is not forgotten at once.
-        kept = {each: end for each, end in self._backoffs.items() if end > now - _GIVE_UP_SECONDS}
-        self._backoffs = {**kept, writer: now + pause}
-        self._others_until = now + (now - began)
+        self._backoffs[writer] = now + pause  # kept once refused, for whoever was comes again
+        self._others_until = now + min(now - began, _MOST_BACKOFF_SECONDS)
         self._give_back(items)
         return []
 

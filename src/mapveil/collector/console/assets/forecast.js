@@ -4,6 +4,7 @@ import { el, facts } from "./dom.js";
 import { number, whole } from "./words.js";
 
 const PAUSE_MS = 500;
+const BUSY_MS = 5000; // until a collector that makes another forecast is asked again
 
 /** Bytes as a person reads them. */
 const size = (bytes) => (bytes < 1000 ? `${whole(bytes)} bytes` : `${number(bytes / 1000)} kB`);
@@ -41,7 +42,8 @@ export function forecastCard(signal) {
     if (asking || signal.aborted) return;
     asking = true;
     let text = "",
-      parts = [];
+      parts = [],
+      busy = false;
     try {
       const specification = wanted();
       text = JSON.stringify(specification);
@@ -52,23 +54,28 @@ export function forecastCard(signal) {
       }
     } catch (error) {
       parts = [hint(error.message)];
+      busy = error.status === 429;
     }
     // Cleared meanwhile: it is of what the form no longer says.
     if (wanted && parts.length) {
       said.replaceChildren(...parts);
-      shown = text;
+      shown = busy ? "" : text;
     }
     asking = false;
     if (again) renew(wanted);
+    else if (busy && wanted) askIn(BUSY_MS);
   }
-  function renew(specification) {
-    wanted = specification;
-    again = asking;
+  function askIn(pause) {
     clearTimeout(timer);
     timer = setTimeout(() => {
       timer = null;
       ask();
-    }, PAUSE_MS);
+    }, pause);
+  }
+  function renew(specification) {
+    wanted = specification;
+    again = asking;
+    askIn(PAUSE_MS);
   }
   function clear(reason) {
     wanted = null;
