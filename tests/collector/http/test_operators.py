@@ -146,6 +146,9 @@ def test_what_is_no_json_of_ours_is_refused(api: Any) -> None:
     for body in NO_JSON:
         for path in ("/v1/collections", "/v1/operators", "/v1/enrolment-tokens", "/v1/devices"):
             answer = api.ask("POST", path, content=body, headers=headers)
+            if path == "/v1/devices" and len(body) > 4096:  # whose token comes with the body
+                assert answer.status_code == 413
+                continue
             assert answer.status_code in (400, 422), body
             assert answer.json()["error"]["code"] in ("malformed", "invalid")
 
