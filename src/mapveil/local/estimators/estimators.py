@@ -130,10 +130,10 @@ def _smoothed(randomizer: Randomizer, tally: Tally, prior: FloatArray | None) ->
             if made.moved
             else ("a uniform map", "uniform")
         )
-        # Blocks are tested against nobody: some may be above the noise floor of a uniform map.
+        # Blocks are tested against nobody: some may be shown of a uniform map.
         notes += (
-            f"the reports do not tell this map from {baseline}: the estimate of each cell is {shown}; blocks above the "
-            "noise floor are told from empty ones only",
+            f"the reports do not tell this map from {baseline}: the estimate of each cell is {shown}; any block that "
+            "is shown is told from an empty one only",
         )
     return Estimated(made.distribution, notes, made.moved)
 
