@@ -178,7 +178,7 @@ def authority_key(settings: Settings, store: Store) -> Path | None:
 
 
 def fault_of_authority(settings: Settings, store: Store) -> str | None:
-    """Why the own authority may have no other key or population here than the one that devices are certified by."""
+    """Why the own authority may not be without its key here, nor of a population that devices are not certified as."""
     path = authority_key(settings, store)
     if path is None and Role(settings.role) not in (Role.ALL, Role.INTAKE):
         return None
