@@ -148,6 +148,31 @@ def test_a_body_that_is_not_accepted_is_told_in_words(given: dict[str, object], 
     assert validation_text(caught.value.errors(include_url=False)) == told
 
 
+NAMES = {f"{each:x}": {} for each in range(10_000)}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (NAMES, "body must have at most 64 members, not"),
+        ({"options": NAMES}, "options must have at most 64 members, not 10000"),
+        ({"region": {"type": "Polygon"} | NAMES}, "region must have at most 64 members, not 10001"),
+        ({"windows": NAMES}, "windows must have at most 64 members, not 10000"),
+        ({"tiling": NAMES}, "tiling must be a valid string, or must have at most 64 members, not 10000"),
+        *(
+            ({"tiling": {"kind": "places", "lon": [0.0, 1.0], "lat": [0.0, 1.0], name: [None] * 10_000}},
+             f"tiling.{name}.0 must be a valid {kind}")
+            for name, kind in (("lon", "number"), ("lat", "number"), ("names", "string"))
+        ),
+    ],
+)  # fmt: skip
+def test_a_long_body_makes_few_errors(given: dict[str, object], told: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        CollectionSpec.model_validate(GOOD | given)
+    assert caught.value.error_count() <= 2  # one of each alternative of a tiling
+    assert validation_text(caught.value.errors(include_url=False)).startswith(told)
+
+
 def test_of_geojson_the_members_that_say_nothing_of_a_box_are_accepted() -> None:
     feature = {"type": "Feature", "id": 7, "bbox": [0, 0, 1, 1], "properties": {"name": "a"}, "geometry": BOX}
     regions = (BOX, BOX | {"bbox": [0, 0, 1, 1]}, feature, feature | {"properties": None})

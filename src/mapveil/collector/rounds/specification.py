@@ -9,14 +9,21 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from mapveil.collector.operators.operator_keys import Operators
 from mapveil.collector.operators.plan_answers import check_answerable
 from mapveil.collector.rounds.offer import offer
 from mapveil.collector.rounds.plan_replay import check_feasible
 from mapveil.collector.rounds.region_record import Latitude, Longitude, RegionRecord, read_region
-from mapveil.collector.rounds.validation import EITHER, ONE_LINE, StrictModel, validation_text, worded
+from mapveil.collector.rounds.validation import (
+    EITHER,
+    ONE_LINE,
+    StrictModel,
+    refuse_many_members,
+    validation_text,
+    worded,
+)
 from mapveil.collector.rounds.windows_record import WindowsRecord, check_sites
 from mapveil.geo.parse_tiling import parse_tiling, tiling_from_dict
 from mapveil.geo.region import Region
@@ -55,6 +62,7 @@ Option = (
     | Annotated[str, Field(max_length=200, pattern=worded(r"^[^\x00-\x1f\x7f]*$", "printable text")), EITHER]
     | None
 )
+_Options = Annotated[dict[Annotated[str, Field(max_length=60)], Option], BeforeValidator(refuse_many_members)]
 _Epsilon = Annotated[
     str,
     Field(
@@ -76,15 +84,17 @@ _TilingText = Annotated[
     ),
     EITHER,
 ]
+_Names = Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=MAX_CELLS, fail_fast=True)]
 
 
 class PlacesRecord(StrictModel):
     """A public list of sites: each device counts at the nearest one."""
 
     kind: Literal["places"]
-    lon: Annotated[list[Longitude], Field(min_length=2, max_length=MAX_CELLS)]
-    lat: Annotated[list[Latitude], Field(min_length=2, max_length=MAX_CELLS)]
-    names: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=MAX_CELLS)] | None = None
+    # The first fault of a list is told alone: an error of each of half a million items takes seconds.
+    lon: Annotated[list[Longitude], Field(min_length=2, max_length=MAX_CELLS, fail_fast=True)]
+    lat: Annotated[list[Latitude], Field(min_length=2, max_length=MAX_CELLS, fail_fast=True)]
+    names: _Names | None = None
     max_distance_m: Annotated[float, Field(gt=0)] | None = None
 
 
@@ -108,9 +118,7 @@ class CollectionSpec(StrictModel):
         default=False,
         description="Whether the default policy of devices may refuse it: their app has another one",
     )
-    options: dict[Annotated[str, Field(max_length=60)], Option] | None = Field(
-        default=None, description="The mechanism's other parameters"
-    )
+    options: _Options | None = Field(default=None, description="The mechanism's other parameters")
     region: RegionRecord = Field(
         description="West, south, east and north in degrees, or the same box as GeoJSON"
     )

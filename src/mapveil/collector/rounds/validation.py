@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Tag
+from pydantic import BaseModel, ConfigDict, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
 _FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_\-]{0,39}")
 EITHER: Final = Tag("|")
@@ -16,8 +17,10 @@ _KINDS: Final = {
     "extra_forbidden": "is no field here",
     "json_invalid": "must be JSON",
 }
+_MOST_MEMBERS: Final = 64
+"""Most members of an object, several times the fields of any: pydantic makes an error of each that is unknown."""
 _MOST: Final = 3  # faults that are told
-_MOST_READ: Final = 1000  # errors of pydantic that are read: a body of a megabyte can have 400,000
+_MOST_READ: Final = 1000  # errors of pydantic that are read: a name of a window each has one
 
 
 def worded(pattern: str, needed: str) -> str:
@@ -29,10 +32,20 @@ def worded(pattern: str, needed: str) -> str:
 ONE_LINE: Final = worded(r"^[^\x00-\x1f\x7f]+$", "one line of printable text")
 
 
+def refuse_many_members(value: Any) -> Any:
+    """Refuse an object of a body with too many members, before each of them is looked at."""
+    if isinstance(value, Mapping) and len(value) > _MOST_MEMBERS:
+        raise PydanticCustomError(
+            "many_members", f"must have at most {_MOST_MEMBERS} members, not {len(value)}"
+        )
+    return value
+
+
 class StrictModel(BaseModel):
     """A body that is accepted: nothing is converted, nothing unknown is passed over."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    _few_members = model_validator(mode="before")(refuse_many_members)
 
 
 def validation_text(problems: Sequence[Mapping[str, Any]]) -> str:

@@ -3,9 +3,9 @@
 import time
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from mapveil.collector.rounds.validation import ONE_LINE, worded
+from mapveil.collector.rounds.validation import ONE_LINE, StrictModel, worded
 from mapveil.geo.windows import Windows
 from mapveil.mechanisms.methods import Method
 from mapveil_client.errors import InputError
@@ -22,10 +22,8 @@ _METHODS: Final = {"local": "olh-h", "distributed": "multiscale", "operators": "
 _LENGTH: Final = worded(r"^[1-9][0-9]{0,3}(h|d|w|mo)$", "a length such as 6h, 1d, 1w or 1mo")
 
 
-class WindowsRecord(BaseModel):
+class WindowsRecord(StrictModel):
     """The public windows of a series: periods of a calendar, recurring times or categories, or every pair of both."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     every: Annotated[str, Field(pattern=_LENGTH)] | None = Field(
         default=None, description="Length of a period, such as 1d, 1w or 1mo"
