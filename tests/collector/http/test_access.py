@@ -113,6 +113,14 @@ def test_what_is_no_token_is_refused(api: Any) -> None:
         assert answer.json()["error"]["code"] == "unauthorized"
 
 
+def test_no_body_of_a_stranger_is_parsed(api: Any) -> None:
+    for given in NO_TOKENS:
+        headers = {b"Authorization": given.encode("latin-1")} if given else {}
+        for path in ("/v1/collections", "/v1/forecasts", "/v1/operators", f"/v1/collections/{ABSENT}/abort"):
+            answer = api.client.post(path, content=b"no JSON", headers=headers)
+            assert answer.status_code == 401, (given, path)
+
+
 def test_a_token_expires(api: Any) -> None:
     token = api.accounts.create_operator("brief", "viewer", timedelta(minutes=5), "command line").token
     headers = {"Authorization": f"Bearer {token}"}

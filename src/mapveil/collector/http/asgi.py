@@ -194,8 +194,9 @@ class _Collector:
         most = settings.query_bytes if scope["path"].endswith(_QUERY) else settings.json_bytes
         body: bytes | None = await read_body(scope, receive, most, self._service.bodies)
         if body and not scope["path"].endswith(_QUERY):
-            # FastAPI would keep what it cannot read in a circle of frames, and asks no token before.
-            require_json(body)
+            # FastAPI asks for the token last, and parsing holds the event loop up: no stranger's body is parsed.
+            await self._service.run(self._service.access.operator, scope)
+            require_json(body)  # FastAPI would keep what it cannot read in a circle of frames
 
         async def replay() -> Message:
             nonlocal body
