@@ -258,6 +258,27 @@ def test_a_writer_that_forgets_a_result_answers_nobody_wrongly(store):
     assert clients(store) == [7]
 
 
+@pytest.mark.parametrize("others", [0, 20])
+def test_a_writer_that_raises_what_no_future_takes_fails_alone(store, others):
+    works = [refuse_after(99, StopIteration), *map(put, range(others))]
+    answers = gather(*(asyncio.wait_for(commit(store, work), 60) for work in works))
+    assert [type(answer) for answer in answers] == [RuntimeError, *[int] * others]
+    assert clients(store) == list(range(others))
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_commit_that_could_not_be_observed_is_answered(store, caplog, failing):
+    def observe(batch):
+        raise ZeroDivisionError
+
+    store.on_commit = observe
+    works = [*map(put, range(20)), *[refuse_after(99, ValueError("of its own"))] * failing]
+    answers = gather(*(asyncio.wait_for(commit(store, work), 60) for work in works))
+    assert [type(answer) for answer in answers] == [int] * 20 + [ValueError] * failing
+    assert clients(store) == list(range(20))
+    assert "a commit could not be observed" in caplog.text
+
+
 @pytest.mark.parametrize("count", [1, 20])
 @pytest.mark.parametrize("begins", [True, False])
 def test_what_could_not_be_written_stays_in_memory_no_longer_than_its_answer(

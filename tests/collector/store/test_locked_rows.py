@@ -233,6 +233,25 @@ def test_a_row_that_is_waited_for_five_seconds_is_tried_again(sqlite_store, simu
     assert tries[1] < 8
 
 
+def test_a_short_try_of_one_locked_row_ends_no_hold_of_a_longer_one(sqlite_store, simulated, monkeypatch):
+    monkeypatch.setattr(group_commit, "secrets", SimpleNamespace(randbelow=lambda _: 0))
+    tries = {2.0: [], 0.1: []}
+
+    def of(seconds):
+        def locked_at_first(connection, batch):
+            tries[seconds].append(simulated.now)
+            if len(tries[seconds]) == 1:
+                simulated.now += seconds
+                raise Locked
+            return batch
+
+        return locked_at_first
+
+    assert together(sqlite_store, (of(2.0), 1), (of(0.1), 2), beside=simulated.free) == [1, 2]
+    assert [each[0] for each in tries.values()] == [0.0, 2.0]
+    assert all(each[1] >= 4.0 for each in tries.values())  # as long after the longer try as it took
+
+
 def test_a_row_that_was_locked_long_ago_refuses_nobody_untried(sqlite_store, simulated):
     """Others took long meanwhile."""
     locked = [True]

@@ -9,6 +9,7 @@ Trying such writers again takes half of the time at most.
 
 import asyncio
 import contextlib
+import logging
 import math
 import secrets
 import threading
@@ -28,6 +29,7 @@ from mapveil.collector.store.backends import Locked, Repeatable, failure_of
 
 T = TypeVar("T")
 
+_LOG: Final = logging.getLogger("mapveil.collector")
 Writer = Callable[[Connection, Sequence[Any]], Sequence[T]]
 """Writes a batch of items and returns one result for each; items of equal (``==``) writers share a batch.
 
@@ -231,7 +233,7 @@ class GroupCommit:
                 outcomes = [_Outcome(item, None, _own(error)) for item in taken]
         else:
             if taken:  # else all had left
-                self._observe(Batch(len(taken), time.monotonic() - started))
+                self._tell(len(taken), started)
             outcomes = [_Outcome(item, result, None) for item, result in zip(taken, results, strict=True)]
         if self._backoffs:
             now = time.monotonic()
@@ -251,9 +253,16 @@ class GroupCommit:
         pause = min(max(_BACKOFF_SECONDS, now - items[0].since), _MOST_BACKOFF_SECONDS)
         pause *= (1000 + secrets.randbelow(1000)) / 2000  # else two processes would meet again
         self._backoffs[writer] = now + pause  # kept once refused, for whoever was comes again
-        self._others_until = now + min(now - began, _MOST_BACKOFF_SECONDS)
+        self._others_until = max(self._others_until, now + min(now - began, _MOST_BACKOFF_SECONDS))
         self._give_back(items)
         return []
+
+    def _tell(self, items: int, started: float) -> None:
+        """Tell of a commit; what fails to hear of it fails no item of it."""
+        try:
+            self._observe(Batch(items, time.monotonic() - started))
+        except Exception as error:
+            _LOG.error("a commit could not be observed", exc_info=error)
 
     def _give_back(self, items: list[_Item]) -> None:
         """Have items wait again, before what came after them."""
@@ -276,7 +285,7 @@ class GroupCommit:
             tried = _try_each(taken, self._alone)
         else:
             written = sum(outcome.error is None for outcome in tried.outcomes)
-            self._observe(Batch(written, time.monotonic() - started))
+            self._tell(written, started)
         self._give_back(tried.left)
         for items in tried.locked.values():
             tried.outcomes.extend(self._back_off(items, began))
@@ -296,7 +305,7 @@ class GroupCommit:
                     return _Outcome(item, None, error)
                 time.sleep(0.01 * 2**attempt * (1 + secrets.randbelow(1000) / 1000))
             else:
-                self._observe(Batch(1, time.monotonic() - started))
+                self._tell(1, started)
                 return _Outcome(item, result, None)
         raise AssertionError("every attempt returns or repeats")
 
@@ -359,5 +368,8 @@ def _resolve(outcomes: list[_Outcome]) -> None:
             continue
         if error is None:
             future.set_result(result)
-        else:
-            future.set_exception(error)
+            continue
+        if isinstance(error, StopIteration):  # which no future takes
+            error, stopped = RuntimeError("a writer raised StopIteration"), error
+            error.__cause__ = stopped
+        future.set_exception(error)
