@@ -26,7 +26,8 @@ def test_host_and_port_are_named_and_nothing_else(url: str, address: tuple[str, 
     "parameters",
     [
         *("use_ssl=yes", "token=t;use_ssl=1", "use_ssl=", "use_ssl=True%20", "use_ssl", "ssl=true"),
-        *("USE_SSL=true", "use_ssl=true;use_ssl=false"),
+        *("USE_SSL=true", "use_ssl=true;use_ssl=false", "secure=true", "Encrypt=true", "https=true"),
+        *("u\u017fe_\u017f\u017fl=true", "use_\u0455\u0455l=true", "use_ssl=true;grpc_encryption=true"),
     ],
 )
 def test_a_word_that_would_turn_encryption_off_silently_is_refused(parameters: str) -> None:

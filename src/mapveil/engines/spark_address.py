@@ -30,7 +30,12 @@ def checked_address(url: str) -> tuple[str, int]:
             f"engine must be a Spark Connect server, sc://host or sc://host:{_PORT}, with any parameters after '/;'"
         )
     given = [each.partition("=")[::2] for each in place.path.split(";")[1:]]
-    encrypted = [(name, value.lower()) for name, value in given if re.search("ssl|tls", name.lower())]
+    # Spark Connect passes a name over that it does not know: one that means encryption, or looks like use_ssl.
+    encrypted = [
+        (name, value.lower())
+        for name, value in given
+        if not name.isascii() or re.search("ssl|tls|secure|encrypt|https", name.lower())
+    ]
     if encrypted and encrypted not in ([("use_ssl", "true")], [("use_ssl", "false")]):
         # Spark Connect takes whatever else for false, and sums would cross the network in the clear.
         raise ClusterError(f"engine {shown_address(url)}: expected use_ssl once, true or false")
