@@ -99,6 +99,13 @@ def test_a_box_may_be_geojson(make_spec, region):
     ]
 
 
+@pytest.mark.parametrize("at", range(3))
+def test_a_box_may_have_points_on_its_sides_and_begin_at_one(make_spec, at):
+    ring = [BOX[0], [-74.0, 40.69], [-73.95, 40.69], BOX[1], [-73.9, 40.7], BOX[2], BOX[3], [-74.03, 40.8]]
+    region = {"type": "Polygon", "coordinates": [ring[at:] + ring[: at + 1]]}
+    assert draft(make_spec("local", region=region)).terms.cells == draft(make_spec("local")).terms.cells
+
+
 def test_a_box_with_latitude_first_is_refused_and_as_geojson_is_meant_so(make_spec):
     swapped = [40.69, -74.03, 40.83, -73.9]
     with pytest.raises(InputError, match="longitude and latitude seem to be swapped"):
@@ -151,6 +158,21 @@ WRONG = {
     "slanted": {"region": {"type": "Polygon", "coordinates": [[[0, 0], [1, 0.1], [1, 1], [0, 1], [0, 0]]]}},
     "bow": {"region": {"type": "Polygon", "coordinates": [[[0, 0], [1, 1], [1, 0], [0, 1], [0, 0]]]}},
     "open ring": {"region": {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 1], [0, 2]]]}},
+    "notched": {
+        "region": {
+            "type": "Polygon",
+            "coordinates": [[[0, 0], [2, 0], [2, 1], [1, 1], [1, 2], [0, 2], [0, 0]]],
+        }
+    },
+    "a point beyond a side": {
+        "region": {"type": "Polygon", "coordinates": [[[0, 0], [2, 0], [1, 0], [1, 1], [0, 1], [0, 0]]]}
+    },
+    "a point twice": {
+        "region": {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 0], [1, 1], [0, 1], [0, 0]]]}
+    },
+    "all on a side": {
+        "region": {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [2, 0], [1, 0], [0, 0]]]}
+    },
     "holes": {"region": {"type": "Polygon", "coordinates": [BOX, BOX]}},
     "no geometry": {"region": {"type": "Polygon"}},
     "hexagons": {"tiling": "h3:8"},

@@ -129,11 +129,18 @@ def test_a_name_that_is_no_field_s_is_not_repeated() -> None:
         ({"epsilon": "x"}, "epsilon must be a number as text, such as 0.5 or 1/3, or must be a valid number"),
         ({"tiling": "x"}, "tiling must be quadtree:DEPTH, grid:ROWSxCOLUMNS or tiles:ZOOM, or must be an object"),
         ({"region": [0.0, 1.0]}, "region must have at least 4 items, not 2"),
-        ({"region": "x"}, "region must be four numbers, or a GeoJSON Polygon or Feature"),
+        *(
+            ({"region": region},
+             "region must be four numbers, or a GeoJSON Polygon or Feature; of a FeatureCollection, give the one "
+             "feature")
+            for region in ("x", {"type": "FeatureCollection", "features": []})
+        ),
         ({"region": SHORT}, "region.coordinates.0 must have at least 5 items, not 3"),
         ({"region": {"type": "Feature", "properties": {}, "geometry": SHORT}},
          "region.geometry.coordinates.0 must have at least 5 items, not 3"),
-        ({"region": BOX | {"crs": {}}}, "region.crs is no field here"),
+        ({"region": BOX | {"crs": {}}}, "region must be in degrees of WGS 84, without the member crs"),
+        ({"region": {"type": "Feature", "geometry": BOX | {"crs": None}}},
+         "region.geometry must be in degrees of WGS 84, without the member crs"),
         ({"options": {"Shard_size": "\n"}},
          "options.Shard_size must be a valid boolean, or must be a valid integer, or must be a valid number, or must "
          "be printable text"),
@@ -175,7 +182,8 @@ def test_a_long_body_makes_few_errors(given: dict[str, object], told: str) -> No
 
 def test_of_geojson_the_members_that_say_nothing_of_a_box_are_accepted() -> None:
     feature = {"type": "Feature", "id": 7, "bbox": [0, 0, 1, 1], "properties": {"name": "a"}, "geometry": BOX}
-    regions = (BOX, BOX | {"bbox": [0, 0, 1, 1]}, feature, feature | {"properties": None})
+    regions = [BOX, BOX | {"bbox": [0, 0, 1, 1]}, feature, feature | {"properties": None}]
+    regions += [BOX | {"foreign": 1}, feature | {"geometry": BOX | {"foreign": {}}, "foreign": []}]
     asked = GOOD | {"devices": 100}
     read = {
         read_specification(asked | {"region": each}, "5a" * 16).terms.cells.region.bbox for each in regions

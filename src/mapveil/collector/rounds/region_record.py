@@ -4,7 +4,8 @@ import itertools
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
 from mapveil.collector.rounds.validation import StrictModel
 from mapveil.geo.box_order import lies_where_nobody_lives
@@ -14,29 +15,39 @@ from mapveil_client.errors import InputError
 Longitude = Annotated[float, Field(ge=-180, le=180)]
 Latitude = Annotated[float, Field(ge=-90, le=90)]
 Corner = Annotated[list[float], Field(min_length=2, max_length=3)]
-Ring = Annotated[list[Corner], Field(min_length=5, max_length=5)]
-_Ignored = Annotated[Any, Field(description="Of GeoJSON; ignored")]
+# Some programs put more points on a side than its ends.
+Ring = Annotated[list[Corner], Field(min_length=5, max_length=64)]
+_Point = tuple[float, float]
 BoundsDegrees = Annotated[
     list[float], Field(min_length=4, max_length=4, description="West, south, east, north")
 ]
 
 
-class BoxGeometry(StrictModel):
+class _GeoJson(StrictModel):
+    """An object of RFC 7946, of which foreign members are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_crs(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and "crs" in value:  # of older GeoJSON: the box may lie elsewhere
+            raise PydanticCustomError("crs", "must be in degrees of WGS 84, without the member crs")
+        return value
+
+
+class BoxGeometry(_GeoJson):
     """A GeoJSON polygon of four sides along meridians and parallels."""
 
     type: Literal["Polygon"]
     coordinates: Annotated[list[Ring], Field(min_length=1, max_length=1)]
-    bbox: _Ignored = None
 
 
-class BoxFeature(StrictModel):
+class BoxFeature(_GeoJson):
     """The same as a GeoJSON feature."""
 
     type: Literal["Feature"]
     geometry: BoxGeometry
-    properties: _Ignored = None
-    id: _Ignored = None
-    bbox: _Ignored = None
 
 
 def _form(region: Any) -> str | None:
@@ -54,7 +65,9 @@ RegionRecord = Annotated[
     Discriminator(
         _form,
         custom_error_type="region",
-        custom_error_message="must be four numbers, or a GeoJSON Polygon or Feature",
+        custom_error_message=(
+            "must be four numbers, or a GeoJSON Polygon or Feature; of a FeatureCollection, give the one feature"
+        ),
     ),
 ]
 
@@ -82,12 +95,23 @@ def read_region(value: list[float] | BoxGeometry | BoxFeature) -> Region:
 
 def _box(ring: list[list[float]]) -> list[float]:
     """The sides of a closed ring that is a box: devices can test no other outline."""
-    corners = [(corner[0], corner[1]) for corner in ring]
+    *points, last = [(corner[0], corner[1]) for corner in ring]
+    around = zip(points[-1:] + points, points, points[1:] + points[:1], strict=False)
+    corners = [point for before, point, after in around if not _on_a_side(before, point, after)]
     lon, lat = ({corner[axis] for corner in corners} for axis in (0, 1))
-    closed = corners[0] == corners[4] and len(set(corners)) == 4
-    along = all((a[0] == b[0]) != (a[1] == b[1]) for a, b in itertools.pairwise(corners))
+    closed = last == points[0] and len(corners) == len(set(corners)) == 4
+    along = all((a[0] == b[0]) != (a[1] == b[1]) for a, b in itertools.pairwise(corners + corners[:1]))
     if not (closed and along and len(lon) == len(lat) == 2):
         raise InputError(
             "region must be a box along meridians and parallels: four numbers, or a GeoJSON polygon of four such sides"
         )
     return [min(lon), min(lat), max(lon), max(lat)]
+
+
+def _on_a_side(before: _Point, point: _Point, after: _Point) -> bool:
+    """Whether a point lies on a meridian or parallel between its neighbours."""
+    return any(
+        before[same] == point[same] == after[same] and min(ends) < point[1 - same] < max(ends)
+        for same in (0, 1)
+        for ends in [(before[1 - same], after[1 - same])]
+    )
