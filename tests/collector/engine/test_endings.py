@@ -210,6 +210,23 @@ def test_a_barred_device_is_not_asked(engine, store, crowd_of, opened, make_spec
         engine.devices.assignment(id, 1, 7)
 
 
+def test_too_few_who_are_not_barred_end_a_collection_before_its_first_round(
+    engine, store, crowd_of, opened, make_spec
+):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", method="uniform"))
+    asyncio.run(crowd.join(engine, id))
+    with store.write() as connection:
+        connection.execute(update(devices).where(devices.c.id <= 13).values(revoked_at="2026"))
+    engine.tick()
+    shown = engine.collection(id)
+    assert (shown["state"], shown["rounds"]) == ("aborted", [])
+    assert shown["reason"] == (
+        "11 devices could be asked; 12 are promised at least; devices were revoked or put in quarantine since they "
+        "joined"
+    )
+
+
 def test_assignments_are_a_random_permutation_in_even_shards(engine, store, crowd_of, opened, make_spec):
     crowd = crowd_of(store, 24)
     id, _ = opened(engine, make_spec("distributed", method="uniform"))

@@ -271,9 +271,8 @@ class Conductor:
         try:
             drawn = secure_rounds.draw_round(collection.terms, wanted, number, asked, rng)
         except Abort as error:
-            if number == 1:  # devices were barred since they joined; no phase was too short
-                raise
-            return self._abort(collection, error)
+            barred = "devices were revoked or put in quarantine since they joined"
+            return self._abort(collection, error, barred if number == 1 else _longer_phases(collection))
         with self._store.write() as connection:
             return secure_rounds.start_round(connection, collection.id, drawn)
 
@@ -346,7 +345,7 @@ class Conductor:
                 moved = secure_rounds.restart(connection, collection.id, number, phase, closed)
                 moved = moved or secure_rounds.open_next(connection, terms, announced, phase, closed)
         except Abort as error:
-            return self._abort(collection, error, closed.lines)
+            return self._abort(collection, error, _longer_phases(collection), closed.lines)
         if not moved:  # another process was faster, and may have ended the messages
             self._machines.forget(collection.id)
         if moved:
@@ -367,9 +366,8 @@ class Conductor:
                 order(connection, [wanted])
         return True
 
-    def _abort(self, collection: Collection, error: Abort, lines: Lines = ()) -> bool:
+    def _abort(self, collection: Collection, error: Abort, hint: str, lines: Lines = ()) -> bool:
         """Abort a collection of which too few devices are left, with a hint why."""
-        hint = f"devices had {collection.phase_seconds} s, a longer phase_seconds gives them more"
         with self._store.read() as connection:
             if restored_meanwhile(connection, collection.id):
                 hint = "the store was restored from a backup, which may lack what devices had sent"
@@ -391,3 +389,7 @@ class Conductor:
         self._deadlines.forget(identifier)
         self._board.forget(identifier)
         self._count_at.pop(identifier, None)
+
+
+def _longer_phases(collection: Collection) -> str:
+    return f"devices had {collection.phase_seconds} s, a longer phase_seconds gives them more"
