@@ -12,15 +12,11 @@ from typing import Any
 import pytest
 
 from mapveil.collector.clock import SystemClock
-from mapveil.collector.http.serving import authority_of
-from mapveil.collector.http.settings import SETTINGS, Settings
+from mapveil.collector.http.settings import SETTINGS
 from mapveil.collector.store import audit_log
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
 from mapveil.collector.store.watched_devices import barred_devices
-from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
-from mapveil_client.errors import InputError
-from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.keys import Identity, enrolment_statement
 from tests.authority import NAMED, revocations_of
 
@@ -115,50 +111,6 @@ def test_a_mistyped_address_of_a_store_is_no_file(mapveil: Call, store: str) -> 
         done = mapveil("serve", "--store", store, *words)
         assert done.code != 0
         assert "postgresql://user:password@host/name" in done.out + done.err
-
-
-def test_no_other_key_of_the_authority_is_drawn_once_devices_are_certified(
-    mapveil: Call, store: Path, tmp_path: Path
-) -> None:
-    assert mapveil("serve", "--store", store, "--new-operator", "admin").code == 0
-    typo = ("--authority-key", str(tmp_path / "typo.key"))
-    assert (
-        "is drawn at the first start"
-        in mapveil("serve", "--store", store, "--check", "--port", "0", *typo).out
-    )
-    opened = Store(str(store), clock=SystemClock())
-    with opened.write() as connection:
-        audit_log.record(connection, "authority", "device.certify", None, device=1)
-    done = mapveil("serve", "--store", store, "--check", "--port", "0", *typo)
-    assert done.code == 1
-    assert "typo.key: the enrolment authority's key is not here" in done.out
-    with pytest.raises(InputError, match=r"typo.key: the enrolment authority's key is not here"):
-        authority_of(Settings(store=str(store), authority_key=typo[1]), opened)
-    opened.close()
-    assert not (tmp_path / "typo.key").exists()
-
-
-def test_no_other_population_is_served_once_devices_are_certified(mapveil: Call, store: Path) -> None:
-    assert mapveil("serve", "--store", store, "--new-operator", "admin").code == 0
-    opened = Store(str(store), clock=SystemClock())
-    ours, other = (Settings(store=str(store), population=each) for each in ("bikes.example", "cars.example"))
-    for settings in (other, ours):  # nobody is certified yet
-        authority = authority_of(settings, opened)
-    assert isinstance(authority, EnrolmentAuthority)
-    certificate = authority.certify(Identity.draw(Randomness(1)).public, 0)
-    with opened.write() as connection:
-        audit_log.record(connection, "authority", "device.certify", None, device=1, **certificate.summary)
-    told = " must be bikes.example, as which devices of this store were certified, got cars.example"
-    with pytest.raises(InputError, match=f"^population{told}"):
-        authority_of(other, opened)
-    check = ("serve", "--store", store, "--check", "--port", "0", "--population")
-    for population, code in (("cars.example", 1), ("bikes.example", 0)):
-        done = mapveil(*check, population)
-        assert (done.code, told in done.out) == (code, bool(code))
-    again = authority_of(ours, opened)
-    assert isinstance(again, EnrolmentAuthority)
-    assert again.named == authority.named
-    opened.close()
 
 
 @pytest.mark.parametrize(

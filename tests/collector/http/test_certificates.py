@@ -197,6 +197,7 @@ def test_every_certificate_is_in_the_audit_log_once(api: Any) -> None:
     (line,) = logged(api, "device.certify")
     digest = hashlib.sha256(phone.identity.public).hexdigest()
     expected = {"serial": f"{made[0].serial:016x}", "key_sha256": digest, "population": "tests"}
+    expected["authority"] = str(NAMED)
     assert line == {"device": phone.number, **expected, "expires": made[0].expires}
     api.clock.advance(11 * 86_400)  # a third of its time
     assert Certificate.decode(phone.ask("GET", ROUTE).content).serial != made[0].serial

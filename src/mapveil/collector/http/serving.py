@@ -187,18 +187,27 @@ def fault_of_authority(settings: Settings, store: Store) -> str | None:
         newest = connection.execute(certificates.limit(1)).scalar()
     if newest is None:
         return None
+    detail = json.loads(newest)
+    known = detail.get("authority")  # lines of a Mapveil before lack it
     if path is not None and path.exists():
-        population = json.loads(newest).get("population", settings.population)
-        if population == settings.population:
+        population = detail.get("population", settings.population)
+        if population != settings.population:
+            return (
+                f"population (--population) must be {population}, as which devices of this store were certified, got "
+                f"{settings.population}: they refuse an authority of another name"
+            )
+        named = str(EnrolmentAuthority.open(path, population).named)
+        if known in (None, named):
             return None
         return (
-            f"population (--population) must be {population}, as which devices of this store were certified, got "
-            f"{settings.population}: they refuse an authority of another name"
+            f"{path}: this is the key of {named}; devices of this store were certified by {known}, and refuse another "
+            "authority: give the file of that one's key (--authority-key)"
         )
     there = "" if path is None else f"{path}: "
+    whose = "its file" if known is None else f"the file of the key of {known}"
     return (
         f"{there}the enrolment authority's key is not here, and devices of this store were certified with it; "
-        "give its file (--authority-key)"
+        f"give {whose} (--authority-key)"
     )
 
 

@@ -112,7 +112,8 @@ class Certification:
         if known is not None and now < known.not_before + (known.expires - known.not_before) / 3:
             return known
         made = self._authority.certify(bytes(key), now, days=self._lifetimes.certificate)
-        record(connection, "authority", CERTIFY, None, device=device, **made.summary)
+        named = str(self._authority.named)  # a start with another key is refused
+        record(connection, "authority", CERTIFY, None, device=device, authority=named, **made.summary)
         return made
 
     def revocation_list(self) -> bytes:
