@@ -26,3 +26,15 @@ def test_a_map_measured_in_one_block_is_not_coloured(users: int, words: str) -> 
         assert low < users < high < low + 20
         assert "Where on the map they are is not known." in scene.reading
     assert made.scene(detail="cells").layers[0].values.min() >= 0
+
+
+@pytest.mark.parametrize(("crowd", "known"), [(500, True), (50_000, False)])
+def test_users_whom_no_colour_shows_are_said_to_be_on_hatched_ground(crowd: int, known: bool) -> None:
+    cells = mv.Quadtree(REGION, depth=5)
+    held = np.ones(cells.size, dtype=np.int64)
+    held[5] = crowd
+    reading = Multiscale(epsilon=1, rounds=1).release(mv.Counts(held, cells), rng=1).scene().reading
+    shown = int(reading.split(" % of the users")[0].split()[-1])
+    assert (shown < 100) == known
+    rest = f"the other {100 - shown} % of the users: " if known else ""
+    assert f" holds {rest}in each part nobody or too few users to tell from nobody. " in reading

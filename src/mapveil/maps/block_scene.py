@@ -141,10 +141,12 @@ def _caption(area: FloatArray, share: float, on_earth: bool, counted: str) -> st
         if area.size > 1
         else f"The coloured block{sizes}, holds"
     )
+    percent = round(100 * min(max(share, 0.0), 1.0))
+    rest = f"the other {100 - percent} % of the users: " if percent < 100 else ""
     return (
-        f"{some} about {100 * min(max(share, 0.0), 1.0):.0f} % of the users; at most {100 * FALSE_RATE:g} % of such "
-        "blocks are expected to be empty. Hatched ground, also between coloured blocks, holds in each part "
-        f"nobody or too few users to tell from nobody. {counted[:1].upper()}{counted[1:]}."
+        f"{some} about {percent} % of the users; at most {100 * FALSE_RATE:g} % of such blocks are expected to be "
+        f"empty. Hatched ground, also between coloured blocks, holds {rest}in each part nobody or too few users to "
+        f"tell from nobody. {counted[:1].upper()}{counted[1:]}."
     )
 
 
