@@ -164,6 +164,9 @@ def test_a_slider_shows_one_window_after_another_on_one_scale(watch: Any, tmp_pa
             assert page.get_by_text(series.window(name).scene().reading).is_visible()
             assert page.get_by_text("Hatched: nobody, or too few to tell").is_visible()
             legends.append(page.locator("canvas.legend").get_attribute("aria-label"))
+            steps = legends[-1].partition(", scale ")[2]
+            assert steps.startswith("nearly linear")
+            assert page.get_by_text(f"Scale: {steps}; darker is more.").is_visible()
         assert legends[0] == legends[1]
         assert "Estimate, by window" in shown.locator("option").all_inner_texts()
         play = page.get_by_role("button", name="Play")

@@ -19,6 +19,12 @@ export function rampOf(colours) {
 export const aloneWords = ({ alone }) =>
   alone ? " One value alone has the middle tone, since there is no other to compare it with." : "";
 
+/** The steps of a scale: one of logarithms cannot begin at zero. */
+export function stepsOf({ kind = "log", top, knee }) {
+  if (kind === "linear") return "linear";
+  return top > knee ? `nearly linear up to ${number(knee)}, logarithmic above` : "nearly linear";
+}
+
 /** Draws the ramp and its ticks on a canvas; `ink` gives the colour of a place on the scale, `veil` its opacity. */
 export function drawLegend(canvas, scale, unit, ink, veil = 1) {
   const dense = window.devicePixelRatio || 1,
@@ -53,8 +59,6 @@ export function drawLegend(canvas, scale, unit, ink, veil = 1) {
     pen.fillText(text, middle, 37);
     free = middle + half + 8;
   }
-  const { kind = "log", low = 0, top, knee } = scale;
-  const name = `Colours from ${number(low)} to ${number(top)} ${unit}`;
-  const log = top > knee ? `nearly linear up to ${number(knee)}, logarithmic above` : "nearly linear";
-  canvas.setAttribute("aria-label", `${name}, scale ${kind === "log" ? log : "linear"}`);
+  const name = `Colours from ${number(scale.low ?? 0)} to ${number(scale.top)} ${unit}`;
+  canvas.setAttribute("aria-label", `${name}, scale ${stepsOf(scale)}`);
 }

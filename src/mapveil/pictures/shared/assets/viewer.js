@@ -4,7 +4,7 @@ import { cellScene } from "./cell_scene.js";
 import { degreesOf } from "./degrees.js";
 import { announce, card, el, factRows, freshId } from "./dom.js";
 import { groundOf } from "./ground.js";
-import { aloneWords, drawLegend } from "./legend.js";
+import { aloneWords, drawLegend, stepsOf } from "./legend.js";
 import { lineScene } from "./line_scene.js";
 import { oddsCard } from "./odds_card.js";
 import { onlineTiles } from "./online_tiles.js";
@@ -141,7 +141,7 @@ export async function mountScene(record, { signal } = {}) {
     if (!nothing && legend.clientWidth > 0) drawLegend(legend, scale, unit, drawn.ink, tiles.veil);
     const more = theme() === "dark" ? "brighter is more" : "darker is more";
     const noise = uncertain?.unit === unit && !drawn.doubted() ? ` Uncertainty of the median cell: ± ${number(middle)} ${unit}.` : "";
-    hint.textContent = nothing ? "" : `${scale.kind === "linear" ? "Linear" : "Logarithmic"} scale; ${more}.${aloneWords(scale)}${noise}`;
+    hint.textContent = nothing ? "" : `Scale: ${stepsOf(scale)}; ${more}.${aloneWords(scale)}${noise}`;
     below.hidden = !scale.under;
     if (scale.under) {
       below.style.setProperty("--swatch", scale.under);
