@@ -146,6 +146,7 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert outcome.out == ""
     assert outcome.err.count("\n") == 1
     assert told in outcome.err
+    assert not store.exists()
 
 
 def test_settings_come_from_the_environment_too(

@@ -54,13 +54,17 @@ def test_a_key_in_a_folder_that_is_not_there_fails_the_check_and_the_start_makes
     assert list(tmp_path.iterdir()) == [shared]
 
 
-def test_exports_below_a_file_are_refused_before_a_store_is_made(
+def test_exports_and_a_store_below_a_file_are_refused_before_anything_is_made(
     mapveil: Call, store: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "file").touch()
-    done = mapveil("serve", "--store", store, "--port", 0, "--exports", tmp_path / "file" / "exports")
-    assert (done.code, f"--exports {tmp_path / 'file' / 'exports'} cannot be made" in done.err) == (2, True)
+    file = tmp_path / "file"
+    file.touch()
+    told = f"{file} is a file, not a folder; give another path"
+    done = mapveil("serve", "--store", store, "--port", 0, "--exports", file / "exports")
+    assert (done.code, f"--exports {file / 'exports'} cannot be made: {told}" in done.err) == (2, True)
     assert not store.exists()
+    done = mapveil("serve", "--store", file / "store.sqlite", "--new-operator", "admin")
+    assert (done.code, told in done.err) == (2, True)
 
 
 def test_a_check_draws_no_key_beside_a_store_that_nothing_can_make(mapveil: Call, tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ from mapveil_client.errors import InputError, require
 
 if TYPE_CHECKING:
     from mapveil.collector.store.database import Store
-    from mapveil.collector.store.principals import Operator
+    from mapveil.collector.store.principals import NewEnrolment, NewOperator, Operator
+
+    Issue = Callable[[Store], NewOperator | NewEnrolment]
 
 _NEEDED: Final = ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client", "nacl")
 _UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
@@ -183,19 +185,20 @@ def _issue(
     console: Console,
     text: str,
     expires: str,
-    make: Callable[[Store, str, timedelta], tuple[int, str]],
+    make: Callable[[str, timedelta], Issue],
 ) -> int:
-    """Make a token; it is the only thing on stdout."""
+    """Make a token; it is the only thing on stdout. What cannot be is refused before a store is made."""
     from mapveil.collector.refusals import Invalid
 
-    lifetime = _lifetime(expires)
+    try:
+        issue = make(text, _lifetime(expires))
+    except Invalid as error:
+        raise InputError(str(error)) from None
     fresh = is_missing(settings)
     store = open_store(settings)
     try:
         alike = _alike(store, text) if make is _new_operator else None
-        number, token = make(store, text, lifetime)
-    except Invalid as error:
-        raise InputError(str(error)) from None
+        issued = issue(store)
     finally:
         store.close()
     if fresh:
@@ -203,8 +206,8 @@ def _issue(
         (console.warn if console.verbosity < 0 else console.note)(f"New store made at {store.path}")
     if alike is not None:
         console.note(f"Operator {alike.id} has the same role and name, and its token is still good")
-    console.note(f"Number {number}, good for {expires}. This is the only time the token is shown:")
-    console.result(token, {"id": number, "token": token})
+    console.note(f"Number {issued.id}, good for {expires}. This is the only time the token is shown:")
+    console.result(issued.token, {"id": issued.id, "token": issued.token})
     return 0
 
 
@@ -230,22 +233,24 @@ def _alike(store: Store, text: str) -> Operator | None:
     return None
 
 
-def _new_operator(store: Store, text: str, lifetime: timedelta) -> tuple[int, str]:
-    from mapveil.collector.store.principals import Accounts
+def _new_operator(text: str, lifetime: timedelta) -> Issue:
+    from mapveil.collector.store.principals import Accounts, check_operator
 
     role, _, name = text.partition(":")
-    issued = Accounts(store).create_operator(name or role, role, lifetime, "command line")
-    return issued.id, issued.token
+    given = (name or role, role, lifetime)
+    check_operator(*given)
+    return lambda store: Accounts(store).create_operator(*given, "command line")
 
 
-def _new_enrolment(store: Store, text: str, lifetime: timedelta) -> tuple[int, str]:
-    from mapveil.collector.store.principals import Accounts
+def _new_enrolment(text: str, lifetime: timedelta) -> Issue:
+    from mapveil.collector.store.principals import Accounts, check_enrolment
 
     uses, _, name = text.partition(":")
     if not (uses.isascii() and uses.isdecimal() and len(uses) <= 9):
         raise InputError(f"--new-enrolment must be USES or USES:NAME such as 2000:pilot, got {text!r}")
-    issued = Accounts(store).create_enrolment(name or "devices", int(uses), lifetime, None, "command line")
-    return issued.id, issued.token
+    given = (name or "devices", int(uses), lifetime)
+    check_enrolment(*given)
+    return lambda store: Accounts(store).create_enrolment(*given, None, "command line")
 
 
 def _lifetime(text: str) -> timedelta:

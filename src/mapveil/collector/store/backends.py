@@ -312,6 +312,8 @@ def create_file(path: Path) -> None:
 def fault_of_folder(path: Path) -> str | None:
     """Why no store can be made at a path; None where one can. A folder that is not there may be a mistyped one."""
     folder = path.parent
+    if folder.exists() and not folder.is_dir():
+        return f"{folder} is a file, not a folder; give another path"
     if not folder.is_dir():
         return f"there is no folder {folder}; make it, or give another path"
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -109,6 +109,27 @@ class NewEnrolment(Enrolment):
     token: str = field(repr=False)
 
 
+def check_operator(name: str, role: str, lifetime: timedelta) -> None:
+    """Refuse what no operator can be made with, before there is a store. Arguments as ``Accounts.create_operator``."""
+    if role not in ROLES:
+        raise Invalid(f"role must be one of {', '.join(ROLES)}, got {role[:20]!r}")
+    _check_token(name, lifetime)
+
+
+def check_enrolment(name: str, uses: int, lifetime: timedelta) -> None:
+    """Refuse what no enrolment token can be made with. Arguments as ``Accounts.create_enrolment``."""
+    if isinstance(uses, bool) or not isinstance(uses, int) or not 1 <= uses <= MOST_USES:
+        raise Invalid(f"uses of an enrolment token must be 1 to {MOST_USES}, got {uses!r}")
+    _check_token(name, lifetime)
+
+
+def _check_token(name: str, lifetime: timedelta) -> None:
+    if not 1 <= len(name) <= 100 or not name.isprintable():
+        raise Invalid("name of a token must have 1 to 100 printable characters")
+    if not timedelta(0) < lifetime <= timedelta(days=MOST_DAYS):
+        raise Invalid(f"lifetime of a token must be above 0 to {MOST_DAYS} days, got {lifetime}")
+
+
 class Accounts:
     """The operators, enrolment tokens and devices of a store. Every method may be called from any thread.
 
@@ -138,8 +159,7 @@ class Accounts:
         actor : str
             Name in the audit log of the one who makes the token.
         """
-        if role not in ROLES:
-            raise Invalid(f"role must be one of {', '.join(ROLES)}, got {role[:20]!r}")
+        check_operator(name, role, lifetime)
         values = {"name": name, "role": role}
         return NewOperator(**self._issue("operator", OPERATOR, values, lifetime, actor, role=role))
 
@@ -185,8 +205,7 @@ class Accounts:
         actor : str
             Name in the audit log of the one who makes the token.
         """
-        if isinstance(uses, bool) or not isinstance(uses, int) or not 1 <= uses <= MOST_USES:
-            raise Invalid(f"uses of an enrolment token must be 1 to {MOST_USES}, got {uses!r}")
+        check_enrolment(name, uses, lifetime)
         values = {"name": name, "uses_left": uses, "created_by": created_by}
         return NewEnrolment(**self._issue("enrolment", ENROLMENT, values, lifetime, actor, uses=uses))
 
@@ -258,10 +277,6 @@ class Accounts:
         self, kind: str, prefix: str, values: dict[str, Any], lifetime: timedelta, actor: str, **said: Any
     ) -> dict[str, Any]:
         """Insert a row with a new token; the row, with the token in place of its hash."""
-        if not 1 <= len(values["name"]) <= 100 or not values["name"].isprintable():
-            raise Invalid("name of a token must have 1 to 100 printable characters")
-        if not timedelta(0) < lifetime <= timedelta(days=MOST_DAYS):
-            raise Invalid(f"lifetime of a token must be above 0 to {MOST_DAYS} days, got {lifetime}")
         now, token, table = self._store.clock.now(), draw_token(prefix), _TABLES[kind]
         row = {**values, "created_at": time_text(now), "expires_at": time_text(now + lifetime)}
         with self._store.write() as connection:
