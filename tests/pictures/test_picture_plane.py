@@ -13,6 +13,7 @@ from mapveil.geo.projection import projection_of
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.frame import raster_frame, require_frame
 from mapveil.pictures.picture import plot
+from mapveil.pictures.picture_frame import BEYOND, beyond_words
 from mapveil.pictures.picture_plane import map_plane, region_rings
 from mapveil_client.errors import InputError
 
@@ -85,6 +86,16 @@ def test_scale_bar_and_legend_hide_no_value(corner: bool) -> None:
     points = mv.Points.from_arrays(np.arange(900), np.full(900, lon), np.full(900, lat))
     tiling = mv.Quadtree(mv.Region.from_bbox(west, south, east, north), depth=3)
     heat = mv.release(points, tiling, epsilon=4, account=None, rng=1)
-    low, _ = plot(heat).get_ylim()
+    axes = plot(heat)
+    low, _ = axes.get_ylim()
     bottom = map_plane(tiling).bounds[1]
     assert bool(low < bottom) is corner
+    said = " ".join(" ".join(text.get_text() for text in axes.texts).split())
+    assert (BEYOND.strip() in said) is corner, "the strip below the map is not hatched"
+
+
+@pytest.mark.parametrize("kind", ["grid", "polygon", "utm", "tiles"])
+def test_ground_that_is_shown_beyond_a_region_is_said_to_be_outside(kind: str, make_map: MakeMap) -> None:
+    heat = make_map(kind)
+    plane = map_plane(heat.tiling)
+    assert (beyond_words(heat, plane, plane.bounds) == BEYOND) is (heat.tiling.region.polygon is not None)

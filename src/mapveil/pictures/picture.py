@@ -23,6 +23,7 @@ from mapveil.pictures.picture_frame import (
     HOLE_COLOUR,
     INK,
     PAPER,
+    beyond_words,
     corners_taken,
     draw_bar,
     draw_doubt,
@@ -130,6 +131,9 @@ def draw_picture(
         draw_bar(released, axes, mappable, scale, _unit(layer), holes=layer.shading.holes)
         lead += _ALONE * scale.alone
     style_frame(released, plane, axes)
+    if scene.lines is None:
+        (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+        lead += beyond_words(released, plane, (left, low, right, high))
     if scene.bounds is not None and layer.derived and scene.blocks is None:
         half = half_widths(layer, scene.bounds, cell_areas(released.tiling, scene.layers))
         if np.isfinite(half).any():

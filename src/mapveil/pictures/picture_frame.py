@@ -42,6 +42,8 @@ _HIGHEST_INCHES: Final = 8.5
 _LINE: Final = 112  # characters below the map
 _SCALE_BAR: Final = (0.03, 0.035)  # its left end, fractions of the axes
 _NEAR: Final = 0.02  # of the axes: a cell reaches beyond its centre
+_SEEN: Final = 0.01  # of the axes: less ground beyond the region is not noticed
+BEYOND: Final = " Ground beyond the outline is outside the region: the map tells nothing of it."
 _HEAD: Final = 72  # characters of a title's line
 _LETTERS: Final = 11.0  # capitals of 9 points an inch, of the colour bar's label
 
@@ -92,6 +94,18 @@ def draw_outline(drawn: ReleasedMap, plane: MapPlane, axes: Axes) -> None:
     axes.add_collection(
         collections.PathCollection(paths, facecolors="none", edgecolors=QUIET, linewidths=0.9), autolim=False
     )
+
+
+def beyond_words(drawn: ReleasedMap, plane: MapPlane, box: tuple[float, float, float, float]) -> str:
+    """Words about a box of the plane (left, low, right, high) that shows more than the region; else ""."""
+    import shapely
+
+    project = plane.projection.project
+    outline = shapely.transform(
+        drawn.tiling.region.outline(), lambda corners: np.stack(project(*corners.T), axis=1)
+    )
+    left, low, right, high = box
+    return BEYOND if outline.area < (1 - _SEEN) * (right - left) * (high - low) else ""
 
 
 def draw_doubt(drawn: ReleasedMap, plane: MapPlane, axes: Axes, scene: Scene) -> list[Any]:
