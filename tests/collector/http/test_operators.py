@@ -80,6 +80,34 @@ def test_a_forecast_beside_another_is_refused_and_holds_no_thread(api: Any, monk
     assert ask().status_code == 200
 
 
+def test_a_collection_beside_another_is_refused_but_not_beside_a_forecast(api: Any, monkeypatch: Any) -> None:
+    """A specification may take hundreds of megabytes to check; the form asks for a forecast while its owner creates."""
+    begun, ends = threading.Event(), threading.Event()
+
+    def slow(made: Any, *given: Any) -> Any:
+        begun.set()
+        assert ends.wait(60)
+        return made(*given)
+
+    create, ask = (
+        partial(api.ask, "POST", f"/v1/{what}", "operator", json=DRAFT)
+        for what in ("collections", "forecasts")
+    )
+    for first, name, status in ((create, "create", 429), (ask, "forecast", 201)):
+        begun.clear()
+        ends.clear()
+        with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
+            patch.setattr(api.engine, name, partial(slow, getattr(api.engine, name)))
+            running = pool.submit(first)
+            assert begun.wait(60)
+            beside = create()
+            ends.set()
+            assert running.result().status_code in (200, 201)
+        assert beside.status_code == status
+        assert (beside.headers.get("retry-after") == "5") is (status == 429)
+    assert create().status_code == 201
+
+
 def test_the_models_name_everything_that_the_engine_tells(api: Any) -> None:
     collection = api.opened(trust="local", devices=4)
     record = api.engine.collection(collection)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -136,7 +135,6 @@ class _Collector:
             pool=self._pool,
             bodies=Bodies(settings.waiting_bytes),
             alive=self._conducting,
-            forecasting=threading.Lock(),
             authority_only=authority_only,
         )
         store.on_commit = lambda batch: metrics.commit_seconds.observe(batch.seconds)

@@ -1,6 +1,9 @@
 """The routes of operators: collections, the ledger, the audit log, tokens, and other operators."""
 
 import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any, Final
@@ -34,7 +37,7 @@ _LOG: Final = logging.getLogger("mapveil.collector")
 Number = Annotated[int, Path(ge=1, le=MOST_NUMBER)]
 After = Annotated[int, Query(ge=0, le=MOST_NUMBER, description="Lines above this number")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of lines")]
-_FORECAST_SECONDS: Final = 5.0  # until whoever waits for one may ask again
+_BUSY_SECONDS: Final = 5.0  # until whoever waits for a forecast, or to create a collection, may ask again
 _NUMBER = r"-?[0-9]{1,3}(\.[0-9]{1,15})?"
 Box = Annotated[
     str,
@@ -56,6 +59,17 @@ def add_operator_routes(app: FastAPI, service: Service) -> None:
     _add_accounts(app, service)
 
 
+@contextmanager
+def _alone(lock: threading.Lock, what: str) -> Iterator[None]:
+    """Make one at a time, which takes a processor and memory; a second is refused: waiting would hold a thread."""
+    if not lock.acquire(blocking=False):
+        raise TooMany(f"another {what} is being made", retry_after=_BUSY_SECONDS)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def _add_collections(app: FastAPI, service: Service) -> None:
     engine = service.engine
     viewer, operator = service.operator("viewer"), service.operator("operator")
@@ -64,6 +78,8 @@ def _add_collections(app: FastAPI, service: Service) -> None:
     post = partial(app.post, tags=["collections"], response_model=CollectionRecord)
     act = partial(post, responses=refusals(409))
     pace = Pace(service.settings.device_requests)
+    # Apart: an operator's own forecast, which the form asks for, must not refuse the collection.
+    forecasting, creating = threading.Lock(), threading.Lock()
 
     def short_phases(spec: CollectionSpec) -> str:
         return pace.short_phases(spec.devices, spec.phase_seconds) if spec.trust == "distributed" else ""
@@ -74,7 +90,8 @@ def _add_collections(app: FastAPI, service: Service) -> None:
 
     @post("/v1/collections", status_code=201, summary="Create a pending collection: no device is asked yet")
     def create(spec: CollectionSpec, who: Operator = operator) -> Any:
-        made = engine.create(spec, who.actor)
+        with _alone(creating, "collection"):
+            made = engine.create(spec, who.actor)
         if said := short_phases(spec):
             _LOG.warning("collection %s: %s", made["id"], said)
         return made
@@ -89,13 +106,8 @@ def _add_collections(app: FastAPI, service: Service) -> None:
         summary="Predict a collection's error and traffic from a synthetic city; nothing is created",
     )
     def predict(spec: CollectionSpec, who: Operator = operator) -> ForecastBody:
-        # One at a time, for it takes a processor; and none waits, for each that did would hold a thread of all others.
-        if not service.forecasting.acquire(blocking=False):
-            raise TooMany("another forecast is being made", retry_after=_FORECAST_SECONDS)
-        try:
+        with _alone(forecasting, "forecast"):
             found = engine.forecast(spec)
-        finally:
-            service.forecasting.release()
         if not found.refused and (said := short_phases(spec)):
             found = found._replace(note=f"{found.note} {said[0].upper()}{said[1:]}.")
         return ForecastBody(**found._asdict())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -44,7 +43,6 @@ class Service:
     pool: Executor
     bodies: Bodies
     alive: Callable[[], bool]  # whether the loops of its role run
-    forecasting: threading.Lock
     authority_only: bool = False  # whether it is an enrolment authority apart from any collector
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
