@@ -81,15 +81,15 @@ class AdaptiveGrid(SumMechanism):
             side, budget = self.first_grid(number.users, float(number.rest)), number.rest
             before = number.measurements(setting.members.size)
         coarse_epsilon, fine_epsilon = split_epsilon(budget, [self.alpha, 1 - self.alpha])
-        sites = np.arange(setting.members.size)
-        row, col = (axis[setting.members > 0] for axis in deinterleave(sites))
+        # A long grid lies on a raster of many more sites than it has cells.
+        inside = np.flatnonzero(setting.members)
+        row, col = deinterleave(inside)
         rows = even_edges(int(row.min()), int(row.max()) + 1, side)
         columns = even_edges(int(col.min()), int(col.max()) + 1, side)
         shape = (rows.size - 1, columns.size - 1)
 
         every = BlockEncoding(setting.depth, rows, columns, np.ones(shape, dtype=np.int64))
-        block_of_site = every.positions(sites)[:, 0]
-        used = _held(block_of_site, setting.members, every.length) > 0
+        used = _held(every.positions(inside)[:, 0], setting.members[inside], every.length) > 0
         coarse = BlockEncoding(setting.depth, rows, columns, used.reshape(shape).astype(np.int64))
         blocks = yield Query("first grid", coarse, coarse_epsilon)
 
@@ -99,7 +99,8 @@ class AdaptiveGrid(SumMechanism):
         fine = BlockEncoding(setting.depth, rows, columns, parts.reshape(shape))
         sums = yield Query("second grid", fine, fine_epsilon)
 
-        part_of_site = fine.positions(sites)[:, 0]
+        sites = np.arange(setting.members.size)
+        block_of_site, part_of_site = (each.positions(sites)[:, 0] for each in (every, fine))
         held = _held(part_of_site, setting.members, fine.length)
         block_number = np.cumsum(used) - 1
         values = np.zeros(fine.length)

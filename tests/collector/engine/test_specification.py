@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tracemalloc
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.offer import Offer
 from mapveil.collector.rounds.specification import read_specification
 from mapveil.local.level_design import best_design
 from mapveil_client.errors import InputError
@@ -43,13 +44,13 @@ def test_a_draft_is_what_was_asked_for_and_has_sensible_defaults(make_spec, trus
     assert terms.epsilon == (None if trust == "random-features" else 2)
     assert CollectionTerms.decode(terms.encode()) == terms
     assert bool(terms.query) == (trust == "random-features")
-    assert offer(terms).mechanism is not None
+    assert Offer(terms).mechanism is not None
 
 
 def test_local_terms_tell_devices_the_levels_for_as_many_reports(make_spec) -> None:
     spec = make_spec("local") | {"method": None, "options": None, "tiling": "quadtree:6", "devices": 50_000}
     terms = draft(spec).terms
-    best = best_design(Fraction(2), Domain(offer(terms).tiling), 50_000)
+    best = best_design(Fraction(2), Domain(Offer(terms).tiling), 50_000)
     assert (terms.method, terms.options) == (
         "olh-h",
         {"growth": best.growth, "site_weight": best.site_weight},
@@ -275,6 +276,17 @@ def test_a_raster_that_would_fill_the_memory_is_refused_before_it_is_made(make_s
     with pytest.raises(InputError, match=r"cells|narrow"):
         draft(make_spec(trust, tiling=tiling, region=[-180, -85, 180, 85]))
     assert draft(make_spec(trust, tiling="grid:1x4096")).terms.cells.lattice().depth == 12
+
+
+def test_a_long_grid_takes_little_more_memory_than_its_raster(make_spec) -> None:
+    spec = make_spec("distributed", method="adaptive-grid", options={"c2": 10}, tiling="grid:1x1024")
+    draft(spec)  # imports
+    tracemalloc.start()
+    draft(spec)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    raster = 8 * 1024**2
+    assert peak < 3 * raster
 
 
 @pytest.mark.parametrize(
