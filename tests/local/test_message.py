@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import weakref
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 
 import mapveil as mv
 from mapveil.local.randomizers.generalized_response import GeneralizedRandomizedResponse
+from mapveil.local.randomizers.planar_laplace import PlanarLaplace
 from mapveil.local.randomizers.staircase_response import StaircaseResponse
 from mapveil.local.randomizers.unary_encoding import UnaryEncoding
 from mapveil_client.errors import InputError
 from mapveil_client.local.domain import Domain
-from mapveil_client.local.message import read_reports, write_reports
+from mapveil_client.local.message import ReportReader, read_reports, write_reports
 from mapveil_client.randomness.random import Randomness
 
 HERE = Path(__file__).resolve().parent
@@ -58,6 +60,16 @@ def test_servers_refuse_the_vectors_negatives(name: str) -> None:
         bad = bytes.fromhex(case["message"])
         with pytest.raises(InputError, match="report 2: "):
             read_reports([*good[:2], bad, *good[2:]], randomizer)
+
+
+def test_a_reader_of_symbols_keeps_no_table() -> None:
+    """A collector holds the readers of several open collections."""
+    randomizer = PlanarLaplace(epsilon=1).on(Domain(mv.Grid(REGION, rows=3, columns=5)))
+    (body,) = write_reports(randomizer.randomize([3], Randomness(1)), randomizer)
+    reader, kept = ReportReader(randomizer), weakref.ref(randomizer)
+    del randomizer
+    assert kept() is None
+    assert reader.read(body)[1] == 0
 
 
 def test_reports_of_another_version_of_the_domain_say_so() -> None:

@@ -37,6 +37,21 @@ def test_draws_follow_a_table_at_both_ends_of_its_rows() -> None:
     assert (np.square(counts - expected) / expected).sum() < 14 + 6.5 * np.sqrt(28)
 
 
+def test_tables_are_made_for_what_needs_them_only() -> None:
+    """Of 4,096 sites each of them has 134 MB."""
+
+    def tables() -> int:
+        return sum(getattr(each, "size", 0) == DOMAIN.size**2 for each in vars(randomizer).values())
+
+    randomizer = PlanarLaplace(epsilon=1).on(DOMAIN)
+    randomizer.identity()
+    assert tables() == 1
+    randomizer.randomize([0], Randomness(1))
+    assert tables() == 2
+    randomizer.forward(np.full(DOMAIN.size, 1 / DOMAIN.size))
+    assert tables() == 3
+
+
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2)])
 def test_planar_laplace_uses_its_whole_budget(epsilon: Fraction) -> None:
     distance = distances_m(DOMAIN)

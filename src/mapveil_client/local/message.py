@@ -74,12 +74,14 @@ class ReportReader:
     """The decoder of single reports of one randomizer, in a series of so many windows. Run by: the server."""
 
     def __init__(self, randomizer: Randomizer, windows: int | None = None) -> None:
-        self._randomizer, self._windows = randomizer, windows
+        # Of a symbol only what is compared is kept: a randomizer may have large tables.
+        self._sets = randomizer if isinstance(randomizer, SetRandomizer) else None
+        self._kind, self._spec, self._windows = randomizer.kind, randomizer.domain.tiling.spec, windows
         self._known = randomizer.domain.fingerprint, setting_fingerprint(randomizer)
         self._own = [0] if windows is None else [0, 0]  # the fields that differ, each a byte here
         whole = canonical_cbor.encode([VERSION, randomizer.kind, *self._known, *self._own])
         self._head = whole[: -len(self._own)]
-        self._symbols = 0 if isinstance(randomizer, SetRandomizer) else randomizer.symbols
+        self._symbols = randomizer.symbols
 
     def read(self, data: bytes) -> tuple[int | bytes, int]:
         """The value of a report, and its window, 0 without a series; raises as :func:`read_reports`."""
@@ -93,11 +95,10 @@ class ReportReader:
         window, windows = rest[0] if rest else 0, self._windows or 1
         if not isinstance(window, int) or window >= windows:
             raise InputError(f"is about no window of this series; expected 0 to {windows - 1}")
-        randomizer = self._randomizer
-        if isinstance(randomizer, SetRandomizer):
-            if not isinstance(value, bytes) or len(value) != randomizer.bytes:
-                raise InputError(f"holds no set of sites; expected {randomizer.bytes} bytes")
-            randomizer.check_sets(np.frombuffer(value, dtype=np.uint8)[None])
+        if self._sets is not None:
+            if not isinstance(value, bytes) or len(value) != self._sets.bytes:
+                raise InputError(f"holds no set of sites; expected {self._sets.bytes} bytes")
+            self._sets.check_sets(np.frombuffer(value, dtype=np.uint8)[None])
         elif not isinstance(value, int) or value >= self._symbols:
             raise InputError(f"holds no symbol of this randomizer; expected 0 to {self._symbols - 1}")
         return value, window
@@ -109,8 +110,7 @@ class ReportReader:
             raise InputError(f"must have {wanted} fields, the first the version {VERSION}")
         _, kind, domain, setting, *own = fields
         if domain != self._known[0]:
-            spec = self._randomizer.domain.tiling.spec
-            raise InputError(f"is about another domain than {spec}, or another version of it")
-        if kind != self._randomizer.kind or setting != self._known[1]:
+            raise InputError(f"is about another domain than {self._spec}, or another version of it")
+        if kind != self._kind or setting != self._known[1]:
             raise InputError("is of another randomizer, or of another epsilon")
         return own

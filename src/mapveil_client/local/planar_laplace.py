@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar, Final
 
 import numpy as np
@@ -61,10 +62,19 @@ class TableRandomizer(SymbolRandomizer):
         super().__init__(domain, epsilon)
         self._weights = weights
         self._total = weights.sum(axis=1)
-        self._matrix: FloatArray = weights / self._total[:, None]
-        # Rows one after another in one ascending list, each in its own range.
-        ends = weights.cumsum(axis=1) + (np.arange(domain.size, dtype=np.int64)[:, None] << _ROW_BITS)
-        self._ends = ends.reshape(-1)
+
+    # Each table is as large as the weights: a server draws no report, and a device needs no matrix.
+
+    @cached_property
+    def _matrix(self) -> FloatArray:
+        return np.asarray(self._weights / self._total[:, None])
+
+    @cached_property
+    def _ends(self) -> IntArray:
+        """Sums along rows, one after another in one ascending list, each in its own range."""
+        ends = self._weights.cumsum(axis=1)
+        ends += np.arange(self.size, dtype=np.int64)[:, None] << _ROW_BITS
+        return ends.reshape(-1)
 
     def worst_ratio(self) -> Fraction:
         """See :meth:`Randomizer.worst_ratio`."""

@@ -11,7 +11,7 @@ from sqlalchemy import insert, select
 
 from mapveil.collector.refusals import TooLate
 from mapveil.collector.rounds.engine import Engine
-from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.offer import Offer
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import devices, enrolments, operators, rounds
 from mapveil_client.announcement import RoundAnnouncement
@@ -121,7 +121,7 @@ class Crowd:
         )
 
     def feature_reports(self, terms):
-        tiling, query = offer(terms).tiling, terms.features_query
+        tiling, query = Offer(terms).tiling, terms.features_query
         places = np.stack(tiling.region.metric_projection.project(*tiling.centres(self.cells_on(tiling))))
         units = unit_frequencies(self.count, query.features, query.law, 2, self.rng.child("waves"))
         return projection_message.write_reports(client_reports(units, Visits(places), query), query)

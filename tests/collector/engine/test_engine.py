@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mapveil.collector.rounds.engine import Engine
-from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.offer import Offer
 from mapveil.collector.rounds.results import guarantee_of
 from mapveil.maps.density_map import DensityMap
 from mapveil.maps.provenance import Provenance
@@ -46,8 +46,8 @@ def test_a_local_collection_ends_with_the_map_of_its_reports(
     heat = engine.map(id)
     from mapveil_client.local.message import read_reports
 
-    randomizer = offer(terms).randomizer
-    plain = offer(terms).local.estimate(randomizer.tally(read_reports(bodies, randomizer)), randomizer)
+    randomizer = Offer(terms).randomizer
+    plain = Offer(terms).local.estimate(randomizer.tally(read_reports(bodies, randomizer)), randomizer)
     assert np.array_equal(heat.values, plain.values)
     assert heat.guarantee == replace(plain.guarantee, account=AccountReference((id,)))
     assert (heat.provenance.function, heat.provenance.options) == ("collection", {"id": id})

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
 
 from mapveil.collector.rounds import forecast as forecasts
 from mapveil.collector.rounds.engine import Engine
-from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.offer import Offer
 from mapveil.collector.rounds.specification import CollectionSpec, read_specification
 from mapveil.secure_sum.drivers import IdealSum
+from mapveil_client.local.planar_laplace import TableRandomizer
 from mapveil_client.randomness.random import Randomness
 from tests.collector.operators.pair import Pair, spec
 
@@ -87,6 +89,18 @@ def test_what_takes_too_long_has_a_reason(pair: Pair, small_cities: None) -> Non
     assert "a forecast of randomized reports draws each of them, which would take too long" in found.note
 
 
+def test_neither_a_forecast_nor_a_collection_that_nobody_opened_keeps_tables(engine: Any) -> None:
+    def tables() -> int:
+        gc.collect()
+        return sum(issubclass(type(each), TableRandomizer) for each in gc.get_objects())
+
+    before = tables()
+    asked = CollectionSpec.model_validate(spec(trust="local", method="planar-laplace"))
+    assert engine.forecast(asked).error > 0
+    engine.create(asked, "alice")
+    assert tables() <= before
+
+
 @pytest.mark.parametrize(
     "changed",
     [{"tiling": "quadtree:9"}, {"windows": {"every": "1d", "start": "2026-01-05", "until": "2026-01-08"}}],
@@ -130,8 +144,8 @@ def test_the_error_of_secure_sums_is_that_of_every_device_drawn(engine: Any) -> 
     asked["options"] = {"shard_size": 200, "scale": 1}  # of the counts that are released
     found = engine.forecast(CollectionSpec.model_validate(asked))
     terms = read_specification(asked, "5a" * 16).terms
-    truth = forecasts._synthetic(devices, offer(terms).tiling)
-    made = offer(terms).sums.release(
+    truth = forecasts._synthetic(devices, Offer(terms).tiling)
+    made = Offer(terms).sums.release(
         truth, truth.tiling, account=None, rng=Randomness(1), secure_sum=IdealSum()
     )
     each = (made.values - truth.values) ** 2

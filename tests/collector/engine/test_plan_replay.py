@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.offer import Offer
 from mapveil.collector.rounds.plan_replay import (
     DoneRound,
     announce,
@@ -53,8 +53,8 @@ def sums(announced, sites, seed):
 @pytest.mark.parametrize("method", NAMES)
 def test_every_method_goes_on_from_what_was_stored(make_spec, method):
     terms = terms_of(make_spec, method=method)
-    mechanism = offer(terms).sums
-    sizes = shard_sizes(40, offer(terms).model)
+    mechanism = Offer(terms).sums
+    sizes = shard_sizes(40, Offer(terms).model)
     sites = np.random.default_rng(1).integers(0, 256, 40)
     done = []
     while isinstance(wanted := replay(terms, sizes, done), Query):
@@ -88,7 +88,7 @@ def test_every_method_goes_on_from_what_was_stored(make_spec, method):
 
 def test_stored_rounds_of_another_code_stop_the_collection(make_spec):
     terms = terms_of(make_spec, method="uniform")
-    sizes = shard_sizes(40, offer(terms).model)
+    sizes = shard_sizes(40, Offer(terms).model)
     first = announce(terms, replay(terms, sizes, []), 1, "ab" * 16, sizes)
     for changed in (
         dataclasses.replace(first, purpose="something else"),
@@ -100,7 +100,7 @@ def test_stored_rounds_of_another_code_stop_the_collection(make_spec):
 
 def test_shards_are_provisioned_for_the_smallest(make_spec):
     terms = terms_of(make_spec, options={"shard_size": 15, "tolerated_dropout": 0.2, "corrupt": 0.1})
-    sizes = shard_sizes(40, offer(terms).model)
+    sizes = shard_sizes(40, Offer(terms).model)
     assert sizes.tolist() == [13, 13, 14]
     told = announce(terms, replay(terms, sizes, []), 1, "ab" * 16, sizes)
     assert told.alpha == Fraction(1, 13 - 2 - 1)
@@ -109,14 +109,14 @@ def test_shards_are_provisioned_for_the_smallest(make_spec):
 
 def test_a_mechanism_with_whole_noise_is_not_divided(make_spec):
     terms = terms_of(make_spec, method="local-laplace")
-    sizes = shard_sizes(40, offer(terms).model)
+    sizes = shard_sizes(40, Offer(terms).model)
     assert announce(terms, replay(terms, sizes, []), 1, "ab" * 16, sizes).alpha == 1
 
 
 def test_shards_of_fewer_than_three_are_refused(make_spec):
     terms = terms_of(make_spec)
     with pytest.raises(PromiseError, match="at least 3"):
-        shard_sizes(2, offer(terms).model)
+        shard_sizes(2, Offer(terms).model)
     with pytest.raises(ParameterError):
         check_feasible(read_specification(make_spec("local"), ID).terms)
     check_feasible(terms)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.offer import Offer
 from mapveil.collector.rounds.plan_replay import announce, replay, shard_sizes
 from mapveil.collector.rounds.specification import read_specification
 from mapveil.trust.queries import Query
@@ -88,7 +88,7 @@ def terms_of(kind: str) -> CollectionTerms:
 
 
 def announced_of(terms: CollectionTerms) -> RoundAnnouncement:
-    sizes = shard_sizes(terms.devices, offer(terms).model)
+    sizes = shard_sizes(terms.devices, Offer(terms).model)
     query = replay(terms, sizes, ())
     assert isinstance(query, Query)
     return announce(terms, query, 1, "5a" * 16, sizes)

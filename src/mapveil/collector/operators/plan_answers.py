@@ -10,7 +10,7 @@ import numpy as np
 from mapveil.collector.operators.peer_messages import AskedQuery
 from mapveil.collector.operators.task import Answered
 from mapveil.collector.operators.verification import parameters_of, scheme_for
-from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.offer import Offer
 from mapveil.maps.round_cost import RoundCost
 from mapveil.trust.queries import Estimate, Query, Raster
 from mapveil.trust.two_operators import noisy_sums, setting_of
@@ -45,9 +45,9 @@ def replay(terms: CollectionTerms, accepted: int, given: Sequence[Answered]) -> 
     given : sequence of Answered
         In order, each with its total.
     """
-    raster, tiling = Raster.of(terms.cells.lattice()), offer(terms).tiling
-    setting = setting_of(raster, tiling, accepted, parameters_of(terms).units)
-    plan = offer(terms).sums.plan(offer(terms).sums.informed(setting, tiling))
+    raster, found = Raster.of(terms.cells.lattice()), Offer(terms)
+    setting = setting_of(raster, found.tiling, accepted, parameters_of(terms).units)
+    plan = found.sums.plan(found.sums.informed(setting, found.tiling))
     try:
         query = next(plan)
         for each in given:

@@ -18,7 +18,7 @@ from mapveil.collector.refusals import Conflict, Invalid, NotFound, TooLate
 from mapveil.collector.rounds.collection import find, listed, terms_of
 from mapveil.collector.rounds.intake import KeepMembers, KeepMessages, KeepReports, Kept, Message, Report
 from mapveil.collector.rounds.life_cycle import State
-from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.offer import Offer
 from mapveil.collector.rounds.progress import Progress, ProgressBoard, Standing
 from mapveil.collector.rounds.shard_machines import RoundMachines, ShardMachine, ShardMachines
 from mapveil.collector.store.database import Store
@@ -128,7 +128,7 @@ class DeviceService:
             raise Conflict("this collection is of rounds", "a message of a round")
         check = self._checks.get(id)
         if check is None:
-            check = self._checks.put(id, await asyncio.to_thread(offer(terms).report_check))
+            check = self._checks.put(id, await asyncio.to_thread(Offer(terms).report_check))
         check(body)
         keep = KeepSealedReports(id) if terms.trust == "operators" else KeepReports(id)
         kept = await self._store.put(keep, Report(device, body))

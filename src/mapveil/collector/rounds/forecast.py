@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mapveil.collector.operators.verification import parameters_of
-from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.offer import Offer
 from mapveil.collector.rounds.plan_replay import announce, message_bytes, round_terms, shard_sizes
 from mapveil.geo.counts import Counts, whole_users
 from mapveil.geo.tiling import Tiling
@@ -80,13 +80,14 @@ def forecast(terms: CollectionTerms) -> Forecast:
     terms : CollectionTerms
         Of a collection that was checked (:func:`~mapveil.collector.rounds.specification.read_specification`).
     """
-    tiling = offer(terms).tiling
+    found = Offer(terms)
+    tiling = found.tiling
     mean = terms.devices / tiling.size
     if terms.trust == "random-features":
-        _, meaning = offer(terms).features.predicted_signal(tiling, terms.devices)
+        _, meaning = found.features.predicted_signal(tiling, terms.devices)
         return Forecast(None, mean, None, None, None, 1, meaning)
     if terms.trust == "local":
-        return _of_reports(terms, mean)
+        return _of_reports(terms, found, mean)
     note = _unplanned(terms, tiling)
     if note:
         return Forecast(None, mean, None, None, None, None, note)
@@ -106,9 +107,9 @@ def forecast(terms: CollectionTerms) -> Forecast:
     return Forecast(error, mean, finest_m, up, down, rounds, _source(terms.devices))
 
 
-def _of_reports(terms: CollectionTerms, mean: float) -> Forecast:
+def _of_reports(terms: CollectionTerms, found: Offer, mean: float) -> Forecast:
     """The forecast of randomized reports."""
-    tiling, sent = offer(terms).tiling, (_report_bytes(terms), 0, 1)
+    tiling, sent = found.tiling, (_report_bytes(terms), 0, 1)
     note = _unpredicted(terms, tiling)
     most = min(_MOST_REPORTS, _MOST_DRAWS // tiling.size)
     if not note and terms.devices > most:
@@ -120,7 +121,7 @@ def _of_reports(terms: CollectionTerms, mean: float) -> Forecast:
         return Forecast(None, mean, None, *sent, note)
     truth = _synthetic(terms.devices, tiling)
     try:
-        made = offer(terms).mechanism.release(truth, tiling, account=None, rng=Randomness(_SEED))
+        made = found.mechanism.release(truth, tiling, account=None, rng=Randomness(_SEED))
     except (InputError, PromiseError) as refused:
         return Forecast(None, mean, None, *sent, f"The error cannot be predicted: {refused}.")
     error, finest_m = _compared(truth, made.values)
@@ -185,7 +186,7 @@ def _answered(terms: CollectionTerms, people: IntArray) -> tuple[Estimate, list[
 
     where: t is the number of discrete Laplace variables in a sum.
     """
-    found, sent = offer(terms), list[dict[str, dict[str, int]]]()
+    found, sent = Offer(terms), list[dict[str, dict[str, int]]]()
     raster, rng = Raster.of(terms.cells.lattice()), np.random.default_rng(_SEED)
     held = np.flatnonzero(people)
     if terms.trust == "operators":

@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Final
 
-from mapveil.collector.recent import Recent
 from mapveil.collector.refusals import Invalid
 from mapveil.geo.parse_tiling import tiling_from_dict
 from mapveil.geo.tiling import Tiling
@@ -26,11 +24,9 @@ from mapveil_client.terms import CollectionTerms
 from mapveil_client.two_operators.hpke import KEY_BYTES
 from mapveil_client.two_operators.sealed_report import SEAL_BYTES, Report
 
-_MOST_KEPT: Final = 64  # offers, each with a randomizer's tables
-
 
 class Offer:
-    """The server's side of the terms that devices are told; see :func:`offer`.
+    """The server's side of the terms that devices are told. Not kept: a randomizer's tables are large.
 
     Each property raises an :class:`InputError` where the terms cannot be used, or are of another trust model.
 
@@ -148,11 +144,3 @@ def check_sealed(terms: CollectionTerms) -> Callable[[bytes], None]:
             raise Invalid("the report's parts have other sizes, or are sealed for other keys")
 
     return check
-
-
-_offers: Final[Recent[bytes, Offer]] = Recent(_MOST_KEPT)
-
-
-def offer(terms: CollectionTerms) -> Offer:
-    """The server's side of some terms, made once for terms of one digest."""
-    return _offers.get(terms.digest) or _offers.put(terms.digest, Offer(terms))

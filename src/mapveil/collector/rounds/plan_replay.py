@@ -13,7 +13,7 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.engine import Connection
 
-from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.offer import Offer
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import charges, rounds
 from mapveil.maps.round_cost import RoundCost
@@ -74,7 +74,7 @@ def announce(
         The modulus that was set is too small, no graph keeps the promises for such shards, or a round has too many
         coordinates for its delta.
     """
-    model = offer(terms).model
+    model = Offer(terms).model
     alpha = model.alpha(int(sizes.min()))
     fixed = RoundTerms.of(query, sizes, alpha, model.units, model.rounding, bits=model.bits)
     check_round(number, query.encoding.length, fixed.alpha, query.epsilon, fixed.sensitivity)
@@ -137,9 +137,9 @@ def replay(terms: CollectionTerms, sizes: IntArray, done: Sequence[DoneRound]) -
     done : sequence of DoneRound
         In order.
     """
-    model, raster = offer(terms).model, Raster.of(terms.cells.lattice())
-    setting = Setting.of_shards(model, raster, sizes, model.units, terms.cells.region)
-    plan = offer(terms).sums.plan(setting)
+    found, raster = Offer(terms), Raster.of(terms.cells.lattice())
+    setting = Setting.of_shards(found.model, raster, sizes, found.model.units, terms.cells.region)
+    plan = found.sums.plan(setting)
     try:
         query = next(plan)
         for each in done:
@@ -164,7 +164,7 @@ def _asks(query: Query) -> tuple[Any, ...]:
 def check_feasible(terms: CollectionTerms) -> None:
     """Try the first round with the number of devices of the terms; raises InputError where it is impossible."""
     try:
-        sizes = shard_sizes(terms.devices, offer(terms).model)
+        sizes = shard_sizes(terms.devices, Offer(terms).model)
         first = replay(terms, sizes, ())
         if isinstance(first, Query):
             announce(terms, first, 1, bytes(16).hex(), sizes)
@@ -209,7 +209,7 @@ def next_step(store: Store, terms: CollectionTerms, asked: int) -> Query | Estim
     sizes = (
         np.array(done[0].announcement.sizes, dtype=np.int64)
         if done
-        else shard_sizes(asked, offer(terms).model)
+        else shard_sizes(asked, Offer(terms).model)
     )
     return replay(terms, sizes, done)
 

@@ -18,7 +18,7 @@ from mapveil.collector.refusals import NotFound
 from mapveil.collector.rounds import plan_replay
 from mapveil.collector.rounds.collection import Collection, counted, find, move
 from mapveil.collector.rounds.life_cycle import Happening, State
-from mapveil.collector.rounds.offer import offer, windows_of
+from mapveil.collector.rounds.offer import Offer, windows_of
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import devices, members, reports, results
 from mapveil.collector.store.work_queue import Task, Work, order
@@ -65,6 +65,7 @@ class StoredMap(NamedTuple):
 def make_map(store: Store, collection: Collection) -> DensityMap:
     """The map of a collection whose rounds or reports are all in. CPU-heavy: not within a transaction."""
     terms = collection.terms
+    found = Offer(terms)
     if terms.trust == "distributed":
         made = plan_replay.next_step(store, terms, 0)
         if isinstance(made, Query):
@@ -72,7 +73,7 @@ def make_map(store: Store, collection: Collection) -> DensityMap:
         with store.read() as connection:
             shares = plan_replay.shares_of(connection, collection.id)
             costs = plan_replay.costs_of(connection, collection.id)
-        heat = offer(terms).sums.map_of(made, offer(terms).tiling, shares, costs)
+        heat = found.sums.map_of(made, found.tiling, shares, costs)
     elif terms.trust == "operators":
         with store.read() as connection:
             accepted = find_task(connection, collection.id).accepted
@@ -85,7 +86,7 @@ def make_map(store: Store, collection: Collection) -> DensityMap:
         )
         if isinstance(made, Query):
             raise PromiseError(f"there are sums missing: {made.purpose}")
-        heat = offer(terms).sums.map_of(made, offer(terms).tiling, shares, (cost,))
+        heat = found.sums.map_of(made, found.tiling, shares, (cost,))
     else:
         heat = _map_of_reports(store, terms)
     with store.read() as connection:
@@ -100,7 +101,7 @@ def make_map(store: Store, collection: Collection) -> DensityMap:
 
 def _map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
     """The map of a collection of reports. Memory holds a page of them at a time."""
-    found, query = offer(terms), select(reports.c.device, reports.c.body)
+    found, query = Offer(terms), select(reports.c.device, reports.c.body)
     pages = store.pages(query.where(reports.c.collection == terms.identifier), reports.c.device, _ROWS)
     parts = ([row.body for row in page] for page in pages)
     if terms.trust == "random-features":
@@ -126,7 +127,7 @@ def _map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
 
 def guarantee_of(terms: CollectionTerms) -> Guarantee:
     """The promise of a collection's terms."""
-    return _against(terms, offer(terms).mechanism.guarantee())
+    return _against(terms, Offer(terms).mechanism.guarantee())
 
 
 def simulated_devices(connection: Connection, terms: CollectionTerms) -> bool:

@@ -23,7 +23,7 @@ from mapveil.collector.rounds.collection import (
     now_text,
 )
 from mapveil.collector.rounds.life_cycle import Happening, State
-from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.offer import Offer
 from mapveil.collector.rounds.plan_replay import TOTAL, announce, message_bytes, shard_sizes
 from mapveil.collector.rounds.shard_ends import Closed, Lines
 from mapveil.collector.store import audit_log as audit
@@ -59,7 +59,7 @@ def draw_round(terms: CollectionTerms, query: Query, number: int, asked: IntArra
     """Assign the devices to shards at random, and fix the announcement."""
     if asked.size < terms.minimum:
         raise Abort(f"{asked.size} devices could be asked; {terms.minimum} are promised at least")
-    sizes = shard_sizes(asked.size, offer(terms).model)
+    sizes = shard_sizes(asked.size, Offer(terms).model)
     run = rng.words(_RUN_BYTES, np.uint8).tobytes().hex()
     seeds = rng.words(_SEED_BYTES * sizes.size, np.uint8).tobytes()
     order = np.argsort(rng.words(asked.size, np.uint64), kind="stable")

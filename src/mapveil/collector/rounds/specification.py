@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from mapveil.collector.operators.operator_keys import Operators
 from mapveil.collector.operators.plan_answers import check_answerable
-from mapveil.collector.rounds.offer import offer
+from mapveil.collector.rounds.offer import Offer
 from mapveil.collector.rounds.plan_replay import check_feasible
 from mapveil.collector.rounds.region_record import Latitude, Longitude, RegionRecord, read_region
 from mapveil.collector.rounds.validation import (
@@ -248,7 +248,7 @@ def read_specification(
         check_sites(terms.series.count, terms.cells.lattice().depth)
     # Both halves of the mechanism are made, as every device and the service will make them.
     if terms.trust == "local":
-        offer(terms).randomizer.identity()
+        Offer(terms).randomizer.identity()
         terms.randomizer.identity()
     elif terms.trust == "distributed":
         terms = replace(terms, own_epsilon=terms.least_own_epsilon)
