@@ -89,6 +89,25 @@ def test_what_takes_too_long_has_a_reason(pair: Pair, small_cities: None) -> Non
     assert "a forecast of randomized reports draws each of them, which would take too long" in found.note
 
 
+def test_a_million_local_reports_on_a_fine_map_have_a_reason(pair: Pair, small_cities: None) -> None:
+    found = of(pair.engine, trust="local", method="unary", tiling="quadtree:8", devices=32_769)
+    assert (found.error, found.messages, found.refused) == (None, 1, False)
+    assert "not predicted for more than 32,768 devices on a map of 65,536 cells" in found.note
+
+
+def test_a_table_that_takes_too_much_memory_has_a_reason(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecasts, "_MOST_TABLE", 16)
+    for depth, method, predicted in (
+        (2, "planar-laplace", True),
+        (3, "planar-laplace", False),
+        (3, "grr", True),
+    ):
+        found = of(pair.engine, trust="local", method=method, tiling=f"quadtree:{depth}")
+        assert (found.error is not None) is predicted
+        assert ("more than 16 cells: a forecast of planar-laplace inverts" in found.note) is not predicted
+        assert (found.bytes_up or 0) > 0
+
+
 def test_neither_a_forecast_nor_a_collection_that_nobody_opened_keeps_tables(engine: Any) -> None:
     def tables() -> int:
         gc.collect()

@@ -12,6 +12,7 @@ from mapveil.collector.rounds.offer import Offer
 from mapveil.collector.rounds.plan_replay import announce, message_bytes, round_terms, shard_sizes
 from mapveil.geo.counts import Counts, whole_users
 from mapveil.geo.tiling import Tiling
+from mapveil.local.randomizers.planar_laplace import PlanarLaplace
 from mapveil.local.reported_cells import cells_of_users
 from mapveil.metrics.misplaced import finest_cell, misplaced_fractions
 from mapveil.synthetic import city
@@ -32,8 +33,14 @@ _MOST_DRAWN: Final = 200_000
 _MOST_REPORTS: Final = 1_000_000
 """Randomized reports that are drawn for a forecast; above them the form waits too long."""
 
-_MOST_DRAWS: Final = 1 << 33
-"""Reports times cells of such a forecast: eight times as many took some methods two minutes, or 4 GB."""
+_MOST_DRAWS: Final = 1 << 31
+"""Reports times cells of such a forecast: four times as many took ``olh`` 76 s, and ``unary`` 2.2 GB.
+
+A set of cells is a bit for each, so sets have at most 256 MiB.
+"""
+
+_MOST_TABLE: Final = 1 << 11
+"""Cells of a map from reports by a whole table: with twice as many the tables took 1.3 GB, whatever the reports."""
 
 _MOST_CELLS: Final = 1 << 16
 """Cells of a map whose error is predicted; that of a finer map is dominated by blocks larger than a cell."""
@@ -116,6 +123,11 @@ def _of_reports(terms: CollectionTerms, found: Offer, mean: float) -> Forecast:
         note = (
             f"The error is not predicted for more than {most:,} devices on a map of {tiling.size:,} cells: a forecast "
             "of randomized reports draws each of them, which would take too long."
+        )
+    if not note and tiling.size > _MOST_TABLE and isinstance(found.local, PlanarLaplace):
+        note = (
+            f"The error is not predicted for more than {_MOST_TABLE:,} cells: a forecast of {terms.method} inverts its "
+            "table of all pairs of cells, which would take too much memory."
         )
     if note:
         return Forecast(None, mean, None, *sent, note)
