@@ -34,25 +34,19 @@ _MOST_REPORTS: Final = 1_000_000
 """Randomized reports that are drawn for a forecast; above them the form waits too long."""
 
 _MOST_DRAWS: Final = 1 << 31
-"""Reports times cells of such a forecast: four times as many took ``olh`` 76 s, and ``unary`` 2.2 GB.
-
-A set of cells is a bit for each, so sets have at most 256 MiB.
-"""
+"""Reports times cells of such a forecast: a set has a bit for each, so all sets have at most 256 MiB."""
 
 _MOST_TABLE: Final = 1 << 11
-"""Cells of a map from reports by a whole table: with twice as many the tables took 1.3 GB, whatever the reports."""
+"""Cells of a map from reports by a whole table of pairs of cells: a table of so many has 32 MiB, and there are several."""
 
 _MOST_CELLS: Final = 1 << 16
 """Cells of a map whose error is predicted; that of a finer map is dominated by blocks larger than a cell."""
 
 _MOST_SITES: Final = 1 << 20
-"""Sites of a raster whose rounds are gone through for a forecast: sums are over all of them, cells or not.
-
-At this size forecasts took up to 640 MB and 20 s; one of 16 times as many took 4 GB.
-"""
+"""Sites of a raster whose rounds are gone through for a forecast: sums are over all of them, cells or not."""
 
 _MOST_WINDOW_SITES: Final = 1 << 23
-"""The same over all windows of a series, whose maps are held at once: 1,008 windows of 2**20 sites took 8 GB."""
+"""The same over all windows of a series, whose maps are held at once."""
 
 _SEED: Final = 0  # the city and its noise are public: the same terms give the same forecast
 
