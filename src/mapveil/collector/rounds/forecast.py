@@ -37,7 +37,7 @@ _MOST_DRAWS: Final = 1 << 31
 """Reports times cells of such a forecast: a set has a bit for each, so all sets have at most 256 MiB."""
 
 _MOST_TABLE: Final = 1 << 11
-"""Cells of a map from reports by a whole table of pairs of cells: a table of so many has 32 MiB, and there are several."""
+"""Cells of a map from reports by tables of all pairs of cells: one of so many has 32 MiB, and there are several."""
 
 _MOST_CELLS: Final = 1 << 16
 """Cells of a map whose error is predicted; that of a finer map is dominated by blocks larger than a cell."""
