@@ -16,6 +16,7 @@ from mapveil.collector.rounds.collection import move
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.intake import KeepMessages, KeepReports, Kept, Message, Report
 from mapveil.collector.rounds.life_cycle import Happening
+from mapveil.collector.rounds.offer import Offer
 from mapveil.collector.store.schema import messages, reports
 from mapveil_client.secure_sum.states import ServerState
 from tests.authority import AUTHORITY
@@ -200,3 +201,38 @@ def test_the_conductor_runs_until_it_is_stopped_and_outlives_its_store(
     assert engine.collection(id)["state"] == "done"
     with pytest.raises(TooLate):
         asyncio.run(engine.devices.report(id, 1, bodies[1]))
+
+
+def test_the_check_of_reports_is_made_once_for_all_that_wait(
+    engine, store, crowd_of, opened, make_spec, monkeypatch
+):
+    """Its tables take seconds and memory, and a thousand devices can come meanwhile; the first of them leaves."""
+    crowd = crowd_of(store, 5)
+    id, terms = opened(engine, make_spec("local", devices=5))
+    bodies = crowd.local_reports(terms)
+    real, made, begun, go_on = Offer.report_check, [], threading.Event(), threading.Event()
+
+    def slow(offer):
+        made.append(offer)
+        begun.set()
+        assert go_on.wait(60)
+        if len(made) == 1:
+            raise MemoryError
+        return real(offer)
+
+    monkeypatch.setattr(Offer, "report_check", slow)
+
+    async def send(wanted):
+        begun.clear()
+        go_on.clear()
+        await engine.devices.document(id)  # else they would come to the check one after another
+        tasks = [asyncio.create_task(engine.devices.report(id, d + 1, bodies[d])) for d in wanted]
+        await asyncio.to_thread(begun.wait, 60)
+        tasks[0].cancel()
+        go_on.set()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    failed = asyncio.run(send(range(3)))
+    assert [type(each) for each in failed] == [asyncio.CancelledError, MemoryError, MemoryError]
+    assert [type(each) for each in asyncio.run(send(range(5)))] == [asyncio.CancelledError] + [type(None)] * 4
+    assert len(made) == 2

@@ -25,6 +25,7 @@ from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import messages, rounds
 from mapveil_client.connection import Assignment
 from mapveil_client.secure_sum.states import PeerFault, ProtocolError, ServerState, phase_name, phase_named
+from mapveil_client.terms import CollectionTerms
 
 _INLINE_BYTES: Final = 1 << 14  # a larger message is checked in a thread
 _CHECKS: Final = 8
@@ -55,7 +56,7 @@ class DeviceService:
     def __init__(self, store: Store, machines: ShardMachines, board: ProgressBoard) -> None:
         self._store, self._machines, self._board = store, machines, board
         self._documents: Recent[tuple[str, int], bytes] = Recent(_DOCUMENTS)
-        self._checks: Recent[str, Callable[[bytes], None]] = Recent(_CHECKS)
+        self._checks: Recent[str, asyncio.Future[Callable[[bytes], None]]] = Recent(_CHECKS)
         self._open: tuple[float, int, list[OpenCollection]] = (-math.inf, 0, [])
 
     def open_collections(self) -> list[OpenCollection]:
@@ -126,10 +127,7 @@ class DeviceService:
         terms = terms_of(await self.document(id))
         if terms.trust == "distributed":
             raise Conflict("this collection is of rounds", "a message of a round")
-        check = self._checks.get(id)
-        if check is None:
-            check = self._checks.put(id, await asyncio.to_thread(Offer(terms).report_check))
-        check(body)
+        (await self._check_of(id, terms))(body)
         keep = KeepSealedReports(id) if terms.trust == "operators" else KeepReports(id)
         kept = await self._store.put(keep, Report(device, body))
         if kept is Kept.REPLAYED:
@@ -138,6 +136,18 @@ class DeviceService:
             raise Conflict("this device has sent another report; only one is kept")
         if kept is Kept.LATE:
             raise TooLate("the collection takes no more reports")
+
+    async def _check_of(self, id: str, terms: CollectionTerms) -> Callable[[bytes], None]:
+        """The check of a collection's reports: all that wait for it wait for one, whose tables take time and memory."""
+        check = self._checks.get(id)
+        if check is None or check.cancelled():
+            check = asyncio.ensure_future(asyncio.to_thread(Offer(terms).report_check))
+            self._checks.put(id, check)
+        try:
+            return await asyncio.shield(check)  # a device that leaves takes it from no other
+        except Exception:
+            self._checks.pop(id)
+            raise
 
     def assignment(self, id: str, number: int, device: int) -> Assignment:
         """The shard and number of a device in a round."""
