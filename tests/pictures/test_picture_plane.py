@@ -94,8 +94,10 @@ def test_scale_bar_and_legend_hide_no_value(corner: bool) -> None:
     assert (BEYOND.strip() in said) is corner, "the strip below the map is not hatched"
 
 
-@pytest.mark.parametrize("kind", ["grid", "polygon", "utm", "tiles"])
+@pytest.mark.parametrize("kind", ["grid", "polygon", "utm", "tiles", "hexagons"])
 def test_ground_that_is_shown_beyond_a_region_is_said_to_be_outside(kind: str, make_map: MakeMap) -> None:
     heat = make_map(kind)
     plane = map_plane(heat.tiling)
-    assert (beyond_words(heat, plane, plane.bounds) == BEYOND) is (heat.tiling.region.polygon is not None)
+    said = beyond_words(heat, plane, plane.bounds)
+    assert said.startswith(BEYOND) is (heat.tiling.region.polygon is not None or kind == "hexagons")
+    assert ("reach across" in said) is (kind == "hexagons"), "they count who is beyond the outline"

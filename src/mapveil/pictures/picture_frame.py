@@ -43,7 +43,7 @@ _LINE: Final = 112  # characters below the map
 _SCALE_BAR: Final = (0.03, 0.035)  # its left end, fractions of the axes
 _NEAR: Final = 0.02  # of the axes: a cell reaches beyond its centre
 _SEEN: Final = 0.01  # of the axes: less ground beyond the region is not noticed
-BEYOND: Final = " Ground beyond the outline is outside the region: the map tells nothing of it."
+BEYOND: Final = " Ground beyond the outline is outside the region: the map tells nothing of it"
 _HEAD: Final = 72  # characters of a title's line
 _LETTERS: Final = 11.0  # capitals of 9 points an inch, of the colour bar's label
 
@@ -105,7 +105,9 @@ def beyond_words(drawn: ReleasedMap, plane: MapPlane, box: tuple[float, float, f
         drawn.tiling.region.outline(), lambda corners: np.stack(project(*corners.T), axis=1)
     )
     left, low, right, high = box
-    return BEYOND if outline.area < (1 - _SEEN) * (right - left) * (high - low) else ""
+    if outline.area >= (1 - _SEEN) * (right - left) * (high - low):
+        return ""
+    return f"{BEYOND}{'' if plane.rings is None else ', save where cells reach across the outline'}."
 
 
 def draw_doubt(drawn: ReleasedMap, plane: MapPlane, axes: Axes, scene: Scene) -> list[Any]:
