@@ -93,12 +93,14 @@ def write_fleet(path: Path, devices: int) -> Path:
     return path
 
 
-def open_collection(client: httpx.Client, devices: int) -> str:
+def open_collection(
+    client: httpx.Client, devices: int, title: str = "Check-ins in Manhattan", epsilon: str = "1"
+) -> str:
     """The identifier of a collection that devices may join."""
     draft = {
-        "title": "Check-ins in Manhattan",
+        "title": title,
         "trust": "operators",
-        "epsilon": "1",
+        "epsilon": epsilon,
         "region": REGION,
         "tiling": "quadtree:5",
         "devices": devices,
