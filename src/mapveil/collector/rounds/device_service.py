@@ -28,7 +28,7 @@ from mapveil_client.secure_sum.states import PeerFault, ProtocolError, ServerSta
 from mapveil_client.terms import CollectionTerms
 
 _INLINE_BYTES: Final = 1 << 14  # a larger message is checked in a thread
-_CHECKS: Final = 8
+_CHECKS: Final = 256  # a check keeps fingerprints, no tables
 _OPEN_SECONDS: Final = 1.0  # for which devices are told the same list: each looks at it all day
 _DOCUMENTS: Final = 256  # terms and announcements, which never change
 
