@@ -97,18 +97,31 @@ def test_a_million_local_reports_on_a_fine_map_have_a_reason(pair: Pair, small_c
 
 def test_a_table_that_takes_too_much_memory_has_a_reason(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecasts, "_MOST_TABLE", 16)
-    for depth, method, predicted in (
-        (2, "planar-laplace", True),
-        (3, "planar-laplace", False),
-        (3, "grr", True),
+    for depth, method, options, predicted in (
+        (2, "planar-laplace", {}, True),
+        (3, "planar-laplace", {}, False),
+        (3, "grr", {}, True),
+        (3, "grr", {"estimator": "candidate-sets"}, False),
     ):
-        found = of(pair.engine, trust="local", method=method, tiling=f"quadtree:{depth}")
+        found = of(pair.engine, trust="local", method=method, options=options, tiling=f"quadtree:{depth}")
         assert (found.error is not None) is predicted
-        assert ("more than 16 cells: a forecast of planar-laplace inverts" in found.note) is not predicted
+        assert ("more than 16 cells: this forecast inverts" in found.note) is not predicted
         assert (found.bytes_up or 0) > 0
 
 
-def test_neither_a_forecast_nor_a_collection_that_nobody_opened_keeps_tables(engine: Any) -> None:
+def test_a_report_of_too_many_values_has_a_reason(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecasts, "_MOST_HASHES", 1000)  # of 64 cells: 240 at epsilon 1, thousands at 8
+    for epsilon, method, predicted in (("1", "olh", True), ("8", "olh", False), ("8", "olh-h", True)):
+        found = of(pair.engine, trust="local", method=method, tiling="quadtree:3", epsilon=epsilon)
+        assert (found.error is not None) is predicted
+        assert ("more than 1,000 values" in found.note) is not predicted
+
+
+def test_neither_a_forecast_nor_a_collection_that_nobody_opened_keeps_tables(
+    engine: Any, store: Any, crowd_of: Any
+) -> None:
+    crowd_of(store, 1)  # with the operator who creates it
+
     def tables() -> int:
         gc.collect()
         return sum(issubclass(type(each), TableRandomizer) for each in gc.get_objects())
@@ -116,7 +129,7 @@ def test_neither_a_forecast_nor_a_collection_that_nobody_opened_keeps_tables(eng
     before = tables()
     asked = CollectionSpec.model_validate(spec(trust="local", method="planar-laplace"))
     assert engine.forecast(asked).error > 0
-    engine.create(asked, "alice")
+    engine.create(asked, "operator 1")
     assert tables() <= before
 
 

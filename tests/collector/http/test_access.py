@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -11,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mapveil.collector.http import device_keys, device_routes
+from mapveil.collector.http import asgi, device_keys, device_routes
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.principals import Accounts
 from mapveil_client.randomness.random import Randomness
@@ -119,6 +120,30 @@ def test_no_body_of_a_stranger_is_parsed(api: Any) -> None:
         for path in ("/v1/collections", "/v1/forecasts", "/v1/operators", f"/v1/collections/{ABSENT}/abort"):
             answer = api.client.post(path, content=b"no JSON", headers=headers)
             assert answer.status_code == 401, (given, path)
+    for path, status in (("/v1/nothing", 404), ("/v1/me", 405)):
+        assert api.client.post(path, content=b"no JSON").status_code == status, "no route takes it"
+
+
+def test_no_body_of_a_viewer_is_parsed(api: Any) -> None:
+    for method, path, role in ROLES:
+        if method in ("POST", "PUT") and role != "viewer":
+            answer = api.ask(method, path, "viewer", content=b"no JSON")
+            assert answer.status_code == 403, path
+
+
+def test_one_body_is_parsed_in_each_turn_of_the_event_loop(api: Any, monkeypatch: Any) -> None:
+    done: list[str] = []
+
+    def parse(body: bytes) -> None:
+        done.append("parsed")
+        asyncio.get_running_loop().call_soon(done.append, "turned")
+        time.sleep(0.02)  # so that the others are all ready in the next turn
+
+    monkeypatch.setattr(asgi, "require_json", parse)
+    with ThreadPoolExecutor(12) as pool:
+        asked = [pool.submit(api.ask, "POST", "/v1/operators", "operator", json={}) for _ in range(24)]
+        assert {each.result().status_code for each in asked} <= {400, 403, 422}
+    assert done == ["parsed", "turned"] * 24
 
 
 def test_a_token_expires(api: Any) -> None:

@@ -17,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy import func, select
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
+from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -119,6 +120,7 @@ class _Collector:
         self._conduct = conduct and bool(LOOPS[Role(settings.role)])  # an intake has no loop
         self._answers = settings.role in (Role.ALL, Role.INTAKE)
         self._task: asyncio.Task[None] | None = None
+        self._parsing = asyncio.Lock()
         self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="mapveil-api")
         pace = ((settings.enrol_minute, 60), (settings.enrol_day, 24 * 3600))
         accounts, metrics = Accounts(store, pace), Metrics(partial(_states, store), partial(waiting, store))
@@ -191,10 +193,14 @@ class _Collector:
         settings = self._service.settings
         most = settings.query_bytes if scope["path"].endswith(_QUERY) else settings.json_bytes
         body: bytes | None = await read_body(scope, receive, most, self._service.bodies)
-        if body and not scope["path"].endswith(_QUERY):
-            # FastAPI asks for the token last, and parsing holds the event loop up: no stranger's body is parsed.
-            await self._service.run(self._service.access.operator, scope)
-            require_json(body)  # FastAPI would keep what it cannot read in a circle of frames
+        routed = any(route.matches(scope)[0] is Match.FULL for route in self._api.routes)
+        if body and routed and not scope["path"].endswith(_QUERY):
+            # FastAPI asks for the token last, and parsing holds the event loop up. No body is parsed of a stranger,
+            # or of a viewer, who has no route that takes one; of many bodies one is parsed in each turn of the loop.
+            await self._service.run(self._service.access.operator, scope, "operator")
+            async with self._parsing:
+                require_json(body)  # FastAPI would keep what it cannot read in a circle of frames
+                await asyncio.sleep(0)
 
         async def replay() -> Message:
             nonlocal body

@@ -12,6 +12,8 @@ from mapveil.collector.rounds.offer import Offer
 from mapveil.collector.rounds.plan_replay import announce, message_bytes, round_terms, shard_sizes
 from mapveil.geo.counts import Counts, whole_users
 from mapveil.geo.tiling import Tiling
+from mapveil.local.local_mechanism import LocalMechanism
+from mapveil.local.randomizers.local_hashing import LocalHashing
 from mapveil.local.randomizers.planar_laplace import PlanarLaplace
 from mapveil.local.reported_cells import cells_of_users
 from mapveil.metrics.misplaced import finest_cell, misplaced_fractions
@@ -34,10 +36,13 @@ _MOST_REPORTS: Final = 1_000_000
 """Randomized reports that are drawn for a forecast; above them the form waits too long."""
 
 _MOST_DRAWS: Final = 1 << 31
-"""Reports times cells of such a forecast: a set has a bit for each, so all sets have at most 256 MiB."""
+"""Reports times cells of such a forecast: a set has a bit for each, so all sets have at most 256 MiB, twice over."""
 
 _MOST_TABLE: Final = 1 << 11
 """Cells of a map from reports by tables of all pairs of cells: one of so many has 32 MiB, and there are several."""
+
+_MOST_HASHES: Final = 1 << 20
+"""Values of a report of ``olh``, of which every step of its estimator makes a table: there can be hundreds of steps."""
 
 _MOST_CELLS: Final = 1 << 16
 """Cells of a map whose error is predicted; that of a finer map is dominated by blocks larger than a cell."""
@@ -118,10 +123,15 @@ def _of_reports(terms: CollectionTerms, found: Offer, mean: float) -> Forecast:
             f"The error is not predicted for more than {most:,} devices on a map of {tiling.size:,} cells: a forecast "
             "of randomized reports draws each of them, which would take too long."
         )
-    if not note and tiling.size > _MOST_TABLE and isinstance(found.local, PlanarLaplace):
+    if not note and tiling.size > _MOST_TABLE and _by_pairs(found.local):
         note = (
-            f"The error is not predicted for more than {_MOST_TABLE:,} cells: a forecast of {terms.method} inverts its "
-            "table of all pairs of cells, which would take too much memory."
+            f"The error is not predicted for more than {_MOST_TABLE:,} cells: this forecast inverts a table of all "
+            "pairs of cells, which would take too much memory."
+        )
+    if not note and isinstance(found.local, LocalHashing) and found.randomizer.symbols > _MOST_HASHES:
+        note = (
+            f"The error is not predicted where a report has more than {_MOST_HASHES:,} values, here "
+            f"{found.randomizer.symbols:,}: the estimate would take too long. The method olh-h has fewer."
         )
     if note:
         return Forecast(None, mean, None, *sent, note)
@@ -132,6 +142,11 @@ def _of_reports(terms: CollectionTerms, found: Offer, mean: float) -> Forecast:
         return Forecast(None, mean, None, *sent, f"The error cannot be predicted: {refused}.")
     error, finest_m = _compared(truth, made.values)
     return Forecast(error, mean, finest_m, *sent, _source(terms.devices))
+
+
+def _by_pairs(local: LocalMechanism) -> bool:
+    """Whether an estimate inverts a table of all pairs of cells."""
+    return isinstance(local, PlanarLaplace) or local.estimator == "candidate-sets"
 
 
 def _source(devices: int) -> str:

@@ -246,17 +246,16 @@ def read_specification(
     )
     if terms.series is not None:
         check_sites(terms.series.count, terms.cells.lattice().depth)
-    # Both halves of the mechanism are made, as every device and the service will make them.
-    if terms.trust == "local":
-        Offer(terms).randomizer.identity()
-        terms.randomizer.identity()
-    elif terms.trust == "distributed":
+    if terms.trust == "distributed":
         terms = replace(terms, own_epsilon=terms.least_own_epsilon)
         check_feasible(terms)
     elif by_operators:
         check_answerable(terms)
     # Devices read the encoded terms: these must mean the same.
     terms = CollectionTerms.decode(terms.encode())
+    # Both halves of a randomizer are made, as the service and every device will make them.
+    if terms.trust == "local" and Offer(terms).randomizer.identity() != terms.randomizer.identity():
+        raise PromiseError("the service and the devices make other randomizers of the same terms")
     if not spec.accept_custom_policy:
         _check_default_policy(terms)
     return PendingCollection(terms, spec.join_seconds, spec.phase_seconds)
