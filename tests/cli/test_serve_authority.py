@@ -85,9 +85,12 @@ def test_no_other_key_is_served_once_it_certified_devices(mapveil: Call, store: 
     own, other, gone = (str(tmp_path / f"{name}.key") for name in ("own", "other", "gone"))
     authority = authority_of(Settings(store=str(store), authority_key=own), opened)
     assert isinstance(authority, EnrolmentAuthority)
-    EnrolmentAuthority.open(Path(other), "devices", make=True)
+    theirs = str(EnrolmentAuthority.open(Path(other), "devices", make=True).named)
     check = ("serve", "--store", store, "--check", "--port", "0", "--authority-key")
     assert mapveil(*check, other).code == 0  # nobody is certified yet
+    with opened.write() as connection:  # of a Mapveil before, which named no authority
+        audit_log.record(connection, "authority", "device.certify", None, device=device)
+    assert mapveil(*check, other).code == 0
     asyncio.run(Certification(opened, authority).certify(device))
 
     assert mapveil(*check, own).code == 0
@@ -100,4 +103,12 @@ def test_no_other_key_is_served_once_it_certified_devices(mapveil: Call, store: 
         with pytest.raises(InputError, match=f"{needed.split(' (')[0]}"):
             authority_of(Settings(store=str(store), authority_key=key), opened)
     assert not Path(gone).exists()
+
+    apart = ("serve", "--store", store, "--check", "--port", "0", "--authority")
+    needed = f"authority (--authority) must be {authority.named}, which certified devices of this store"
+    assert needed in mapveil(*apart, theirs).out
+    assert needed not in mapveil(*apart, str(authority.named)).out
+    with pytest.raises(InputError, match="which certified devices of this store"):
+        authority_of(Settings(store=str(store), authority=theirs), opened)
+    assert authority_of(Settings(store=str(store), authority=str(authority.named)), opened) == authority.named
     opened.close()

@@ -76,6 +76,15 @@ def test_cells_tile_the_region(region: Region) -> None:
     assert shapely.area(outlines).sum() == pytest.approx(together.area, rel=1e-9), "no overlap"
 
 
+@pytest.mark.parametrize("seed", [5, 9])
+def test_cells_of_sites_of_a_lattice_tile_the_region(seed: int) -> None:
+    """Of coordinates with four decimals many sites lie on one circle: some of GEOS's cells touch themselves."""
+    sites = np.unique(np.round(around(30_000, seed), 4), axis=1)
+    places = Places(sites[0], sites[1], NEW_YORK)
+    assert (places.area_m2() > 0).all()
+    assert places.area_m2().sum() == pytest.approx(NEW_YORK.area_m2, rel=1e-9), "no overlap, no gap"
+
+
 def test_two_sites_divide_by_their_middle() -> None:
     places = Places(np.array([-74.0, -73.95]), np.array([40.75, 40.75]), NEW_YORK)
     np.testing.assert_allclose(places.bounds().east, [-73.975, -73.90], atol=1e-9)

@@ -91,7 +91,8 @@ class Places(SiteCells):
         guards = reach * np.array([[-1.0, 0.0], [0.0, -1.0], [1.0, 0.0], [0.0, 1.0]])
         sites = shapely.multipoints(np.concatenate([self._plane - middle, guards]))
         cells = shapely.get_parts(shapely.voronoi_polygons(sites, ordered=True))[: self.size]
-        cells = shapely.transform(cells, lambda xy: xy + middle)
+        # Of sites on one circle, such as those of a lattice, a few cells touch themselves.
+        cells = shapely.make_valid(shapely.transform(cells, lambda xy: xy + middle))
         if self.max_distance_m is not None:
             disks = shapely.buffer(shapely.points(self._plane), self.max_distance_m, quad_segs=64)
             cells = shapely.intersection(cells, disks)

@@ -62,8 +62,6 @@ def examine(settings: Settings, published: ChainHead | None = None) -> list[Find
 
 def _authority(settings: Settings) -> Finding:
     try:
-        if settings.authority is not None:
-            return _authority_apart(Authority.parse(settings.authority), settings.revocation_list)
         with contextlib.closing(Store(settings.store, clock=SystemClock())) as store:
             path = authority_key(settings, store)
             current = False
@@ -71,6 +69,8 @@ def _authority(settings: Settings) -> Finding:
             with contextlib.suppress(MapveilError, SQLAlchemyError), store.read() as connection:
                 current = found_version(connection) == VERSION
             fault = fault_of_authority(settings, store) if current else None
+            if fault is None and settings.authority is not None:
+                return _authority_apart(Authority.parse(settings.authority), settings.revocation_list)
             if fault is None and path is not None and path.exists():
                 named = EnrolmentAuthority.open(path, settings.population).named
                 return _finding("authority", True, str(named))

@@ -142,10 +142,10 @@ def authority_of(settings: Settings, store: Store) -> Authority | EnrolmentAutho
 
     None with a store on PostgreSQL and neither setting: then collections of active sums are refused.
     """
-    if settings.authority is not None:
-        return Authority.parse(settings.authority)
     if (fault := fault_of_authority(settings, store)) is not None:
         raise InputError(fault)
+    if settings.authority is not None:
+        return Authority.parse(settings.authority)
     path = authority_key(settings, store)
     return None if path is None else EnrolmentAuthority.open(path, settings.population, make=True)
 
@@ -178,9 +178,10 @@ def authority_key(settings: Settings, store: Store) -> Path | None:
 
 
 def fault_of_authority(settings: Settings, store: Store) -> str | None:
-    """Why the own authority may not be without its key here, nor of a population that devices are not certified as."""
+    """Why the devices that were certified would refuse the authority of the settings, or why its key may not be away."""
+    apart = None if settings.authority is None else str(Authority.parse(settings.authority))
     path = authority_key(settings, store)
-    if path is None and Role(settings.role) not in (Role.ALL, Role.INTAKE):
+    if apart is None and path is None and Role(settings.role) not in (Role.ALL, Role.INTAKE):
         return None
     certificates = select(audit.c.detail).where(audit.c.action == CERTIFY).order_by(audit.c.number.desc())
     with store.read() as connection:
@@ -189,6 +190,13 @@ def fault_of_authority(settings: Settings, store: Store) -> str | None:
         return None
     detail = json.loads(newest)
     known = detail.get("authority")  # lines of a Mapveil before lack it
+    if apart is not None:
+        if known in (None, apart):
+            return None
+        return (
+            f"authority (--authority) must be {known}, which certified devices of this store, got {apart}: they refuse "
+            "another authority, which needs a store of its own"
+        )
     if path is not None and path.exists():
         population = detail.get("population", settings.population)
         if population != settings.population:
