@@ -17,6 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mapveil.collector.refusals import Conflict, StoreUnavailable
 from mapveil.collector.store import group_commit
+from mapveil.collector.store.backends import Repeatable
 from mapveil.collector.store.schema import messages
 
 from .rows import clients, commit, gather, message, put, refuse_after
@@ -81,6 +82,20 @@ def test_a_key_that_another_process_took_first_is_looked_for_again(store):
 
     assert gather(store.put(keeps, 7)) == ["known"]
     assert clients(store) == []
+
+
+def test_what_is_written_again_alone_is_observed(store):
+    tried, batches = [], []
+    store.on_commit = batches.append
+
+    def keeps(connection, batch):
+        tried.append(len(batch))
+        if len(tried) <= 2:  # in the batch's transaction, and in that of the savepoints
+            raise Repeatable("another was faster")
+        return ["known"]
+
+    assert gather(store.put(keeps, 7)) == ["known"]
+    assert [batch.items for batch in batches] == [1]
 
 
 def test_an_answer_comes_after_the_commit_only(store):
@@ -263,6 +278,7 @@ def test_a_writer_that_raises_what_no_future_takes_fails_alone(store, others):
     works = [refuse_after(99, StopIteration), *map(put, range(others))]
     answers = gather(*(asyncio.wait_for(commit(store, work), 60) for work in works))
     assert [type(answer) for answer in answers] == [RuntimeError, *[int] * others]
+    assert isinstance(answers[0].__cause__, StopIteration)
     assert clients(store) == list(range(others))
 
 

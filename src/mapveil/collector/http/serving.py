@@ -178,7 +178,7 @@ def authority_key(settings: Settings, store: Store) -> Path | None:
 
 
 def fault_of_authority(settings: Settings, store: Store) -> str | None:
-    """Why the devices that were certified would refuse the authority of the settings, or why its key may not be away."""
+    """Why devices that were certified would refuse the authority of the settings, or its key may not be away."""
     apart = None if settings.authority is None else str(Authority.parse(settings.authority))
     path = authority_key(settings, store)
     if apart is None and path is None and Role(settings.role) not in (Role.ALL, Role.INTAKE):
