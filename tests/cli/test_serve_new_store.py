@@ -61,8 +61,25 @@ def test_exports_and_a_store_below_a_file_are_refused_before_anything_is_made(
     file.touch()
     told = f"{file} is a file, not a folder; give another path"
     done = mapveil("serve", "--store", store, "--port", 0, "--exports", file / "exports")
-    assert (done.code, f"--exports {file / 'exports'} cannot be made: {told}" in done.err) == (2, True)
+    assert (done.code, f"--exports {file / 'exports'} cannot be used: {told}" in done.err) == (2, True)
+    folder, shared = tmp_path / "folder", tmp_path / "shared.key"
+    folder.mkdir()
+    shared.write_text("7" * 64)
+    shared.chmod(0o644)
+    for option, given, told_of in (
+        ("--exports", file, "it is a file, not a folder"),
+        ("--authority-key", folder, "it is a folder, not a file"),
+        ("--authority-key", shared, "run chmod 600"),
+        ("--authority", "nobody", "authority"),
+    ):
+        done = mapveil("serve", "--store", store, "--port", 0, option, given)
+        assert (done.code, told_of in done.err) == (2, True), done.err
+        checked = mapveil("serve", "--store", store, "--port", 0, option, given, "--check")
+        assert (checked.code, told_of in checked.out) == (1, True), checked.out
     assert not store.exists()
+    done = mapveil("serve", "--store", folder, "--new-operator", "admin")
+    assert (done.code, "it is a folder, not a file" in done.err) == (2, True)
+    assert "it is a folder, not a file" in mapveil("serve", "--store", folder, "--port", 0, "--check").out
     done = mapveil("serve", "--store", file / "store.sqlite", "--new-operator", "admin")
     assert (done.code, told in done.err) == (2, True)
 

@@ -31,7 +31,8 @@ def test_host_and_port_are_named_and_nothing_else(url: str, address: tuple[str, 
     ],
 )
 def test_a_word_that_would_turn_encryption_off_silently_is_refused(parameters: str) -> None:
-    with pytest.raises(ClusterError, match=r"host:1: expected use_ssl once, true or false; nothing was"):
+    expected = r"host:1: expected use_ssl once, true or false, and no other .* of encryption; nothing was"
+    with pytest.raises(ClusterError, match=expected):
         checked_address(f"sc://host:1/;{parameters}")
 
 

@@ -38,7 +38,10 @@ def checked_address(url: str) -> tuple[str, int]:
     ]
     if encrypted and encrypted not in ([("use_ssl", "true")], [("use_ssl", "false")]):
         # Spark Connect takes whatever else for false, and sums would cross the network in the clear.
-        raise ClusterError(f"engine {shown_address(url)}: expected use_ssl once, true or false")
+        raise ClusterError(
+            f"engine {shown_address(url)}: expected use_ssl once, true or false, and no other parameter whose name "
+            "speaks of encryption"
+        )
     return host, port
 
 

@@ -19,7 +19,7 @@ from mapveil.collector.operators.peer import HttpPeer
 from mapveil.collector.operators.served_keys import fault_of_keys, own_key_of
 from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.store.audit_log import value_at
-from mapveil.collector.store.backends import fault_of_folder
+from mapveil.collector.store.backends import fault_of_place
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import read_list
 from mapveil.collector.store.schema import VERSION, found_version
@@ -134,10 +134,10 @@ def _exports(settings: Settings) -> list[Finding]:
     if settings.exports is None or "://" in settings.exports:
         return []
     path = Path(settings.exports).absolute()
-    if not path.exists():
-        fault = fault_of_folder(path)
+    fault = fault_of_place(path, folder=True)
+    if fault is not None or not path.exists():
         return [_finding("exports", fault is None, f"{path}: {fault or 'mapveil serve makes it'}")]
-    good = path.is_dir() and os.access(path, os.W_OK | os.X_OK)
+    good = os.access(path, os.W_OK | os.X_OK)
     return [_finding("exports", good, f"{path} {'can' if good else 'cannot'} be written")]
 
 
@@ -156,8 +156,8 @@ def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
         store = Store(settings.store, clock=SystemClock())
     except MapveilError as error:
         return [_finding("store", False, str(error))]
-    if store.path is not None and not store.path.exists():
-        fault = fault_of_folder(store.path)
+    if store.path is not None and not store.path.is_file():
+        fault = fault_of_place(store.path)
         return _to_be_made(
             f"{store.shown} (sqlite): {fault or 'mapveil serve makes it'}", fault is None, published
         )
@@ -275,7 +275,7 @@ def _port(settings: Settings) -> Finding:
 
 def _drawn(what: str, path: Path, when: str) -> Finding:
     """A finding about a key whose file may be yet to be made."""
-    fault = None if path.exists() else fault_of_folder(path)
+    fault = fault_of_place(path)
     told = "is here" if path.exists() else f"is drawn {when}"
     return _finding(what, fault is None, f"{path}: {fault or told}")
 

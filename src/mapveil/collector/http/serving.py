@@ -34,11 +34,12 @@ from mapveil.collector.operators.peer import HttpPeer
 from mapveil.collector.operators.served_keys import fault_of_keys, own_key_of, record_keys
 from mapveil.collector.roles import Role
 from mapveil.collector.rounds.engine import Engine
-from mapveil.collector.store.backends import fault_of_folder
+from mapveil.collector.store.backends import fault_of_place
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import CERTIFY
 from mapveil.collector.store.export_files import ExportFiles
 from mapveil.collector.store.schema import audit
+from mapveil.privacy.signing_key import signing_key
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil.two_operators.aggregation import HELPER, LEADER
 from mapveil_client.errors import InputError
@@ -151,13 +152,15 @@ def authority_of(settings: Settings, store: Store) -> Authority | EnrolmentAutho
 
 
 def check_places(settings: Settings, *, exports: bool = True) -> None:
-    """Refuse a key file or a folder of exports that nothing could make, before anything else is made.
+    """Refuse an authority, a file of a key or a folder of exports that cannot be, before anything else is made.
 
     Raises
     ------
     InputError
-        There is none, and none can be made; or there is no key that two operators share.
+        There is none, and none can be made; it is something else; or there is no key that two operators share.
     """
+    if settings.authority is not None:
+        Authority.parse(settings.authority)
     places = {"authority_key": settings.authority_key}
     if settings.peer_key is not None:
         shared_secret(Path(settings.peer_key))
@@ -165,9 +168,11 @@ def check_places(settings: Settings, *, exports: bool = True) -> None:
     if exports and settings.exports is not None and "://" not in settings.exports:
         places["exports"] = settings.exports
     for name, given in places.items():
-        path = None if given is None else Path(given)
-        if path is not None and not path.exists() and (fault := fault_of_folder(path)) is not None:
-            raise InputError(f"{name} (--{name.replace('_', '-')}) {given} cannot be made: {fault}")
+        fault = None if given is None else fault_of_place(Path(given), folder=name == "exports")
+        if fault is not None:
+            raise InputError(f"{name} (--{name.replace('_', '-')}) {given} cannot be used: {fault}")
+    if settings.authority_key is not None:
+        signing_key(Path(settings.authority_key))
 
 
 def authority_key(settings: Settings, store: Store) -> Path | None:

@@ -321,14 +321,22 @@ def fault_of_folder(path: Path) -> str | None:
     return None
 
 
+def fault_of_place(path: Path, *, folder: bool = False) -> str | None:
+    """Why a file, or a folder, can neither be used nor made at a path; None where one can."""
+    if not path.exists():
+        return fault_of_folder(path)
+    if path.is_dir() is folder:
+        return None
+    return f"it is a {'file, not a folder' if folder else 'folder, not a file'}; give another path"
+
+
 def is_foreign(application: int, *, tables: bool) -> bool:
     """Whether a file of SQLite with this application id, with or without tables, is another program's."""
     return application != APPLICATION_ID and (application != 0 or tables)
 
 
 def _create_file(path: Path) -> None:
-    fault = None if path.exists() else fault_of_folder(path)
-    if fault is not None:
+    if (fault := fault_of_place(path)) is not None:
         raise InputError(f"{path}: no store can be made here: {fault}")
     try:
         with contextlib.suppress(FileExistsError):
