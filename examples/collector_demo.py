@@ -78,10 +78,13 @@ def main() -> None:
             say(f"A collection of {given.devices:,} devices is open. Watch it, if you like, at\n  {page}")
             run_fleet(client, identifier, fleet, given.devices, helper_key(given.folder / "helper.log"))
             check(client, identifier, page)
-        say(f"\nThe map is at\n  {page}")
         if stays:
-            say("Ctrl-C ends the server.")
+            say(f"\nThe map is at\n  {page}\nCtrl-C ends the servers.")
             wait_for_interrupt()
+        else:
+            say(
+                "\nThe page answers, and so does the map. On a terminal the servers stay, for you to look at it."
+            )
 
 
 def write_fleet(path: Path, devices: int) -> Path:

@@ -30,7 +30,8 @@ def test_the_demo_ends_with_a_map_and_no_server_behind_it(tmp_path: Path) -> Non
     seconds = re.search(r"From the last report to the map: (\d+\.\d) s\.", done.stdout)
     assert seconds is not None
     assert 0 < float(seconds[1]) < 30  # the figure that is promised of 2,000 devices
-    assert f"http://127.0.0.1:{port}/#token=mvo_" in done.stdout.splitlines()[-1]
+    assert f"http://127.0.0.1:{port}/#token=mvo_" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("The page answers"), "and not that it is at a dead address"
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
     # Twice in the same folder: it begins anew.
