@@ -48,10 +48,13 @@ _MOST_CELLS: Final = 1 << 16
 """Cells of a map whose error is predicted; that of a finer map is dominated by blocks larger than a cell."""
 
 _MOST_SITES: Final = 1 << 20
-"""Sites of a raster whose rounds are gone through for a forecast: sums are over all of them, cells or not."""
+"""Sites of a raster whose rounds are gone through for a forecast: sums are over all of them, cells or not.
+
+An array of so many numbers has 8 MiB, and a plan holds dozens of them.
+"""
 
 _MOST_WINDOW_SITES: Final = 1 << 23
-"""The same over all windows of a series, whose maps are held at once."""
+"""The same over all windows of a series, whose maps are held at once: an array of so many numbers has 64 MiB."""
 
 _SEED: Final = 0  # the city and its noise are public: the same terms give the same forecast
 
