@@ -91,6 +91,7 @@ def test_no_other_key_is_served_once_it_certified_devices(mapveil: Call, store: 
     with opened.write() as connection:  # of a Mapveil before, which named no authority
         audit_log.record(connection, "authority", "device.certify", None, device=device)
     assert mapveil(*check, other).code == 0
+    authority_of(Settings(store=str(store), authority=theirs), opened)
     asyncio.run(Certification(opened, authority).certify(device))
 
     assert mapveil(*check, own).code == 0
@@ -105,10 +106,10 @@ def test_no_other_key_is_served_once_it_certified_devices(mapveil: Call, store: 
     assert not Path(gone).exists()
 
     apart = ("serve", "--store", store, "--check", "--port", "0", "--authority")
-    needed = f"authority (--authority) must be {authority.named}, which certified devices of this store"
+    needed = f"must be left out: this collector's own authority, {authority.named}, certified devices of this store"
     assert needed in mapveil(*apart, theirs).out
     assert needed not in mapveil(*apart, str(authority.named)).out
-    with pytest.raises(InputError, match="which certified devices of this store"):
+    with pytest.raises(InputError, match="certified devices of this store"):
         authority_of(Settings(store=str(store), authority=theirs), opened)
     assert authority_of(Settings(store=str(store), authority=str(authority.named)), opened) == authority.named
     opened.close()

@@ -236,3 +236,22 @@ def test_the_check_of_reports_is_made_once_for_all_that_wait(
     assert [type(each) for each in failed] == [asyncio.CancelledError, MemoryError, MemoryError]
     assert [type(each) for each in asyncio.run(send(range(5)))] == [asyncio.CancelledError] + [type(None)] * 4
     assert len(made) == 2
+
+
+def test_the_checks_of_many_collections_are_kept(engine, store, crowd_of, opened, make_spec, monkeypatch):
+    crowd, real, made = crowd_of(store, 3), Offer.report_check, []
+
+    def counted(offer):
+        made.append(offer)
+        return real(offer)
+
+    collections = [opened(engine, make_spec("local", devices=3)) for _ in range(12)]
+    monkeypatch.setattr(Offer, "report_check", counted)
+
+    async def send():
+        for device in (1, 2):
+            for id, terms in collections:
+                await engine.devices.report(id, device, crowd.local_reports(terms)[device - 1])
+
+    asyncio.run(send())
+    assert len(made) == len(collections)

@@ -221,6 +221,12 @@ WRONG_ROUNDS = {
 }
 
 
+@pytest.mark.parametrize(("method", "estimator"), [("olh", "candidate-sets"), ("subset", "em")])
+def test_an_estimator_that_cannot_read_the_reports_is_refused(make_spec, method, estimator):
+    with pytest.raises(InputError, match=estimator):
+        draft(make_spec("local", method=method, options={"estimator": estimator}))
+
+
 @pytest.mark.parametrize("changes", WRONG_ROUNDS.values(), ids=WRONG_ROUNDS)
 def test_a_collection_of_rounds_that_could_not_be_held_is_refused_before_anybody_is_asked(make_spec, changes):
     with pytest.raises(InputError):

@@ -199,8 +199,8 @@ def fault_of_authority(settings: Settings, store: Store) -> str | None:
         if known in (None, apart):
             return None
         return (
-            f"authority (--authority) must be {known}, which certified devices of this store, got {apart}: they refuse "
-            "another authority, which needs a store of its own"
+            f"authority (--authority) {apart} must be left out: this collector's own authority, {known}, certified "
+            "devices of this store, which refuse another; an authority apart needs a store of its own"
         )
     if path is not None and path.exists():
         population = detail.get("population", settings.population)

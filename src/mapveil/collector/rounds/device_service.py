@@ -140,7 +140,7 @@ class DeviceService:
     async def _check_of(self, id: str, terms: CollectionTerms) -> Callable[[bytes], None]:
         """The check of a collection's reports: all that wait for it wait for one, whose tables take time and memory."""
         check = self._checks.get(id)
-        if check is None or check.cancelled():
+        if check is None:
             check = asyncio.ensure_future(asyncio.to_thread(Offer(terms).report_check))
             self._checks.put(id, check)
         try:

@@ -36,13 +36,13 @@ _MOST_REPORTS: Final = 1_000_000
 """Randomized reports that are drawn for a forecast; above them the form waits too long."""
 
 _MOST_DRAWS: Final = 1 << 31
-"""Reports times cells of such a forecast: a set has a bit for each, so all sets have at most 256 MiB, twice over."""
+"""Reports times cells of such a forecast: a set has a bit for each, so two copies of all sets have at most 512 MiB."""
 
 _MOST_TABLE: Final = 1 << 11
 """Cells of a map from reports by tables of all pairs of cells: one of so many has 32 MiB, and there are several."""
 
-_MOST_HASHES: Final = 1 << 20
-"""Values of a report of ``olh``, of which every step of its estimator makes a table: there can be hundreds of steps."""
+_MOST_HASHES: Final = 1 << 17
+"""Values of a report of ``olh``: each of hundreds of steps of its estimator transforms a table of all of them."""
 
 _MOST_CELLS: Final = 1 << 16
 """Cells of a map whose error is predicted; that of a finer map is dominated by blocks larger than a cell."""
@@ -134,7 +134,7 @@ def _of_reports(terms: CollectionTerms, found: Offer, mean: float) -> Forecast:
     if not note and isinstance(found.local, LocalHashing) and found.randomizer.symbols > _MOST_HASHES:
         note = (
             f"The error is not predicted where a report has more than {_MOST_HASHES:,} values, here "
-            f"{found.randomizer.symbols:,}: the estimate would take too long. The method olh-h has fewer."
+            f"{found.randomizer.symbols:,}: the estimate would take too long."
         )
     if note:
         return Forecast(None, mean, None, *sent, note)
