@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,11 +67,17 @@ def test_exports_and_a_store_below_a_file_are_refused_before_anything_is_made(
     folder.mkdir()
     shared.write_text("7" * 64)
     shared.chmod(0o644)
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(tmp_path / "nothing")
+    os.mkfifo(pipe)
     for option, given, told_of in (
-        ("--exports", file, "it is a file, not a folder"),
-        ("--authority-key", folder, "it is a folder, not a file"),
+        ("--exports", file, "it is no folder"),
+        ("--authority-key", folder, "it is no file"),
         ("--authority-key", shared, "run chmod 600"),
         ("--authority", "nobody", "authority"),
+        ("--exports", link, "it is a link to nothing"),
+        ("--authority-key", pipe, "it is no file"),
+        ("--exports", tmp_path / ("x" * 300), "it cannot be reached"),
     ):
         done = mapveil("serve", "--store", store, "--port", 0, option, given)
         assert (done.code, told_of in done.err) == (2, True), done.err
@@ -78,8 +85,9 @@ def test_exports_and_a_store_below_a_file_are_refused_before_anything_is_made(
         assert (checked.code, told_of in checked.out) == (1, True), checked.out
     assert not store.exists()
     done = mapveil("serve", "--store", folder, "--new-operator", "admin")
-    assert (done.code, "it is a folder, not a file" in done.err) == (2, True)
-    assert "it is a folder, not a file" in mapveil("serve", "--store", folder, "--port", 0, "--check").out
+    assert (done.code, "it is no file" in done.err) == (2, True)
+    for store in (folder, pipe):
+        assert "it is no file" in mapveil("serve", "--store", store, "--port", 0, "--check").out
     done = mapveil("serve", "--store", file / "store.sqlite", "--new-operator", "admin")
     assert (done.code, told in done.err) == (2, True)
 

@@ -218,15 +218,35 @@ def test_rows_that_cannot_be_used(engine: SparkEngine) -> None:
         {"user_id": [1, None, 2, 2], "lon": [-74.0, -74.0, None, -73.95], "lat": [40.7, 40.7, 40.7, 40.72]}
     )
     name = on_cluster(engine, frame)
-    with pytest.raises(InputError, match=r"2 rows cannot be used.*nothing was charged"):
+    with pytest.raises(InputError, match=r"2 of 4 rows cannot be used.*nothing was charged"):
         user_sums(mv.read_points(engine.table(name)), QUADTREE)
     dropped = mv.read_points(engine.table(name), on_bad_rows="drop")
-    with pytest.warns(CuratorWarning, match="dropped 2 rows"):
+    with pytest.warns(CuratorWarning, match="dropped 2 of 4 rows"):
         sums = user_sums(dropped, QUADTREE).sums
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CuratorWarning)
         here = user_sums(mv.read_points(frame, on_bad_rows="drop"), QUADTREE).sums
     np.testing.assert_array_equal(sums, here)
+
+
+def test_a_table_of_rows_that_cannot_be_used_is_refused_as_a_file_is(engine: SparkEngine) -> None:
+    frame = pyarrow.table(
+        {"user_id": pyarrow.nulls(30, pyarrow.int64()), "lon": [-74.0] * 30, "lat": [40.7] * 30}
+    )
+    with pytest.raises(InputError, match="30 of 30 rows cannot be used"):
+        user_sums(mv.read_points(frame, on_bad_rows="drop"), QUADTREE)
+    there = mv.read_points(engine.table(on_cluster(engine, frame)), on_bad_rows="drop")
+    with pytest.raises(InputError, match=r"30 of 30 rows cannot be used.*nothing was charged"):
+        user_sums(there, QUADTREE)
+
+
+def test_rows_of_a_cluster_are_not_projected(engine: SparkEngine) -> None:
+    frame = pyarrow.table(
+        {"user_id": [1, 2], "lon": [585_000.0, 586_000.0], "lat": [4_505_000.0, 4_506_000.0]}
+    )
+    assert user_sums(mv.read_points(frame, crs="EPSG:32618"), QUADTREE).sums.any()
+    with pytest.raises(InputError, match="a cluster's rows are not projected; leave out crs"):
+        mv.read_points(engine.table(on_cluster(engine, frame)), crs="EPSG:32618")
 
 
 @pytest.mark.parametrize("column", ["label", "category"])
@@ -271,9 +291,9 @@ def test_a_series_of_a_table_on_a_cluster(engine: SparkEngine) -> None:
     times = frame.schema.get_field_index("time")
     some = pyarrow.compute.if_else(pyarrow.array(np.arange(400) < 3), None, frame["time"])
     without = on_cluster(engine, frame.set_column(times, frame.schema.field("time"), some))
-    with pytest.raises(InputError, match=r"3 rows cannot be used.*no time"):
+    with pytest.raises(InputError, match=r"3 of 400 rows cannot be used.*no time"):
         mv.release_series(mv.read_points(engine.table(without)), windows, QUADTREE, **source)
-    with pytest.warns(CuratorWarning, match="dropped 3 rows"):
+    with pytest.warns(CuratorWarning, match=r"dropped 3 of \d+ rows"):
         mv.release_series(
             mv.read_points(engine.table(without), on_bad_rows="drop"), windows, QUADTREE, **source
         )

@@ -145,7 +145,7 @@ def test_an_id_that_is_nan_is_missing(engine: SparkEngine, kind: pyarrow.DataTyp
     path = tmp_path / "points.parquet"
     pyarrow.parquet.write_table(frame, path)
     there = engine.table(on_cluster(engine, frame))
-    with pytest.raises(InputError, match="2 rows cannot be used"):
+    with pytest.raises(InputError, match="2 of 5 rows cannot be used"):
         user_sums(mv.read_points(there), QUADTREE)
     with (
         pytest.raises(InputError, match=r"row 2, column 'user_id' is 'nan'.*2 of 5"),

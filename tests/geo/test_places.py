@@ -83,6 +83,9 @@ def test_cells_of_sites_of_a_lattice_tile_the_region(seed: int) -> None:
     places = Places(sites[0], sites[1], NEW_YORK)
     assert (places.area_m2() > 0).all()
     assert places.area_m2().sum() == pytest.approx(NEW_YORK.area_m2, rel=1e-9), "no overlap, no gap"
+    outlines = places.polygons()
+    assert shapely.is_valid(outlines).all(), "in degrees too"
+    assert set(shapely.get_type_id(outlines)) <= {3, 6}, "polygons, of one part or several"
 
 
 def test_two_sites_divide_by_their_middle() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +227,24 @@ def test_rows_of_which_none_lies_in_the_region_are_said_to_their_curator() -> No
     )
     with pytest.warns(CuratorWarning, match="latitude and longitude swapped"):
         mv.release(points, "grid:4x4", region=region, epsilon=1, account=None)
+
+
+_COUNTED = """
+import sys, mapveil as mv
+from mapveil.engines import user_sums
+region = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
+points = mv.read_points(sys.argv[1], where="hour(time) < 6 AND time < '2026-03-08'")
+print(user_sums(points, mv.Quadtree(region, depth=2)).sums.sum() >> 28)
+"""
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+def test_a_filter_on_instants_keeps_the_same_rows_in_every_time_zone(tmp_path: Path, zone: str) -> None:
+    moments = np.datetime64("2026-03-06T00:00:00", "us") + np.arange(72).astype("timedelta64[h]")
+    users = np.arange(72)
+    table = pa.table({"user_id": users, "lon": np.full(72, -73.95), "lat": np.full(72, 40.75)})
+    time = pa.array(moments).cast(pa.timestamp("us", "UTC"))
+    pq.write_table(table.append_column("time", time), tmp_path / "t.parquet")
+    command = [sys.executable, "-c", _COUNTED, str(tmp_path / "t.parquet")]
+    done = subprocess.run(command, env={**os.environ, "TZ": zone}, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["12"]  # the first six hours of two days in UTC

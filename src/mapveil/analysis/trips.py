@@ -13,7 +13,7 @@ from mapveil.geo.point_query import BadRows
 from mapveil.geo.points import Points
 from mapveil.geo.read_geoparquet import find_geometry
 from mapveil.geo.read_points import open_table, read_points
-from mapveil.geo.tables import Table, column_types, quote_name, reading
+from mapveil.geo.tables import Table, column_types, connect, quote_name, reading
 from mapveil.geo.tiling import as_tiling
 from mapveil.local.reported_cells import check_inside
 from mapveil_client.arrays import FloatArray, IntArray
@@ -313,10 +313,9 @@ def _check_places(table: Table, types: Mapping[str, str], naming: str = "") -> N
 
 
 def _fetch(points: Points, columns: Mapping[str, str], order: str) -> dict[str, FloatArray]:
-    import duckdb
 
     select = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
-    with duckdb.connect() as connection, reading(points.source):
+    with connect() as connection, reading(points.source):
         relation = points.table.relation(connection)
         found = connection.execute(
             f"SELECT {select}, mapveil_row AS row FROM (SELECT *, ROW_NUMBER() OVER () AS mapveil_row FROM {relation}) "

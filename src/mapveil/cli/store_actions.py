@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -216,7 +215,7 @@ def is_missing(settings: Settings) -> bool:
     from mapveil.collector.store.backends import read_store_url
 
     url = read_store_url(settings.store)
-    return url.drivername == "sqlite" and not Path(str(url.database)).exists()
+    return url.drivername == "sqlite" and not os.path.exists(str(url.database))
 
 
 def _alike(store: Store, text: str) -> Operator | None:

@@ -36,7 +36,7 @@ from mapveil.engines.spark_errors import (
     reason_of,
     treat_bad_rows,
 )
-from mapveil.engines.spark_executor import BAD, contributions, executed, read_columns, valued, versions
+from mapveil.engines.spark_executor import ALL, BAD, contributions, executed, read_columns, valued, versions
 from mapveil.engines.spark_statistics import quoted, refuse_trusted_statistics, server_kind
 from mapveil.engines.table_engine import EngineTable
 from mapveil.geo.points import Points
@@ -220,10 +220,16 @@ class SparkEngine:
             if table.rows_of_ledger:
                 table.check_rows(table.rows_of_ledger.pop(), int(frame.count()))
         assert isinstance(found, pyarrow.Table)
-        bad = found.filter(pyarrow.compute.equal(found["cell"], BAD))
-        if bad.num_rows:
-            treat_bad_rows(points, int(bad["rows"][0].as_py()))
-        found = found.filter(pyarrow.compute.not_equal(found["cell"], BAD))
+        bad, every = (
+            int(
+                pyarrow.compute.sum(found.filter(pyarrow.compute.equal(found["cell"], each))["rows"]).as_py()
+                or 0
+            )
+            for each in (BAD, ALL)
+        )
+        if bad:
+            treat_bad_rows(points, bad, every)
+        found = found.filter(pyarrow.compute.greater(found["cell"], BAD))
         label = None if windows is None else found["label"].to_numpy().astype(np.int64)
         size = tiling.size if points.columns.to_lon is None else tiling.size**2
         return placed(cells_of(found["cell"].to_numpy()), label, found["share"].to_numpy(), size, windows)
@@ -257,11 +263,12 @@ class SparkEngine:
         quotient = fn.expr(f"(CAST(weight AS DECIMAL(19,0)) * CAST({UNIT} AS DECIMAL(10,0))) DIV total")
         divided = counted.withColumn("total", total.cast("decimal(38,0)")).withColumn("each", quotient)
         group = ["cell", *(["label"] if "label" in names else [])]
-        bad = fn.when(fn.col("cell") == BAD, fn.col("weight") * fn.col("n")).otherwise(fn.lit(0))
-        shares = fn.when(fn.col("cell") == BAD, fn.lit(0)).otherwise(fn.col("each") * fn.col("n"))
+        counts = fn.col("cell") <= BAD
+        rows = fn.when(counts, fn.col("weight") * fn.col("n")).otherwise(fn.lit(0))
+        shares = fn.when(counts, fn.lit(0)).otherwise(fn.col("each") * fn.col("n"))
         return (
             divided.groupBy(*group)
-            .agg(fn.sum(shares).cast("bigint").alias("share"), fn.sum(bad).cast("bigint").alias("rows"))
+            .agg(fn.sum(shares).cast("bigint").alias("share"), fn.sum(rows).cast("bigint").alias("rows"))
             .toArrow()
         )
 

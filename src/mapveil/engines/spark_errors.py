@@ -84,15 +84,15 @@ def quiet_client() -> Iterator[None]:
             each.removeFilter(nothing)
 
 
-def treat_bad_rows(points: Points, bad: int) -> None:
-    """Refuse so many bad rows, or warn that they were left out."""
-    if points.on_bad_rows == "fail":
+def treat_bad_rows(points: Points, bad: int, rows: int) -> None:
+    """Refuse so many bad rows of a table, or warn that they were left out."""
+    if points.on_bad_rows == "fail" or bad == rows:
+        hint = "" if bad == rows else "; on_bad_rows='drop' (--on-bad-rows drop) leaves them out"
         raise ClusterError(
-            f"{points.source}: {bad} rows cannot be used: no user id, a coordinate that is missing or out of range, a "
-            "weight that is missing or not above 0, or no time where windows need one; on_bad_rows='drop' "
-            "(--on-bad-rows drop) leaves them out"
+            f"{points.source}: {bad} of {rows} rows cannot be used: no user id, a coordinate that is missing or out of "
+            f"range, a weight that is missing or not above 0, or no time where windows need one{hint}"
         )
-    text = f"{points.source}: dropped {bad} rows, which cannot be used; keep this number private"
+    text = f"{points.source}: dropped {bad} of {rows} rows, which cannot be used; keep these numbers private"
     warnings.warn(text, CuratorWarning, stacklevel=2)
 
 

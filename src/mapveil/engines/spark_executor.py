@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 BAD: Final = -2
 """The cell of a row that says how many others cannot be used."""
 
+ALL: Final = -3
+"""The cell of a row that says how many there are."""
+
 _ROWS: Final = 1 << 18  # that DuckDB takes at a time
 
 
@@ -50,7 +53,7 @@ def executed(
     schema: pyarrow.Schema,
     batches: Iterator[pyarrow.RecordBatch],
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Contributions of a partition, and a row that counts those that cannot be used. Run by: an executor."""
+    """Contributions of a partition, and rows that count all and those that cannot be used. Run by: an executor."""
     import pyarrow
 
     _check_version(version)
@@ -58,11 +61,11 @@ def executed(
         here = replace(points, table=FrameTable(batch, points.source))
         made = _declared(contributions(points, tiling, key, batch), schema)
         yield from made.to_batches()
-        bad, _ = here.bad_rows()
-        if bad:
-            row = {"cell": BAD, "weight": bad, "place_limit": 1}
-            columns = [pyarrow.array([row.get(field.name)], field.type) for field in made.schema]
-            yield pyarrow.record_batch(columns, schema=made.schema)
+        for cell, count in zip((BAD, ALL), here.bad_rows(), strict=True):
+            if count:
+                row = {"cell": cell, "weight": count, "place_limit": 1}
+                columns = [pyarrow.array([row.get(field.name)], field.type) for field in made.schema]
+                yield pyarrow.record_batch(columns, schema=made.schema)
 
 
 def _declared(made: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:

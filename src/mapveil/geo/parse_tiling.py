@@ -15,7 +15,7 @@ from mapveil.geo.hexagons import Hexagons
 from mapveil.geo.places import Places
 from mapveil.geo.quadtree import Quadtree
 from mapveil.geo.region import Region
-from mapveil.geo.tables import QueryTable, column_types, quote_name, quote_text, reading
+from mapveil.geo.tables import QueryTable, column_types, connect, quote_name, quote_text, reading
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.web_mercator import WebMercatorTiles
 from mapveil.geo.zone_cells import ZoneCells
@@ -149,10 +149,8 @@ def places_of_column(points: Points, column: str, region: Region) -> Places:
     InputError
         The table has no such column, or fewer than two sites lie in the region.
     """
-    import duckdb
-
     points.table.check_here(f"a tiling that is not made of column {column!r}")
-    with duckdb.connect() as connection, reading(points.source):
+    with connect() as connection, reading(points.source):
         relation = points.table.relation(connection)
         if column not in column_types(points.table):
             raise InputError(

@@ -100,8 +100,13 @@ class Places(SiteCells):
 
     def polygons(self, cells: IntArray | None = None) -> npt.NDArray[np.object_]:
         """Voronoi cells of the given sites within the region as shapely polygons, degrees."""
+        import shapely
+
         outlines = reprojected(self._flat(cells), self.region.metric_projection.unproject)
-        return np.asarray(outlines, dtype=object)
+        # Degrees are rounded anew; by structure, so that no lines are left of what touched itself.
+        return np.asarray(
+            shapely.make_valid(outlines, method="structure", keep_collapsed=False), dtype=object
+        )
 
     def bounds(self, cells: IntArray | None = None) -> Bounds:
         """Bounding boxes of the polygons, degrees."""

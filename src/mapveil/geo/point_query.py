@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from mapveil.geo.tables import Table, connection, quote_name, quote_text, reading, value_text
+from mapveil.geo.tables import Table, connect, connection, quote_name, quote_text, reading, value_text
 from mapveil_client.contribution import WEIGHT_UNITS
 from mapveil_client.errors import CuratorWarning, InputError
 
@@ -189,9 +189,8 @@ class _Failure(NamedTuple):
 
 def first_failures(points: PointQuery, bad: int, rows: int) -> str | None:
     """The message about so many rows that cannot be used, naming the first few, if there is one. Not private."""
-    import duckdb
 
-    with duckdb.connect() as opened, reading(points.source):
+    with connect() as opened, reading(points.source):
         found = list(
             itertools.islice(
                 (each for part in points.table.parts() for each in _failures_in(points, part, opened)), _NAMED

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from mapveil.geo.files import parquet_files
 from mapveil.geo.find_columns import like_weights
 from mapveil.geo.point_query import Columns, PointQuery
-from mapveil.geo.tables import FrameTable, column_types, connection, quote_name, quote_text, reading
+from mapveil.geo.tables import FrameTable, column_types, connect, connection, quote_name, quote_text, reading
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
@@ -157,9 +157,8 @@ class Points(PointQuery):
 
     def arrays(self) -> PointArrays:
         """All rows as arrays, in no particular order: holds the whole table, so for small ones."""
-        import duckdb
 
-        with duckdb.connect() as opened, reading(self.source):
+        with connect() as opened, reading(self.source):
             found = opened.execute(
                 "SELECT DENSE_RANK() OVER (ORDER BY user_id) - 1 AS code, lon, lat "
                 f"FROM ({self.scan(opened)}) AS points"

@@ -20,7 +20,7 @@ from mapveil.geo.feature_kinds import MOST_VALUES, identifying
 from mapveil.geo.find_columns import NUMBER, find_column, find_columns, listed
 from mapveil.geo.measurements import RSS, Measurements
 from mapveil.geo.read_points import open_table
-from mapveil.geo.tables import Table, column_types, quote_name, reading, value_text
+from mapveil.geo.tables import Table, column_types, connect, quote_name, reading, value_text
 from mapveil.geo.text_categories import OTHER, TextNumbers, number_texts
 from mapveil_client.errors import InputError, check
 from mapveil_client.plane import DEGREES_CRS
@@ -117,7 +117,6 @@ def read_measurements(
     >>> read_measurements("SELECT 'ann' AS user_id, 35.5 AS lat, 24.0 AS lon, -71 AS rss_dbm, 9.0 AS speed")
     Measurements(SQL: lat, lon, rss_dbm)
     """
-    import duckdb
 
     check(fill is None or bool(np.isfinite(fill)), "fill", "a finite number", fill)
     notes: list[str] = []
@@ -135,7 +134,7 @@ def read_measurements(
     named = category_columns(further, types, categories, inferred=names is None) | set(texts or {})
     if features is not None and not identifiers:
         refuse_identifiers(table.name, [each for each in further if each not in named], types)
-    with duckdb.connect() as connection, reading(table.name):
+    with connect() as connection, reading(table.name):
         rows = _Rows(table, connection, found.expressions.user, [*base, *further], types, named, texts or {})
         _check(rows, rows.columns[:3], fill)
         if features is None:

@@ -104,6 +104,10 @@ def read_points(
     by_columns = lon is not None or lat is not None
     if not by_columns:
         table = _with_place(table, types, system)
+    if system is not None and table.elsewhere:
+        raise InputError(
+            f"{table.name}: a cluster's rows are not projected; leave out crs (--crs), and give columns of degrees"
+        )
     if system is not None and (by_columns or table.place is None):
         x, y = find_coordinates(table.name, types, lon, lat)
         written = f"CONCAT_WS(', ', {', '.join(quote_name(each.column) for each in (x, y))})"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from mapveil.geo.tables import Table, reading
+from mapveil.geo.tables import Table, connect, reading
 from mapveil_client.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def check_filter(text: str, table: Table, types: Mapping[str, str]) -> list[str]
     """
     import duckdb
 
-    with duckdb.connect() as connection:
+    with connect() as connection:
         node, plain = _parsed(connection, text), _parsed(connection, "TRUE")
         expressions = node.pop("select_list", [])
         plain.pop("select_list")

@@ -154,11 +154,18 @@ def value_text(value: object) -> str:
 
 def column_types(table: Table) -> dict[str, str]:
     """Names and SQL types of a table's columns; reads no rows."""
-    import duckdb
-
-    with duckdb.connect() as connection, reading(table.name):
+    with connect() as connection, reading(table.name):
         rows = connection.execute(f"DESCRIBE SELECT * FROM {table.described(connection)}").fetchall()
     return {str(row[0]): str(row[1]) for row in rows}
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """Open DuckDB in UTC: a filter on instants means the same on every machine, and on every executor of a cluster."""
+    import duckdb
+
+    opened = duckdb.connect()
+    opened.execute("SET TimeZone = 'UTC'")
+    return opened
 
 
 @contextlib.contextmanager
@@ -167,9 +174,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
     The memory limit is DuckDB's default: 80 % of the machine's memory, or of the control group's.
     """
-    import duckdb
-
-    with tempfile.TemporaryDirectory(prefix="mapveil-") as spill, duckdb.connect() as opened:
+    with tempfile.TemporaryDirectory(prefix="mapveil-") as spill, connect() as opened:
         opened.execute("SET preserve_insertion_order = false")
         opened.execute("SET temp_directory = ?", [spill])
         yield opened

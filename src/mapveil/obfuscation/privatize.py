@@ -19,7 +19,7 @@ from mapveil.formats.csv import write_csv_table
 from mapveil.geo.measurements import LAT, LON, RSS, Measurements
 from mapveil.geo.read_measurements import STRONGEST_DBM, WEAKEST_DBM, read_measurements
 from mapveil.geo.read_points import open_table
-from mapveil.geo.tables import reading
+from mapveil.geo.tables import connect, reading
 from mapveil.obfuscation.export.privatizer_file import fingerprint
 from mapveil.obfuscation.privatized_file import METADATA_KEY, REPORTS_KEY, ROWS_KEY, parquet_rows_hash
 from mapveil.obfuscation.privatizers.category import Category
@@ -178,13 +178,12 @@ def privatize(
     BudgetExceeded
         The budget allows no report.
     """
-    import duckdb
     import pyarrow
 
     check_date(fitted.expires, _today(today))
     opened = open_table(source)
     measurements = read_measurements(opened, names=fitted.names, texts=fitted.texts, **columns)
-    with duckdb.connect() as connection, reading(opened.name):
+    with connect() as connection, reading(opened.name):
         whole = connection.sql(f"SELECT * FROM {opened.relation(connection)}").to_arrow_table()
     for name in keep:
         if name not in whole.column_names or name in fitted.names:

@@ -16,7 +16,7 @@ import numpy as np
 from mapveil.geo.measurements import Measurements
 from mapveil.geo.read_measurements import read_measurements
 from mapveil.geo.read_points import open_table
-from mapveil.geo.tables import FileTable, FrameTable, Table, quote_name, reading
+from mapveil.geo.tables import FileTable, FrameTable, Table, connect, quote_name, reading
 from mapveil.geo.text_categories import OTHER, TextNumbers, number_texts
 from mapveil.obfuscation.privatizers.map_error import MapError
 from mapveil.privacy.claim import Assumes
@@ -240,10 +240,9 @@ def read_privatized(
     InputError
         The table cannot be read, its files were not privatized alike, or a record of them cannot be read.
     """
-    import duckdb
 
     table = open_table(source)
-    with duckdb.connect() as connection, reading(table.name):
+    with connect() as connection, reading(table.name):
         whole: Any = connection.sql(
             f"SELECT *, 0 AS {quote_name(_NOBODY)} FROM {table.relation(connection)}"
         ).to_arrow_table()
@@ -287,13 +286,12 @@ def read_reports(path: str | Path) -> FloatArray:
 
 def feature_rows(table: Table, names: Sequence[str], texts: TextNumbers) -> FloatArray:
     """Some columns of a table as numbers, NaN where they are null or text without a number, shape (rows, names)."""
-    import duckdb
 
     columns = ", ".join(
         f"{quote_name(name)}::{'VARCHAR' if name in texts else 'DOUBLE'} AS f{at}"
         for at, name in enumerate(names)
     )
-    with duckdb.connect() as connection, reading(table.name):
+    with connect() as connection, reading(table.name):
         found = connection.sql(f"SELECT {columns} FROM {table.relation(connection)}").to_arrow_table()
     made = []
     for name, each in zip(names, found.columns, strict=True):

@@ -28,8 +28,8 @@ def signing_key(path: Path, *, make: bool = False) -> Identity | None:
                 os.fsync(file.fileno())
         if not path.exists():
             return None
-        if path.is_dir():
-            raise InputError(f"{path}: it is a folder, not a file of a signing key")
+        if not path.is_file():
+            raise InputError(f"{path}: it is no file of a signing key")
         if os.name == "posix" and path.stat().st_mode & 0o077:
             raise InputError(
                 f"{path}: the signing key must be readable by its owner only; run chmod 600 {path}"

@@ -255,3 +255,31 @@ def test_the_checks_of_many_collections_are_kept(engine, store, crowd_of, opened
 
     asyncio.run(send())
     assert len(made) == len(collections)
+
+
+def test_a_check_that_fails_once_its_only_waiter_left_is_made_again(
+    engine, store, crowd_of, opened, make_spec, monkeypatch
+):
+    crowd = crowd_of(store, 3)
+    id, terms = opened(engine, make_spec("local", devices=3))
+    bodies = crowd.local_reports(terms)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def failing(offer):
+        begun.set()
+        assert go_on.wait(60)
+        raise MemoryError
+
+    async def send():
+        with monkeypatch.context() as patch:
+            patch.setattr(Offer, "report_check", failing)
+            first = asyncio.create_task(engine.devices.report(id, 1, bodies[0]))
+            await asyncio.to_thread(begun.wait, 60)
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            go_on.set()
+            while len(engine.devices._checks):
+                await asyncio.sleep(0.001)
+        await engine.devices.report(id, 2, bodies[1])
+
+    asyncio.run(asyncio.wait_for(send(), 60))

@@ -79,7 +79,7 @@ def _authority(settings: Settings) -> Finding:
         if path is None:
             return _finding("authority", True, "none: collections of active sums are refused")
         return _drawn("authority", path, "at the first start")
-    except MapveilError as error:
+    except (MapveilError, OSError) as error:
         return _finding("authority", False, str(error))
 
 
@@ -156,8 +156,8 @@ def _store(settings: Settings, published: ChainHead | None) -> list[Finding]:
         store = Store(settings.store, clock=SystemClock())
     except MapveilError as error:
         return [_finding("store", False, str(error))]
-    if store.path is not None and not store.path.is_file():
-        fault = fault_of_place(store.path)
+    fault = None if store.path is None else fault_of_place(store.path)
+    if store.path is not None and (fault is not None or not store.path.exists()):
         return _to_be_made(
             f"{store.shown} (sqlite): {fault or 'mapveil serve makes it'}", fault is None, published
         )

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from sqlalchemy import select
@@ -143,11 +144,12 @@ class DeviceService:
         if check is None:
             check = asyncio.ensure_future(asyncio.to_thread(Offer(terms).report_check))
             self._checks.put(id, check)
-        try:
-            return await asyncio.shield(check)  # a device that leaves takes it from no other
-        except Exception:
+            check.add_done_callback(partial(self._forget_failed, id))
+        return await asyncio.shield(check)  # a device that leaves takes it from no other
+
+    def _forget_failed(self, id: str, check: asyncio.Future[Callable[[bytes], None]]) -> None:
+        if check.cancelled() or check.exception() is not None:
             self._checks.pop(id)
-            raise
 
     def assignment(self, id: str, number: int, device: int) -> Assignment:
         """The shard and number of a device in a round."""

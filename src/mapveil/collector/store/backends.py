@@ -323,11 +323,15 @@ def fault_of_folder(path: Path) -> str | None:
 
 def fault_of_place(path: Path, *, folder: bool = False) -> str | None:
     """Why a file, or a folder, can neither be used nor made at a path; None where one can."""
-    if not path.exists():
-        return fault_of_folder(path)
-    if path.is_dir() is folder:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "it is a link to nothing" if path.is_symlink() else fault_of_folder(path)
+    except OSError as error:
+        return f"it cannot be reached ({error.strerror})"
+    if path.is_dir() if folder else path.is_file():
         return None
-    return f"it is a {'file, not a folder' if folder else 'folder, not a file'}; give another path"
+    return f"it is no {'folder' if folder else 'file'}; give another path"
 
 
 def is_foreign(application: int, *, tables: bool) -> bool:
