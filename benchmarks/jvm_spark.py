@@ -36,6 +36,7 @@ def spark_server(python: str, master: str, partitions: int = 2) -> Iterator[str]
         "spark.connect.grpc.binding.port": port,
         "spark.sql.shuffle.partitions": partitions,
         "spark.ui.enabled": "false",
+        "spark.connect.progress.reportInterval": "100ms",  # a short query would end untold
     }
     options = [part for name, value in confs.items() for part in ("--conf", f"{name}={value}")]
     # Executors start it from folders of their own; links are kept, since an environment's Python is one.

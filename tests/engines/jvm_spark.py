@@ -11,7 +11,7 @@ from benchmarks.jvm_spark import spark_server
 
 _TESTS = [
     str(Path(__file__).with_name(f"test_spark_{name}.py"))
-    for name in ("changes", "connect", "files", "refusals")
+    for name in ("changes", "connect", "files", "refusals", "server")
 ]
 
 
