@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -26,25 +25,22 @@ from mapveil.collector.http.device_routes import AUTHORITY_ENDPOINTS, ENDPOINTS,
 from mapveil.collector.http.exchange import Exchange, read_body, require_json
 from mapveil.collector.http.gate import PAGE_POLICY, Gate, refusal_of
 from mapveil.collector.http.limits import Bodies
-from mapveil.collector.http.openapi import document
 from mapveil.collector.http.operators import add_operator_routes
 from mapveil.collector.http.peer_routes import PeerRoutes
-from mapveil.collector.http.prometheus import CONTENT_TYPE, Metrics
+from mapveil.collector.http.prometheus import Metrics
+from mapveil.collector.http.public_routes import add_public_routes, conducted
 from mapveil.collector.http.result_routes import add_result_routes
-from mapveil.collector.http.schemas import Health, NamedAuthority, OperatorAccount
-from mapveil.collector.http.service import CollectionId, Service, refusals
+from mapveil.collector.http.service import Service
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.operators.operator_keys import PeerKey
 from mapveil.collector.operators.peer import PEER_ROUTES
 from mapveil.collector.refusals import NotFound
-from mapveil.collector.roles import LOOPS, Loop, Role
+from mapveil.collector.roles import LOOPS, Role
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import Certification, Lifetimes
-from mapveil.collector.store.heartbeats import has_heartbeat
 from mapveil.collector.store.principals import Accounts
 from mapveil.collector.store.schema import collections
-from mapveil.collector.store.work_queue import waiting, waits_in_vain
-from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
+from mapveil.collector.store.work_queue import waiting
 from mapveil_client.errors import MapveilError
 
 if TYPE_CHECKING:
@@ -52,8 +48,6 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("mapveil.collector")
 _COLLECTOR: Final = Path(__file__).parent.parent
-_HEALTH_SECONDS: Final = 3.0
-_VAIN_SECONDS: Final = 60.0  # that work waits for a worker: a lease of one that was killed, and some more
 _RESTART_SECONDS: Final = 1.0
 _LIST_SECONDS: Final = 15.0
 _MEASURE_SECONDS: Final = 15.0  # as often as deploy/prometheus.yml scrapes
@@ -220,7 +214,7 @@ class _Collector:
         add_operator_routes(app, self._service)
         if not self._service.authority_only:
             add_result_routes(app, self._service)
-        _add_public_routes(app, self._service)
+        add_public_routes(app, self._service, _endpoints(self._service))
         return app
 
     @contextlib.asynccontextmanager
@@ -262,7 +256,7 @@ class _Collector:
             service.metrics.bodies.set(service.bodies.held)
             service.metrics.stuck.set(len(service.engine.loops.stuck()))
             with contextlib.suppress(MapveilError):
-                service.metrics.set_conducted(await service.run(_conducted, service))
+                service.metrics.set_conducted(await service.run(conducted, service))
             await asyncio.sleep(_MEASURE_SECONDS)
 
     async def _keep_conducting(self) -> None:
@@ -300,90 +294,6 @@ def _allowed(app: FastAPI, scope: Scope) -> str:
         if pattern is not None and pattern.fullmatch(scope["path"]):
             methods |= getattr(route, "methods", set())
     return ", ".join(sorted(methods))
-
-
-def _add_public_routes(app: FastAPI, service: Service) -> None:
-    authority = service.engine.authority
-    if authority is not None:
-        named = authority.named if isinstance(authority, EnrolmentAuthority) else authority
-        told = NamedAuthority(authority=str(named), fingerprint=named.fingerprint)
-
-        @app.get("/v1/authority", tags=["public"], summary="The enrolment authority of active sums")
-        def enrolment_authority() -> NamedAuthority:
-            return told
-
-    if not service.authority_only:
-
-        @app.get(
-            "/v1/collections/{id}/account",
-            tags=["public"],
-            responses=refusals(404),
-            summary="This operator's own account of sums by two operators: what it answered, and of how many reports",
-        )
-        def account(id: CollectionId) -> OperatorAccount:
-            return OperatorAccount.model_validate(service.engine.account(id))
-
-    described: list[bytes] = []
-
-    @app.get("/v1/openapi.json", tags=["public"], summary="This document")
-    def openapi() -> Response:
-        if not described:
-            made = document(app, _endpoints(service))
-            described.append(json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode())
-        return Response(described[0], media_type="application/json")
-
-    @app.get(
-        "/healthz",
-        tags=["public"],
-        summary="Whether the service works",
-        responses={503: {"model": Health, "description": "It does not"}},
-    )
-    async def healthz(response: Response) -> Health:
-        workers, conductor, store = None, None, False
-        with contextlib.suppress(TimeoutError, MapveilError):
-            async with asyncio.timeout(_HEALTH_SECONDS):
-                workers, conductor = await service.run(_others, service)
-                store = True
-        stuck = service.engine.loops.stuck()
-        if not service.alive() or Loop.CONDUCT.value in stuck:
-            conductor = False
-        good = store and service.alive() and not stuck
-        response.status_code = 200 if good else 503
-        status: Literal["ok", "degraded", "failing"] = "failing"
-        if good:  # this process does its part, and would do it no better after a restart
-            status = "degraded" if False in (workers, conductor) else "ok"
-        return Health(status=status, store=store, conductor=conductor, stuck=stuck, workers=workers)
-
-    if service.settings.metrics == "off":
-        return
-    text = {"text/plain": {"schema": {"type": "string"}}}
-
-    @app.get(
-        "/metrics",
-        tags=["public"],
-        summary="Numbers for Prometheus",
-        response_class=Response,
-        responses={200: {"description": "Prometheus' text format", "content": text}, **refusals(401)},
-    )
-    def metrics(request: Request) -> Response:
-        if service.settings.metrics == "viewer":
-            service.access.operator(request.scope)
-        service.metrics.bodies.set(service.bodies.held)
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE)
-
-
-def _others(service: Service) -> tuple[bool, bool | None]:
-    """Whether some process works, and some process conducts."""
-    return not waits_in_vain(service.store, _VAIN_SECONDS), _conducted(service)
-
-
-def _conducted(service: Service) -> bool | None:
-    """Whether some process, this or another, conducts; None at an enrolment authority, which has no collections."""
-    if service.authority_only:
-        return None
-    if service.store.shareable:
-        return has_heartbeat(service.store, Loop.CONDUCT.value)
-    return service.alive() and Loop.CONDUCT.value not in service.engine.loops.stuck()
 
 
 def _states(store: Store) -> dict[str, int]:
