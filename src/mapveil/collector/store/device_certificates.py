@@ -206,6 +206,8 @@ def read_list(path: Path) -> RevocationList:
     try:
         data = path.read_bytes()
         raw = data if data[:1] == _ARRAY_OF_7 else bytes.fromhex(data.decode("ascii").strip())
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise InputError(f"{path}: the revocation list cannot be read ({error.strerror})") from None
+    except ValueError as error:
         raise InputError(f"{path}: expected a revocation list ({error})") from None
     return RevocationList.decode(raw)
