@@ -204,7 +204,7 @@ def test_a_picture_shows_the_windows_side_by_side(series: mv.SeriesMap, tmp_path
     head = " ".join(figure.get_suptitle().split())
     assert "NOT FOR RELEASE" in head
     assert (
-        "users per km²; over all windows together each user counts 1. Hatched: nobody, or too few to tell."
+        "users per km²; over all windows together each user counts 1. Hatched: in each part, nobody or too few to tell."
         in head
     )
     assert f"multiscale-series, {series.guarantee.promise.label}" in head

@@ -9,6 +9,7 @@ from mapveil.geo.grid import Grid
 from mapveil.geo.region import Region
 from mapveil.maps.signal_map import SignalMap
 from mapveil.obfuscation.privatizers.average_case import average_case
+from mapveil.pictures.picture_frame import wrapped
 from mapveil.privacy.claim import Reveals
 
 
@@ -22,3 +23,12 @@ def test_the_label_of_the_colour_bar_is_as_high_as_a_low_map_at_most() -> None:
     label = axes.child_axes[0].yaxis.label
     assert "PRIVATE" in label.get_text()
     assert label.get_window_extent().height <= 1.1 * axes.get_window_extent().height
+
+
+@pytest.mark.parametrize("number", ["95 %", "240 m", "1.5 km", "3 km²"])
+def test_a_number_stays_with_its_unit(number: str) -> None:
+    words = f"aaaa {number} aaaa"
+    for letters in range(len(number), len(words) + 1):
+        lines = wrapped(words, letters)
+        assert " ".join(lines) == words
+        assert any(number in line for line in lines)

@@ -67,7 +67,7 @@ def with_blocks(scene: Scene, values: FloatArray, tiling: Tiling, blocks: Blocks
         Layer("block_half_width", f"half the {coverage} interval", unit, half, shading),
         Layer("block_significance", its_title, "deviations", significance, Shading("linear")),
     )
-    doubt = "Hatched: nobody, or too few to tell"
+    doubt = "Hatched: in each part, nobody or too few to tell"
     return scene._replace(
         layers=(
             *layers,

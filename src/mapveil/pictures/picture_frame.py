@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import math
+import re
 import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +46,7 @@ _NEAR: Final = 0.02  # of the axes: a cell reaches beyond its centre
 _SEEN: Final = 0.01  # of the axes: less ground beyond the region is not noticed
 BEYOND: Final = " Ground beyond the outline is outside the region: the map tells nothing of it"
 _HEAD: Final = 72  # characters of a title's line
+_UNIT: Final = re.compile(r"(?<=\d) (?=%|k?m\b|k?m²)")
 _LETTERS: Final = 11.0  # capitals of 9 points an inch, of the colour bar's label
 
 
@@ -201,7 +203,7 @@ def draw_nothing(axes: Axes, words: str) -> tuple[float, float, float, float]:
     effects = require("matplotlib.patheffects", "viz")
     halo = [effects.withStroke(linewidth=4, foreground=PAPER)]
     text = axes.text(
-        0.5, 0.42, "\n".join(textwrap.wrap(words, 40)), transform=axes.transAxes, ha="center", va="center",
+        0.5, 0.42, "\n".join(wrapped(words, 40)), transform=axes.transAxes, ha="center", va="center",
         size=13, color=INK, path_effects=halo, zorder=7, parse_math=False,
     )  # fmt: skip
     left, bottom, right, top = axes.transAxes.inverted().transform_bbox(text.get_window_extent()).extents
@@ -231,7 +233,7 @@ def draw_bar(
     ]
     axes.apply_aspect()  # the height below is the map's
     height = axes.get_window_extent().height / axes.figure.dpi
-    lines = [line for each in words for line in textwrap.wrap(each, max(int(_LETTERS * height), 12))]
+    lines = [line for each in words for line in wrapped(each, max(int(_LETTERS * height), 12))]
     bar.set_label("\n".join(lines), color=INK, size=9)
     bar.outline.set_edgecolor(EDGE)
 
@@ -243,6 +245,12 @@ def _scale_words(colours: DensityScale) -> str:
     if colours.top <= colours.knee:
         return "nearly linear scale"
     return f"scale nearly linear up to {number_text(colours.knee)}, logarithmic above"
+
+
+def wrapped(text: str, letters: int) -> list[str]:
+    """Lines of a text; a number stays with its unit."""
+    lines = textwrap.wrap(_UNIT.sub("\u00a0", text), letters)
+    return [line.replace("\u00a0", " ") for line in lines]
 
 
 def number_text(value: float) -> str:
@@ -304,10 +312,10 @@ def write_words(drawn: ReleasedMap, axes: Axes, title: str, *, lead: str = "", c
     """Write warnings and title above, ``lead``, promise, notes and ``credit`` below, and marks on the map."""
     promise = drawn.guarantee.promise
     under = (drawn.subtitle, f"{drawn.method}, {promise.label}", drawn.period)
-    head = "\n".join(line for text in (title, *under) for line in textwrap.wrap(one_line(text), _HEAD))
+    head = "\n".join(line for text in (title, *under) for line in wrapped(one_line(text), _HEAD))
     axes.set_title(head, loc="left", color=INK, size=12, pad=8, parse_math=False)
-    lines = textwrap.wrap(lead, _LINE) + textwrap.wrap(promise.line, _LINE)
-    warned = [line for text in promise.warnings for line in textwrap.wrap(text, _LINE)]
+    lines = wrapped(lead, _LINE) + wrapped(promise.line, _LINE)
+    warned = [line for text in promise.warnings for line in wrapped(text, _LINE)]
     axes.annotate(
         "\n".join(warned),
         (0.0, 1.0),
@@ -323,11 +331,11 @@ def write_words(drawn: ReleasedMap, axes: Axes, title: str, *, lead: str = "", c
         parse_math=False,
     )
     for note in drawn.notes:
-        lines += textwrap.wrap(f"Note: {note}.", _LINE)
+        lines += wrapped(f"Note: {note}.", _LINE)
     made = (
         f"{drawn.tiling.spec}, {drawn.tiling.size} cells. Mapveil {drawn.version}, {drawn.provenance.date}."
     )
-    lines += textwrap.wrap(f"{made} {credit}", _LINE)
+    lines += wrapped(f"{made} {credit}", _LINE)
     axes.annotate(
         "\n".join(lines),
         (0.0, 0.0),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +13,7 @@ from mapveil.maps.counting import counting_note
 from mapveil.maps.series_map import MOST_PANELS, SeriesMap
 from mapveil.pictures.colours import shared_scale
 from mapveil.pictures.picture import draw_map, picture_ground
-from mapveil.pictures.picture_frame import EDGE, corners_taken, draw_bar, draw_scale_bar, png_bytes
+from mapveil.pictures.picture_frame import EDGE, corners_taken, draw_bar, draw_scale_bar, png_bytes, wrapped
 from mapveil.pictures.picture_plane import map_plane
 from mapveil.pictures.plane_ground import draw_names
 from mapveil_client.errors import InputError, check_whole, require
@@ -78,7 +77,7 @@ def plot_windows(series: SeriesMap, *, columns: int = 6) -> Axes:
     words += [f"{series.tiling.spec}, {series.windows}. Mapveil {series.version}, {series.provenance.date}."]
     words += [] if ground is None else [f"{ground.attribution}."]
     characters = max(int(width * _PER_INCH), _FEWEST)
-    lines = [line for text in words for line in textwrap.wrap(text, characters)]
+    lines = [line for text in words for line in wrapped(text, characters)]
     height = panel * down * min((y1 - y0) / (x1 - x0), 2.0) + _LINE * len(lines) + 0.4
     figure = figure_module.Figure(figsize=(width, height), layout="constrained")
     panels = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()

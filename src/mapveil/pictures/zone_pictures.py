@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import math
-import textwrap
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +27,7 @@ from mapveil.pictures.picture_frame import (
     png_bytes,
     ring_paths,
     style_frame,
+    wrapped,
     write_words,
 )
 from mapveil.pictures.picture_plane import map_plane, polygon_rings
@@ -101,7 +101,7 @@ def plot_totals(found: WindowTotals, series: DensityMap) -> Axes:
     ]
     counting = counting_note(series.parameters)
     texts += [f"{_sentence(counting)} {said}", ", ".join(promise.stamps)]
-    lines = [line for text in texts for line in textwrap.wrap(text, _WIDTH * across // _ACROSS)]
+    lines = [line for text in texts for line in wrapped(text, _WIDTH * across // _ACROSS)]
     size = (_PANEL[0] * across, _PANEL[1] * down + _LINE * len(lines) + 0.4)
     figure = figures.Figure(figsize=size, layout="constrained")
     panels = np.atleast_1d(figure.subplots(down, across, squeeze=False)).ravel()

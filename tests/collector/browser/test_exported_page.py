@@ -162,7 +162,7 @@ def test_a_slider_shows_one_window_after_another_on_one_scale(watch: Any, tmp_pa
             assert page.get_by_text(f"Window: {name}: {days}, UTC").is_visible()
             assert page.locator("h2", has_text=f"{name}: estimate, users per km²").is_visible()
             assert page.get_by_text(series.window(name).scene().reading).is_visible()
-            assert page.get_by_text("Hatched: nobody, or too few to tell").is_visible()
+            assert page.get_by_text("Hatched: in each part, nobody or too few to tell").is_visible()
             legends.append(page.locator("canvas.legend").get_attribute("aria-label"))
             steps = legends[-1].partition(", scale ")[2]
             assert steps.startswith("nearly linear")
