@@ -248,3 +248,36 @@ def test_a_filter_on_instants_keeps_the_same_rows_in_every_time_zone(tmp_path: P
     command = [sys.executable, "-c", _COUNTED, str(tmp_path / "t.parquet")]
     done = subprocess.run(command, env={**os.environ, "TZ": zone}, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["12"]  # the first six hours of two days in UTC
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        *("accuracy > 100", "NOT (accuracy <= 100)", "accuracy <= 10", "accuracy = 5", "accuracy <> 5"),
+        *("isnan(accuracy)", "NOT isnan(accuracy)", "abs(accuracy) > 100", "parts.accuracy > 100"),
+        "accuracy BETWEEN 4 AND 6 OR lat < 0",
+    ],
+)
+def test_a_row_of_one_user_does_not_decide_about_rows_of_others_by_the_statistics_of_a_file(
+    tmp_path: Path, where: str
+) -> None:
+    """Those of a Parquet file leave NaN out, which DuckDB orders above every number."""
+    accuracy = [float("nan") if at % 2 else 5.0 for at in range(100)] + [150.0]
+    table = pa.table(
+        {
+            "user_id": range(101),
+            "lon": [-74.0] * 101,
+            "lat": [40.7] * 101,
+            "accuracy": accuracy,
+            "parts": [{"accuracy": each} for each in accuracy],
+        }
+    )
+    kept = []
+    for users_there in (100, 101):
+        path = tmp_path / f"{users_there}.parquet"
+        pq.write_table(table.slice(0, users_there), path)
+        points = mv.read_points(path, where=where)
+        with points.held_once() as held:
+            kept.append((users(points), users(held)))
+        assert kept[-1] == (users(mv.read_points(table.slice(0, users_there), where=where)),) * 2
+    assert kept[1][0] - kept[0][0] in (0, 1)
