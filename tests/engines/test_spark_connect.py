@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import decimal
 import io
 import uuid
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow
@@ -211,6 +213,31 @@ def test_windows(sources: tuple[mv.Points, mv.Points], parts: Parts | None) -> N
     here, there = (user_sums(windowed(each, windows, parts), QUADTREE, key="k").sums for each in sources)
     assert here.any()
     np.testing.assert_array_equal(there, here)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [decimal.Decimal(each) / 4 for each in range(8)],
+        [f"é{each}".encode() for each in range(8)],
+        [bytes([each, 255]) for each in range(8)],
+        [0.0, -0.0, 1.0, 2.0, 3.5, 4.0, 5.0, 6.0],
+    ],
+    ids=["decimals", "texts as bytes", "bytes", "floats"],
+)
+def test_windows_of_users_whose_ids_are_no_plain_texts(engine: SparkEngine, ids: list[Any]) -> None:
+    """Which windows of a user count hangs on the text of the id."""
+    frame = random_frame()
+    users = [ids[each % len(ids)] for each in frame["user_id"].to_pylist()]
+    windows = mv.Windows(every="1d", start="2026-01-05", until="2026-01-11", zone="UTC")
+    local, remote = (
+        windowed(each, windows, Parts(1, 2))
+        for each in both(engine, frame.set_column(0, "user_id", pyarrow.array(users)), time="time")
+    )
+    with local.held_once() as held:
+        here = user_sums(held, QUADTREE, key="k").sums
+    assert here.any()
+    np.testing.assert_array_equal(user_sums(remote, QUADTREE, key="k").sums, here)
 
 
 def test_rows_that_cannot_be_used(engine: SparkEngine) -> None:

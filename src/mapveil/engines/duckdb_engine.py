@@ -101,9 +101,9 @@ class DuckDbEngine:
         return placed(cells, labelled, shares, size, windows)
 
 
-def chance_sql(key: str) -> str:
-    """SQL of the keyed hash that orders a user's parts, of the columns ``user_id`` and ``part``."""
-    return f"md5(concat_ws(':', {quote_text(key)}, user_id, part))"
+def chance_sql(key: str, user: str = "user_id") -> str:
+    """SQL of the keyed hash that orders a user's parts, of SQL of the user's id and the column ``part``."""
+    return f"md5(concat_ws(':', {quote_text(key)}, {user}, part))"
 
 
 def placed(

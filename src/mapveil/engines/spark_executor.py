@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mapveil.engines.contributions import unchecked_rows
 from mapveil.engines.duckdb_engine import chance_sql
-from mapveil.geo.points import Points
+from mapveil.geo.points import Points, compared_id
 from mapveil.geo.tables import FrameTable, Table
 from mapveil.geo.tiling import Tiling
 from mapveil.geo.windowed_points import WindowedPoints
@@ -38,9 +38,13 @@ def contributions(points: Points, tiling: Tiling, key: str, batch: pyarrow.Table
     columns += ["CAST(label AS BIGINT) AS label"] if points.columns.label is not None else []
     columns += [f"CAST({parts.sql} AS BIGINT) AS part"] if parts is not None else []
     limited = parts is not None and parts.most is not None
-    more = f", {chance_sql(key)} AS chance, {parts.most} AS place_limit" if parts and limited else ""
     with unchecked_rows(replace(points, table=FrameTable(batch, points.source)), tiling) as rows:
         rows.connection.execute("SET threads = 1")
+        more = ""
+        if parts and limited:  # of ids as :meth:`~mapveil.geo.points.Points.held_once` writes them
+            kind = str(rows.connection.sql(f"SELECT user_id FROM ({rows.sql}) AS rows").types[0])
+            chance = chance_sql(key, compared_id("user_id", kind))
+            more = f", {chance} AS chance, {parts.most} AS place_limit"
         sql = f"SELECT *{more} FROM (SELECT {', '.join(columns)} FROM ({rows.sql}) AS rows) AS contributions"
         return rows.connection.sql(sql).to_arrow_table()
 

@@ -132,8 +132,7 @@ class Points(PointQuery):
             return
         columns = {kind: sql for kind, sql in self.expressions._asdict().items() if sql}
         kind = column_types(self.table)[self.columns.user]
-        if not _EXACT_IDS.match(kind):
-            columns["user"] = id_text(columns["user"], kind)
+        columns["user"] = compared_id(columns["user"], kind)
         with tempfile.TemporaryDirectory(prefix="mapveil-") as folder:
             path = Path(folder) / "points.parquet"
             # Numbers repeat too seldom for a dictionary, and trying one takes a third of the time.
@@ -172,6 +171,13 @@ class Points(PointQuery):
     def __repr__(self) -> str:
         # No rows and no numbers: a repr ends up in logs.
         return f"Points({self.source}: {self.columns.text})"
+
+
+def compared_id(id: str, kind: str) -> str:
+    """SQL of an id that every engine compares, and writes as text, alike."""
+    if kind in _EXACT_BELOW:
+        return f"({id} + 0)"  # -0.0 is 0.0
+    return id if _EXACT_IDS.match(kind) else id_text(id, kind)
 
 
 def id_text(id: str, kind: str) -> str:
