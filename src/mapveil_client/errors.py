@@ -13,6 +13,7 @@
 import dataclasses
 import functools
 import importlib
+import importlib.util
 import math
 import re
 import typing
@@ -212,6 +213,15 @@ def require(module: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise MissingExtra(
-            f"{module.split('.')[0]} is not installed; install it with: pip install 'mapveil[{extra}]'"
-        ) from error
+        raise _missing(module, extra) from error
+
+
+def check_installed(package: str, extra: str) -> None:
+    """Refuse an optional dependency that is not installed, as :func:`require` does, without importing it."""
+    if importlib.util.find_spec(package) is None:
+        raise _missing(package, extra)
+
+
+def _missing(module: str, extra: str) -> MissingExtra:
+    package = module.split(".")[0]
+    return MissingExtra(f"{package} is not installed; install it with: pip install 'mapveil[{extra}]'")

@@ -5,6 +5,7 @@ Every option of every method and command takes wrong values in turn; those that 
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -180,3 +181,25 @@ def test_flags_of_flows_and_neighbours(mapveil: Callable, people: Path, tmp_path
         few = ("-k", "3") if command == "neighbours" and "-k" not in flags else ()
         asked = (command, people, *given, *cells, "--epsilon", "2", *few, *flags)
         refuses_for_free(mapveil, tmp_path, *asked, outputs=("m.csv", "m.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "package", "extra"),
+    [(".tif", "rasterio", "geo"), (".gpkg", "pyogrio", "geo"), (".png", "matplotlib", "viz")],
+)
+def test_a_format_whose_package_is_not_installed(
+    mapveil: Callable,
+    people: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    suffix: str,
+    package: str,
+    extra: str,
+) -> None:
+    installed = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == package else installed(name, *rest)
+    )
+    asked = ("release", people, "--region", BOX, "--tiling", "quadtree:3", "--epsilon", "1")
+    said = refuses_for_free(mapveil, tmp_path, *asked, outputs=(f"m{suffix}",))
+    assert f"{package} is not installed; install it with: pip install 'mapveil[{extra}]'" in said

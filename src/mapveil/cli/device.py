@@ -13,7 +13,7 @@ from mapveil.cli.console import Console, console_options
 from mapveil.cli.options import Parsed, table_source
 from mapveil_client.device_account import Budget
 from mapveil_client.epsilon import as_epsilon
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, check_installed
 
 if TYPE_CHECKING:
     from mapveil_client.secure_sum.certificate import Authority
@@ -147,6 +147,8 @@ def command(
     import asyncio
 
     import mapveil as mv
+
+    check_installed("h11", "device")
     from mapveil.collector.fleet.fleet import Fleet
     from mapveil.collector.fleet.fleet_table import whereabouts_of
     from mapveil.collector.fleet.lapses import Lapses

@@ -18,9 +18,16 @@ from mapveil.cli.rehearsal import rehearsable, rehearsal_account
 from mapveil.cli.run_file import save_run_file
 from mapveil.formats.atomic import check_writable
 from mapveil.privacy.file_hash import files_written
-from mapveil_client.errors import InputError, ParameterError
+from mapveil_client.errors import InputError, ParameterError, check_installed
 
 _TEXTS: Final = (".csv", ".geojson", ".json", ".html")  # formats that a terminal can show
+_NEEDED: Final = {
+    **dict.fromkeys((".tif", ".tiff"), ("rasterio", "geo")),
+    **dict.fromkeys((".gpkg", ".pmtiles"), ("pyogrio", "geo")),
+    ".png": ("matplotlib", "viz"),
+}
+"""Package and extra of Mapveil that a format needs."""
+
 _STREAM_HELP: Final = "; '-' for {0} on standard output, '-.csv' and the like for another format"
 
 
@@ -44,6 +51,9 @@ def outputs(
                 raise InputError(f"-o {path}: is a folder; the name of a file in it is needed")
             if path.suffix.lower() not in suffixes:
                 raise InputError(f"-o {path}: the suffix must be one of {', '.join(suffixes)}")
+            needed = _NEEDED.get(path.suffix.lower())
+            if needed is not None:
+                check_installed(*needed)
             if not path.parent.is_dir():
                 raise InputError(f"-o {path}: the folder {path.parent} must exist")
             for file in files_written(path):
