@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from sqlalchemy import insert
 from mapveil.collector.refusals import Invalid, NotFound, StoreUnavailable
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.store.audit_log import lines
-from mapveil.collector.store.device_certificates import Certification
+from mapveil.collector.store.device_certificates import Certification, read_list
 from mapveil.collector.store.principals import Accounts, token_hash
 from mapveil.collector.store.schema import operators
 from mapveil.collector.store.watched_devices import barred_devices
@@ -322,3 +323,23 @@ def test_a_certificate_alone_opens_nothing(api: Any) -> None:
         answer = stranger.ask("PUT", f"/v1/collections/{collection}/members/me")
         assert answer.status_code == 401
     assert api.ask("GET", f"/v1/collections/{collection}").json()["members"] == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "the revocation list cannot be read (No such file or directory)"),
+        (b"", "expected a revocation list"),
+        (b"no digits", "expected a revocation list"),
+        (b"8701020304050607", "expected a revocation list"),
+    ],
+    ids=["missing", "empty", "no digits", "another document"],
+)
+def test_a_file_that_is_no_revocation_list_is_named(tmp_path: Path, content: bytes | None, said: str) -> None:
+    path = tmp_path / "list.hex"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError) as refused:
+        read_list(path)
+    assert str(refused.value).startswith(f"{path}: {said}")
+    assert "Errno" not in str(refused.value)

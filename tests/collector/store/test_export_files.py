@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.store.export_files import ExportFiles
 from mapveil_client.errors import InputError
 
@@ -103,3 +104,12 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 def test_an_url_that_nothing_reads_is_refused() -> None:
     with pytest.raises(InputError, match="exports at cats:// need fsspec"):
         ExportFiles("cats://bucket")
+
+
+def test_a_folder_that_is_gone_is_told_to_who_waits(tmp_path: Path) -> None:
+    files = ExportFiles(str(tmp_path / "exports"))
+    files.keep("a", made(tmp_path, 10))
+    shutil.rmtree(tmp_path / "exports")
+    assert files.size("a") is None
+    with pytest.raises(StoreUnavailable, match="exported files"):
+        files.keep("b", made(tmp_path, 10))

@@ -167,8 +167,11 @@ class Certification:
             if file == served.file:
                 return
             made = read_list(path)
-        except (OSError, InputError) as error:
-            _LOG.warning("the revocation list cannot be read: %s", error)
+        except OSError as error:
+            _LOG.warning("%s: the revocation list cannot be read (%s)", path, error.strerror)
+            return
+        except InputError as error:
+            _LOG.warning("%s", error)
             return
         now = self._store.clock.now().timestamp()
         if fault := made.fault(authority, now, served.made):
@@ -206,8 +209,8 @@ def read_list(path: Path) -> RevocationList:
     try:
         data = path.read_bytes()
         raw = data if data[:1] == _ARRAY_OF_7 else bytes.fromhex(data.decode("ascii").strip())
+        return RevocationList.decode(raw)
     except OSError as error:
         raise InputError(f"{path}: the revocation list cannot be read ({error.strerror})") from None
-    except ValueError as error:
+    except (ValueError, InputError) as error:
         raise InputError(f"{path}: expected a revocation list ({error})") from None
-    return RevocationList.decode(raw)

@@ -118,7 +118,7 @@ class ExportFiles:
     def keep(self, name: str, made: Path) -> None:
         """Keep a file that was made, whole or not at all, whoever else keeps it at the same time."""
         draft = f".{name}.{secrets.token_hex(8)}"
-        with _reaching():
+        with _reaching(missing=True):
             if self._remote is not None:
                 self._remote.makedirs(self._root, exist_ok=True)
                 self._remote.put_file(str(made), self._path(draft))
@@ -158,11 +158,11 @@ class ExportFiles:
 
 
 @contextlib.contextmanager
-def _reaching() -> Iterator[None]:
-    """Tell storage that fails from a request that is wrong."""
+def _reaching(*, missing: bool = False) -> Iterator[None]:
+    """Tell storage that fails from a request that is wrong; so does storage where what is ``missing`` must be there."""
     try:
         yield
-    except FileNotFoundError:
-        raise
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not missing:
+            raise
         raise StoreUnavailable("the place of exported files cannot be read or written now") from error
