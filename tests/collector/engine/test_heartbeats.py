@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from sqlalchemy import select
 
 from mapveil.collector.clock import SystemClock
 from mapveil.collector.refusals import StoreUnavailable
 from mapveil.collector.roles import Loop
-from mapveil.collector.rounds import conductor, loops
+from mapveil.collector.rounds import conductor, loops, worker
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.rounds.shard_ends import close_shard
 from mapveil.collector.store import backends
 from mapveil.collector.store.heartbeats import ABSENT_SECONDS, STUCK_SECONDS, has_heartbeat, send_heartbeat
 from mapveil.collector.store.schema import collections
@@ -49,9 +52,13 @@ class NoLeader:
         pass
 
 
-def test_a_conductor_in_many_steps_sends_heartbeats(postgresql_store, clock, opened, make_spec, crowd_of):
+def test_a_conductor_in_many_steps_sends_heartbeats_and_is_not_stuck(
+    postgresql_store, clock, opened, make_spec, crowd_of, monkeypatch
+):
     """Also where a tick takes longer than it may be silent."""
+    monkeypatch.setattr(loops, "time", clock)
     engine = Engine(postgresql_store, clock, authority=AUTHORITY)
+    engine.loops._begun = {Loop.CONDUCT: clock.monotonic()}
     assert not has_heartbeat(postgresql_store, "conductor")
     crowd_of(postgresql_store, 3)
     for _ in range(3):
@@ -63,6 +70,7 @@ def test_a_conductor_in_many_steps_sends_heartbeats(postgresql_store, clock, ope
         clock.advance(STUCK_SECONDS)
         age_heartbeats(postgresql_store, STUCK_SECONDS)
         found.append(has_heartbeat(postgresql_store, "conductor"))
+        assert engine.loops.stuck() == []
         return step(identifier)
 
     engine._conductor.step = slow
@@ -71,6 +79,31 @@ def test_a_conductor_in_many_steps_sends_heartbeats(postgresql_store, clock, ope
     assert has_heartbeat(postgresql_store, "conductor")
     age_heartbeats(postgresql_store, ABSENT_SECONDS)
     assert not has_heartbeat(postgresql_store, "conductor")
+
+
+def test_a_worker_with_a_long_queue_is_not_stuck(
+    engine, store, clock, crowd_of, opened, make_spec, monkeypatch
+):
+    monkeypatch.setattr(loops, "time", clock)
+    monkeypatch.setattr(worker, "_SHARDS", 1)
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", method="uniform"))
+    while engine.devices.progress(id).phase != "keys":
+        asyncio.run(crowd.turn(engine, id))
+        engine.tick()
+    asyncio.run(crowd.turn(engine, id))
+    engine.loops._act(Loop.CONDUCT)
+    engine.loops._begun = {Loop.SHARDS: clock.monotonic()}
+    found = []
+
+    def slow(*arguments):
+        clock.advance(STUCK_SECONDS)
+        found.append(engine.loops.stuck())
+        return close_shard(*arguments)
+
+    monkeypatch.setattr(worker, "close_shard", slow)
+    engine.loops._act(Loop.SHARDS)
+    assert found == [[], []]  # of two shards
 
 
 def test_a_heartbeat_counts_after_the_longest_step_of_a_healthy_process(postgresql_store):

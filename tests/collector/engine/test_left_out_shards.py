@@ -11,10 +11,12 @@ import pytest
 from sqlalchemy import select
 
 from mapveil.collector.refusals import Invalid
-from mapveil.collector.rounds import restoration
+from mapveil.collector.rounds import restoration, worker
 from mapveil.collector.rounds.collection import log_text
 from mapveil.collector.rounds.reconciliation import reconcile
 from mapveil.collector.rounds.restoration import accept_restored, restored_meanwhile
+from mapveil.collector.rounds.shard_ends import close_shard
+from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store import audit_log
 from mapveil.collector.store.schema import audit, shards
 from mapveil.collector.store.watched_devices import device_faults
@@ -79,6 +81,27 @@ def failed(store):
     with store.read() as connection:
         assert reconcile(connection).problems == []
         return list(connection.execute(select(shards.c.failed).order_by(shards.c.shard)).scalars())
+
+
+def test_a_shard_that_fails_comes_to_the_same_bytes_again_in_a_process_that_answers_no_device(
+    engine, store, clock, crowd_of, opened, make_spec, monkeypatch
+):
+    """A worker whose commit is lost closes it once more, and the fault is still told."""
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", method="uniform"))
+    tampered(crowd, "shares", flipped)
+    failures = []
+
+    def thrice(held, shard, phase):
+        end = close_shard(held, shard, phase)
+        apart = ShardMachines(store).of(id, 1)
+        assert [close_shard(apart, shard, phase).encode() for _ in range(2)] == [end.encode()] * 2
+        failures.extend(end.lines if end.failure else ())
+        return end
+
+    monkeypatch.setattr(worker, "close_shard", thrice)
+    assert crowd.play(engine, id, clock) == "done"
+    assert {action for action, _ in failures} == {"shard.fail", "device.fault"}
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,8 @@ class Conductor:
     ----------
     on_phase : callable, optional
         Called with every phase that was closed: its name, and the seconds from its opening to that of the next.
+    on_step : callable, optional
+        Called with its lane whenever a step was taken, or none was due.
     steps : int
         Taken so far.
     """
@@ -94,6 +96,7 @@ class Conductor:
         self._active: frozenset[str] = frozenset()
         self.steps = 0
         self.on_phase: Callable[[str, float], None] | None = None
+        self.on_step: Callable[[Loop], None] | None = None
 
     def tick(self) -> bool:
         """Take every step of a round that is due for any collection; False where another process is the conductor."""
@@ -131,6 +134,8 @@ class Conductor:
         Called where the store was read or a step was taken, not where every step fails. One that cannot be sent is
         tried again after the next step.
         """
+        if self.on_step is not None:
+            self.on_step(lane)
         now = self._store.clock.monotonic()
         if now >= self._beat_at[lane] and self._store.remain(lane.value):
             with contextlib.suppress(StoreUnavailable):

@@ -12,11 +12,13 @@ from mapveil.collector.rounds.conductor import LANES, Conductor
 from mapveil.collector.rounds.worker import Worker
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.heartbeats import STUCK_SECONDS
-from mapveil.collector.store.work_queue import MOST_SECONDS
+from mapveil.collector.store.work_queue import MOST_SECONDS, Task
 
 _TICK_SECONDS: Final = 0.2
 _UNHURRIED: Final = {Loop.MAPS: 0.5, Loop.EXPORTS: 0.5}
 """Seconds between looks for work that takes longer than that, and whose order wakes this process."""
+
+_OF_TASK: Final = {Task.SHARD: Loop.SHARDS, Task.EXPORT: Loop.EXPORTS}  # the others are of the loop of maps
 
 
 class Loops:
@@ -44,6 +46,9 @@ class Loops:
         self._stopping = False
         self._begun: dict[Loop, float] = {}
         self._beats: dict[Loop, float] = {}
+        # A long queue is no work without an end.
+        conductor.on_step = self._beat
+        worker.on_work = lambda task: self._beat(_OF_TASK.get(task, Loop.MAPS))
 
     async def run(self, role: Role = Role.ALL) -> None:
         """Do whatever is due of a role, until :meth:`stop`. A store that fails is asked again."""
@@ -85,8 +90,12 @@ class Loops:
         steps, done = self._conductor.steps, None
         with contextlib.suppress(StoreUnavailable):
             done = self._acts[loop]()
-            self._beats[loop] = time.monotonic()
+            self._beat(loop)
         return self._conductor.steps > steps if loop in LANES else done is True
+
+    def _beat(self, loop: Loop) -> None:
+        """Note that a loop goes on."""
+        self._beats[loop] = time.monotonic()
 
     def stuck(self) -> list[str]:
         """Names of the loops that do not come to an end of what they do, or cannot reach the store."""

@@ -161,8 +161,9 @@ class ShardMachine:
                 self.lock.release()
 
     def let_go(self) -> None:
-        """Keep nothing of what came in; the machine is rebuilt when it is used again."""
+        """Keep nothing of what came in; the machine is rebuilt when it is used again, and fails again where it did."""
         self._reset()
+        self.failure = None
 
     def fail(self, phase: ServerState, reason: str) -> None:
         """Give the shard's sum up at the end of a phase."""

@@ -66,6 +66,8 @@ class Worker:
     ----------
     stopping : bool
         Whether no more work is taken.
+    on_work : callable, optional
+        Called whenever the next piece of a kind of work begins.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Worker:
         self._leases: dict[Task, Leases] = {}
         self._forget_at = -math.inf  # seconds of the store's clock
         self.stopping = False
+        self.on_work: Callable[[Task], None] | None = None
 
     @property
     def shares_work(self) -> bool:
@@ -125,6 +128,8 @@ class Worker:
         leases, did = self._leases[task], False
         with self._store.only_worker(task.value) as mine:
             while mine and not self.stopping and not (once and did) and (taken := leases.take(most)):
+                if self.on_work is not None:
+                    self.on_work(task)
                 try:
                     with leases.renewed():
                         left = do(taken)
