@@ -37,7 +37,7 @@ _SUMS: Final = f"multiscale in {ROUNDS} rounds, 10,000 devices over HTTP, shards
 _ACTIVE: Final = f"multiscale in {ROUNDS} rounds, 1,000 devices over HTTP, shards of 1,000, {_MALICIOUS}"
 _ROUND: Final = f"a round of secure sums, 10,000 devices over HTTP, shards of 1,000, l = 256, {_CURIOUS}"
 _ACTIVE_ROUND: Final = (
-    f"a round of secure sums, 2,000 devices over HTTP, shards of 1,000, l = 256, {_MALICIOUS}"
+    f"a round of secure sums, 4,000 devices over HTTP, shards of 1,000, l = 256, {_MALICIOUS}"
 )
 _OPERATORS: Final = "two operators, 10,000 devices over HTTP, multiscale in two rounds, 5% never come"
 _LOCAL: Final = "local reports, 1,000,000 devices: durable in PostgreSQL"
@@ -267,7 +267,7 @@ benchmarks.collector_costs --core-hour 0.05 --page -`. Memory is not in the cost
 
 {alone}
 
-Its messages were made beforehand, and all came at once, to one process with PostgreSQL below it: 2,000 devices for the
+Its messages were made beforehand, and all came at once, to one process with PostgreSQL below it: 4,000 devices for the
 first row, 10,000 for the second, from which all figures are computed. The minutes are those of one core. The project's
 goal for the second row, which the benchmark checks, is {goal:g} minutes of both together: it is {met}. An
 intake, a process that answers devices, keeps what it needs of every shard of 1,000 devices until the round is over. A
