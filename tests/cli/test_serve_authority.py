@@ -113,3 +113,11 @@ def test_no_other_key_is_served_once_it_certified_devices(mapveil: Call, store: 
         authority_of(Settings(store=str(store), authority=theirs), opened)
     assert authority_of(Settings(store=str(store), authority=str(authority.named)), opened) == authority.named
     opened.close()
+
+
+def test_a_name_that_no_population_can_have_is_found_before_the_first_start(
+    mapveil: Call, store: Path
+) -> None:
+    done = mapveil("serve", "--store", store, "--check", "--port", "0", "--population", "bad name!")
+    assert done.code == 1
+    assert "population must be 1 to 63 of a-z" in done.out + done.err

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import mapveil as mv
 from mapveil.engines import UNIT, UserSums, user_sums
 from mapveil.engines.contributions import user_cells
-from mapveil.engines.duckdb_engine import USER_SUMS_SQL
 from mapveil_client.errors import InputError
 
 REGION = mv.Region.from_bbox(-74.03, 40.69, -73.90, 40.83)
@@ -231,13 +230,6 @@ def test_progress_is_told():
         progress=lambda step, done: told.append((step, done)),
     )
     assert told == [("sum users per cell", 0.0), ("sum users per cell", 1.0)]
-
-
-def test_the_text_is_plain_sql():
-    # Another engine must be able to run it: the one thing that is not portable, the quotient, is a placeholder.
-    text = USER_SUMS_SQL.upper()
-    for dialect in ("//", "::", "QUALIFY", "EXCLUDE", "MATERIALIZED", "GROUP BY ALL", "READ_PARQUET"):
-        assert dialect not in text
 
 
 def test_an_overflow_tells_nobodys_sum():

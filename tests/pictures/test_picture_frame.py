@@ -28,7 +28,7 @@ def test_the_label_of_the_colour_bar_is_as_high_as_a_low_map_at_most() -> None:
 @pytest.mark.parametrize("number", ["95 %", "240 m", "1.5 km", "3 km²"])
 def test_a_number_stays_with_its_unit(number: str) -> None:
     words = f"aaaa {number} aaaa"
-    for letters in range(len(number), len(words) + 1):
-        lines = wrapped(words, letters)
+    for characters in range(len(number), len(words) + 1):
+        lines = wrapped(words, characters)
         assert " ".join(lines) == words
         assert any(number in line for line in lines)

@@ -99,7 +99,8 @@ class NeighbourMap(DensityMap):
         """The distance to the k-th nearest user, and on a page what the density map shows of every cell."""
         scene = self.cell_scene()
         (radius,) = self.layers()
-        shown = radius._replace(unit=radius.unit if page else f"m to the {_ordinal(self.k)} nearest user")
+        unit = radius.unit if page else f"m to the {_ordinal(self.k)} nearest user, darker is farther"
+        shown = radius._replace(unit=unit)
         shown = shown._replace(shading=Shading(scale or "linear"))
         return scene._replace(
             title=f"How far the {self.k} nearest users are", layers=(shown, *scene.layers[:2]), main=2

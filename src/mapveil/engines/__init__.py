@@ -1,4 +1,4 @@
-"""From tables to contributions to exact sums: one SQL text per step, run by DuckDB in process."""
+"""From tables to contributions to exact sums, by DuckDB in this process or on a cluster."""
 
 from mapveil.engines.contributions import UNIT
 from mapveil.engines.user_sums import UserSums, user_sums

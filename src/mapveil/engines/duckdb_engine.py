@@ -1,8 +1,4 @@
-"""DuckDB in this process: exact user sums as one SQL text.
-
-The text is plain SQL but for placeholders, among them integer division and how a query is inlined, so that another
-SQL engine can run it.
-"""
+"""DuckDB in this process: exact user sums as one SQL text."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from mapveil.geo.windowed_points import WindowedPoints
 from mapveil_client.arrays import IntArray
 
 USER_SUMS_SQL: Final = """
-WITH located AS {once} (SELECT user_id, {columns} FROM ({rows}) AS rows){chosen},
+WITH located AS MATERIALIZED (SELECT user_id, {columns} FROM ({rows}) AS rows){chosen},
 totals AS (
     SELECT {contributor}, CAST(SUM({weight}) AS {integer}) AS total
     FROM {counted}
@@ -32,7 +28,7 @@ GROUP BY {group}
 """The SQL of :func:`user_sums`. Each row's share of its user is rounded down, so no user's shares exceed one.
 
 Rounding row by row spares a grouping by user and cell, whose table may be as long as the input. The source is read
-once and its located rows are kept (``once``) for the second grouping: one that differs from reading to reading, such
+once and its located rows are kept for the second grouping: one that differs from reading to reading, such
 as a random sample, would give a user another total than the rows have. Beyond the memory limit DuckDB keeps them in
 the temporary folder.
 """
@@ -42,7 +38,7 @@ places AS (
     SELECT user_id, part, ROW_NUMBER() OVER (PARTITION BY user_id ORDER BY chance, part) AS place
     FROM (SELECT DISTINCT user_id, part, {chance} AS chance FROM located) AS parts
 ),
-chosen AS {once} (
+chosen AS MATERIALIZED (
     SELECT located.* FROM located JOIN places USING (user_id, part) WHERE place <= {most}
 )"""
 """The part of :data:`USER_SUMS_SQL` that keeps the rows of at most so many of each user's windows.
@@ -80,14 +76,13 @@ class DuckDbEngine:
             if parts is not None:
                 columns.append(f"{parts.sql} AS part")
                 if parts.most is not None:
-                    chosen = CHOSEN_SQL.format(chance=chance_sql(key), most=parts.most, once="MATERIALIZED")
+                    chosen = CHOSEN_SQL.format(chance=chance_sql(key), most=parts.most)
             text = USER_SUMS_SQL.format(
                 rows=rows.sql,
                 columns=", ".join(columns),
                 weight="weight" if weighted else "1",
                 integer="HUGEINT" if weighted else "BIGINT",
                 quotient=f"(weight * {UNIT}) // total" if weighted else f"{UNIT} // total",
-                once="MATERIALIZED",
                 chosen=chosen,
                 counted="chosen" if chosen else "located",
                 contributor="user_id" if parts is None else "user_id, part",

@@ -247,9 +247,9 @@ def _scale_words(colours: DensityScale) -> str:
     return f"scale nearly linear up to {number_text(colours.knee)}, logarithmic above"
 
 
-def wrapped(text: str, letters: int) -> list[str]:
+def wrapped(text: str, characters: int) -> list[str]:
     """Lines of a text; a number stays with its unit."""
-    lines = textwrap.wrap(_UNIT.sub("\u00a0", text), letters)
+    lines = textwrap.wrap(_UNIT.sub("\u00a0", text), characters)
     return [line.replace("\u00a0", " ") for line in lines]
 
 

@@ -47,6 +47,18 @@ _KEY_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 64
 
 
+def check_population(name: object) -> None:
+    """Refuse a name that no population can have.
+
+    Raises
+    ------
+    ParameterError
+        Of other letters, or too long.
+    """
+    good = isinstance(name, str) and _POPULATION.fullmatch(name) is not None
+    check(good, "population", "1 to 63 of a-z, 0-9, '.', '-' and '_'", name)
+
+
 @dataclass(frozen=True)
 class Authority:
     """An enrolment authority, as a device's policy and a collection's terms name it.
@@ -74,8 +86,7 @@ class Authority:
     key: bytes
 
     def __post_init__(self) -> None:
-        good = isinstance(self.population, str) and _POPULATION.fullmatch(self.population) is not None
-        check(good, "population", "1 to 63 of a-z, 0-9, '.', '-' and '_'", self.population)
+        check_population(self.population)
         check(
             len(self.key) == 32 and not small_order(self.key), "authority's key", "an Ed25519 key", self.key
         )

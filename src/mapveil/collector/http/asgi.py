@@ -28,7 +28,7 @@ from mapveil.collector.http.limits import Bodies
 from mapveil.collector.http.operators import add_operator_routes
 from mapveil.collector.http.peer_routes import PeerRoutes
 from mapveil.collector.http.prometheus import Metrics
-from mapveil.collector.http.public_routes import add_public_routes, conducted
+from mapveil.collector.http.public_routes import add_public_routes
 from mapveil.collector.http.result_routes import add_result_routes
 from mapveil.collector.http.service import Service
 from mapveil.collector.http.settings import Settings
@@ -256,17 +256,17 @@ class _Collector:
             service.metrics.bodies.set(service.bodies.held)
             service.metrics.stuck.set(len(service.engine.loops.stuck()))
             with contextlib.suppress(MapveilError):
-                service.metrics.set_conducted(await service.run(conducted, service))
+                service.metrics.set_conducted(await service.run(service.conducted))
             await asyncio.sleep(_MEASURE_SECONDS)
 
     async def _keep_conducting(self) -> None:
-        """Run the conductor; whatever it stumbles over, collections must go on."""
+        """Run the loops of this process's role; whatever they stumble over, collections must go on."""
         while True:
             try:
                 await self._engine.loops.run(Role(self._service.settings.role))
                 return
-            except Exception as error:  # the outermost frame of the conductor
-                _LOG.error("the conductor failed and is started again", exc_info=error)
+            except Exception as error:  # the outermost frame of the loops
+                _LOG.error("the loops failed and are started again", exc_info=error)
             await asyncio.sleep(_RESTART_SECONDS)
 
 

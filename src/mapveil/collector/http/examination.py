@@ -28,7 +28,7 @@ from mapveil.privacy.chain_head import ChainHead
 from mapveil.privacy.signing_key import signing_key
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.errors import InputError, MapveilError, PromiseError
-from mapveil_client.secure_sum.certificate import Authority
+from mapveil_client.secure_sum.certificate import Authority, check_population
 
 
 class Finding(NamedTuple):
@@ -78,6 +78,7 @@ def _authority(settings: Settings) -> Finding:
             return _finding("authority", False, fault)
         if path is None:
             return _finding("authority", True, "none: collections of active sums are refused")
+        check_population(settings.population)
         return _drawn("authority", path, "at the first start")
     except (MapveilError, OSError) as error:
         return _finding("authority", False, str(error))

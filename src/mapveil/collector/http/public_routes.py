@@ -1,4 +1,4 @@
-"""What anybody may ask: the service's health, its numbers, its document, its authority and its own account of sums."""
+"""Public routes: the service's health, its numbers, its document, its authority and its own account of sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from mapveil.collector.http.prometheus import CONTENT_TYPE
 from mapveil.collector.http.schemas import Health, NamedAuthority, OperatorAccount
 from mapveil.collector.http.service import CollectionId, Service, refusals
 from mapveil.collector.roles import Loop
-from mapveil.collector.store.heartbeats import has_heartbeat
 from mapveil.collector.store.work_queue import waits_in_vain
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil_client.errors import MapveilError
@@ -66,7 +65,8 @@ def add_public_routes(app: FastAPI, service: Service, endpoints: Sequence[Endpoi
         workers, conductor, store = None, None, False
         with contextlib.suppress(TimeoutError, MapveilError):
             async with asyncio.timeout(_HEALTH_SECONDS):
-                workers, conductor = await service.run(_others, service)
+                waits = await service.run(waits_in_vain, service.store, _VAIN_SECONDS)
+                workers, conductor = not waits, await service.run(service.conducted)
                 store = True
         stuck = service.engine.loops.stuck()
         if not service.alive() or Loop.CONDUCT.value in stuck:
@@ -92,19 +92,4 @@ def add_public_routes(app: FastAPI, service: Service, endpoints: Sequence[Endpoi
     def metrics(request: Request) -> Response:
         if service.settings.metrics == "viewer":
             service.access.operator(request.scope)
-        service.metrics.bodies.set(service.bodies.held)
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
-
-
-def _others(service: Service) -> tuple[bool, bool | None]:
-    """Whether some process works, and some process conducts."""
-    return not waits_in_vain(service.store, _VAIN_SECONDS), conducted(service)
-
-
-def conducted(service: Service) -> bool | None:
-    """Whether some process, this or another, conducts; None at an enrolment authority, which has no collections."""
-    if service.authority_only:
-        return None
-    if service.store.shareable:
-        return has_heartbeat(service.store, Loop.CONDUCT.value)
-    return service.alive() and Loop.CONDUCT.value not in service.engine.loops.stuck()

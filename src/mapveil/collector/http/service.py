@@ -16,8 +16,10 @@ from mapveil.collector.http.prometheus import Metrics
 from mapveil.collector.http.schemas import IDENTIFIER, ErrorBody
 from mapveil.collector.http.settings import Settings
 from mapveil.collector.refusals import MEANINGS
+from mapveil.collector.roles import Loop
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.device_certificates import Certification
+from mapveil.collector.store.heartbeats import has_heartbeat
 from mapveil.collector.store.principals import Accounts, Operator
 
 if TYPE_CHECKING:
@@ -48,6 +50,14 @@ class Service:
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run something that reads the store, or computes, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self.pool, work, *arguments)
+
+    def conducted(self) -> bool | None:
+        """Whether some process, this or another, conducts; None at an enrolment authority, which has no collections."""
+        if self.authority_only:
+            return None
+        if self.store.shareable:
+            return has_heartbeat(self.store, Loop.CONDUCT.value)
+        return self.alive() and Loop.CONDUCT.value not in self.engine.loops.stuck()
 
     def operator(self, role: str) -> Any:
         """A dependency: the operator who asks, of at least this role."""

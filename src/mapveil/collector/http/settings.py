@@ -219,8 +219,8 @@ class Settings:
             raise ParameterError("TLS needs both tls_cert (--tls-cert) and tls_key (--tls-key)")
         if self.authority is not None and self.authority_key is not None:
             raise ParameterError(
-                "authority (--authority) and authority_key (--authority-key) exclude each other: "
-                "apart, or the collector's own"
+                "authority (--authority) and authority_key (--authority-key) exclude each other, also as "
+                "variables MAPVEIL_...: apart, or the collector's own"
             )
         if self.revocation_list is not None and self.authority is None:
             raise ParameterError(
