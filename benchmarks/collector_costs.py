@@ -260,7 +260,7 @@ benchmarks.collector_costs --core-hour 0.05 --page -`. Memory is not in the cost
   sites, more than a collection may have; that a device receives a kilobyte is assumed. Bytes between the two are not
   counted.
 - **Store**: rows of a device and of one collection, each measured in SQLite with bodies of {report} bytes, times their
-  number. Messages of secure sums are deleted when their round is done: while it runs they take what came in.
+  number. Messages of secure sums are deleted once their round is over: while it runs they take what came in.
 
 ## A round of secure sums alone
 

@@ -187,8 +187,8 @@ def test_an_aborted_round_is_forgotten_and_a_finished_one_stays(
     asyncio.run(crowd.turn(engine, id))
     assert counted(store, messages) == 24
     engine.abort(id, ACTOR, "enough")
-    assert counted(store, messages) == 0
     engine.tick()
+    assert counted(store, messages) == 0
     assert engine.collection(id)["state"] == "aborted"
     other, _ = opened(engine, make_spec("distributed", method="uniform"))
     crowd.forget()

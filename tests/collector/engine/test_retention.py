@@ -11,13 +11,14 @@ from mapveil.collector.rounds import collection, worker
 from mapveil.collector.rounds.conductor import _RETENTION_SECONDS
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.reconciliation import reconcile
-from mapveil.collector.rounds.retention import delete_participants
+from mapveil.collector.rounds.retention import delete_parts, parts_of_messages, parts_of_participants
 from mapveil.collector.store.schema import (
     assignments,
     audit,
     charges,
     collections,
     members,
+    messages,
     reports,
     retired,
     rounds,
@@ -25,6 +26,7 @@ from mapveil.collector.store.schema import (
 )
 from mapveil.collector.store.work_queue import Task, Work, order, waiting
 from mapveil_client.randomness.random import Randomness
+from mapveil_client.secure_sum.states import ServerState, server_phases
 from tests.authority import AUTHORITY
 
 from .test_reconciliation import free
@@ -137,10 +139,58 @@ def test_a_collection_that_goes_on_is_not_touched(engine, store, clock, crowd_of
 def test_a_deletion_goes_on_after_a_stop(store, engine, ended):
     id, asked = ended("distributed"), iter([False, False, True])
     before = sum(kept(store))
-    assert not delete_participants(store, id, 7, lambda: next(asked))
+    assert not delete_parts(store, parts_of_participants(store, id), 7, lambda: next(asked))
     assert sum(kept(store)) == before - 14
-    assert delete_participants(store, id, 7, lambda: False)
+    assert delete_parts(store, parts_of_participants(store, id), 7, lambda: False)
     assert sum(kept(store)) == 0
+
+
+def kept_messages(store):
+    of_phase = select(messages.c.phase, func.count()).group_by(messages.c.phase)
+    with store.read() as connection:
+        return dict(tuple(row) for row in connection.execute(of_phase))
+
+
+def summed(engine, store, crowd_of, opened, make_spec):
+    """A collection whose one round is done, and for which no worker of maps has done anything."""
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", method="uniform"))
+    asyncio.run(crowd.join(engine, id))
+    while engine.collection(id)["state"] != "finishing":
+        engine.loops._conductor.tick()
+        engine.loops._worker.close_shards()
+        asyncio.run(crowd.turn(engine, id))
+    return id
+
+
+def test_messages_of_a_round_that_is_done_are_deleted_by_a_worker_masked_inputs_first(
+    engine, store, crowd_of, opened, make_spec
+):
+    id = summed(engine, store, crowd_of, opened, make_spec)
+    phases = {phase.value: 24 for phase in server_phases(active=True)}
+    assert kept_messages(store) == phases
+    inputs, asked = ServerState.INPUTS.value, iter([False, False, True])
+    assert not delete_parts(store, parts_of_messages(store, id, 1), 7, lambda: next(asked))
+    assert kept_messages(store) == phases | {
+        inputs: 12
+    }  # of the shard of twelve a page of seven, and the rest
+    assert engine.loops._worker.make_maps()
+    assert kept_messages(store) == {}
+
+
+@pytest.mark.parametrize("erased", [False, True])
+def test_who_was_charged_stays_where_a_collection_is_aborted_after_its_sums(
+    engine, store, crowd_of, opened, make_spec, erased
+):
+    id = summed(engine, store, crowd_of, opened, make_spec)
+    if erased:
+        assert delete_parts(store, parts_of_messages(store, id, 1), 7, lambda: False)
+    there = kept(store)
+    engine.abort(id, "operator 1", "enough")
+    engine.tick()
+    assert (kept(store), kept_messages(store)) == (there, {})
+    with store.read() as connection:
+        assert reconcile(connection).problems == []
 
 
 def test_maps_wait_for_the_deletion_of_one_collection_at_most(store, engine):

@@ -47,7 +47,7 @@ def outcome_of(scene: Scene, service: Service, collection: str) -> Outcome:
     until(
         lambda: _ended(scene, service, collection), "the collection has ended"
     )  # devices may leave before it
-    until(lambda: _erased(scene, collection), "its reports are erased")
+    until(lambda: _erased(scene, collection), "its messages and reports are erased")
     told = _told(scene, service, collection)
     found = _checked(scene, collection)
     service.kill()
@@ -63,11 +63,14 @@ def _ended(scene: Scene, service: Service, collection: str) -> bool:
 
 
 def _erased(scene: Scene, collection: str) -> bool:
-    store, table = Store(scene.store, clock=SystemClock()), schema.reports
+    store, (messages, reports) = Store(scene.store, clock=SystemClock()), (schema.messages, schema.reports)
+    left = (
+        select(messages.c.client).where(messages.c.collection == collection),
+        select(reports.c.device).where(reports.c.collection == collection, reports.c.body != b""),
+    )
     try:
         with store.read() as connection:
-            left = select(table.c.device).where(table.c.collection == collection, table.c.body != b"")
-            return connection.execute(left).first() is None
+            return all(connection.execute(each).first() is None for each in left)
     finally:
         store.close()
 

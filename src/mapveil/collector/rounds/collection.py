@@ -84,6 +84,11 @@ class Round(NamedTuple):
     phase_at: datetime
     included: int | None
 
+    @property
+    def over(self) -> bool:
+        """Whether no phase of it follows."""
+        return self.phase in (ServerState.DONE, ServerState.ABORTED)
+
 
 @functools.lru_cache(maxsize=256)
 def terms_of(data: bytes) -> CollectionTerms:
@@ -185,7 +190,7 @@ def move(
 def abort(
     connection: Connection, identifier: str, actor: str, reason: str, *, only_in: State | None = None
 ) -> bool:
-    """End a collection without a map: its messages are forgotten, its reports are to be erased, charges stay.
+    """End a collection without a map: its messages and its reports are to be erased, charges stay.
 
     Reports that came in are known to the server, so a local collection that ends early is charged for them. The reason
     is for everybody to read. With ``only_in`` nothing is done in another state: the caller may be late.
@@ -210,7 +215,7 @@ def abort(
     if before.state is State.OPEN:
         charge_reports(connection, before)
     newest = newest_round(connection, identifier)
-    if newest is not None:
+    if newest is not None and not newest.over:
         forget_messages(connection, identifier, newest.number)
     order(connection, [Work(Task.ERASE, identifier)])
     forget_sums(connection, identifier)
@@ -272,11 +277,15 @@ def asked_devices(connection: Connection, identifier: str, number: int) -> IntAr
 def forget_messages(
     connection: Connection, identifier: str, number: int, phase: ServerState = ServerState.INPUTS
 ) -> None:
-    """Delete a round's messages; its assignments are left to those who answered ``phase``, whom the next one asks."""
+    """Leave a round's assignments to those who answered ``phase``, whom the next one asks; order that its messages
+    are erased.
+
+    Once: without messages nobody answered.
+    """
     left = *of_round(assignments, identifier, number), ~came(identifier, number, phase)
     join_in_bulk(connection)
     connection.execute(delete(assignments).where(*left))
-    connection.execute(delete(messages).where(*of_round(messages, identifier, number)))
+    order(connection, [Work(Task.ERASE, identifier, number)])
 
 
 def forget_sums(connection: Connection, identifier: str) -> None:

@@ -49,7 +49,7 @@ from mapveil.trust.queries import Query
 from mapveil_client.announcement import RoundAnnouncement
 from mapveil_client.errors import MapveilError
 from mapveil_client.randomness.random import Randomness
-from mapveil_client.secure_sum.states import Abort, ServerState, phase_name
+from mapveil_client.secure_sum.states import Abort, phase_name
 
 _LOG: Final = logging.getLogger(__name__)
 _REST_SECONDS: Final = 5.0  # after a step that failed for no reason of the collection's own
@@ -289,7 +289,7 @@ class Conductor:
             newest = newest_round(connection, collection.id)
         if newest is None:
             raise AssertionError("a collection runs from its first round on")
-        if newest.phase in (ServerState.DONE, ServerState.ABORTED):
+        if newest.over:
             self._machines.forget(collection.id)
             return self._start_round(collection, newest.number + 1)
         if newest.open:

@@ -24,12 +24,11 @@ from mapveil.collector.rounds.collection import (
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import assignments, messages
-from mapveil_client.secure_sum.states import ServerState, phase_name, server_phases
+from mapveil_client.secure_sum.states import phase_name, server_phases
 
 _FRESH_SECONDS: Final = 0.1
 _STALE_SECONDS: Final = 1.0  # for which old progress serves others while one thread reads it again
 _LOCKS: Final = 64
-_OVER: Final = (ServerState.DONE, ServerState.ABORTED)
 COUNTED_PART: Final = 20
 """Counting messages takes at most this part of the time."""
 
@@ -93,7 +92,7 @@ def progress_of(connection: Connection, collection: Collection, deadlines: Deadl
     number = None if newest is None else newest.number
     left = None
     if state is State.RUNNING and newest is not None:
-        if newest.phase in _OVER:
+        if newest.over:
             return Progress(state, number, None, False, None, 0, 0)
         phase = (newest.number, newest.phase)
         left = deadlines.left(collection.id, phase, newest.phase_at, collection.phase_seconds)
@@ -203,7 +202,7 @@ class ProgressBoard:
         with self._store.read() as connection:
             state = find(connection, identifier).state
             newest = newest_round(connection, identifier)
-        collects = state is State.RUNNING and newest is not None and newest.phase not in _OVER
+        collects = state is State.RUNNING and newest is not None and not newest.over
         number, phase = (None, None) if newest is None else (newest.number, newest.phase)
         made = Standing(state, number, phase_name(phase) if collects and phase is not None else None)
         known = self._known.get(identifier)

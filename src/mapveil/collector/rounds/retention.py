@@ -1,4 +1,4 @@
-"""Retention: the rows of who took part in a collection are deleted some days after its end.
+"""Retention: messages are deleted after their round, and who took part in a collection some days after its end.
 
 Documents, charges, results and the audit log stay. The log keeps the number of devices of each charge and the digest of
 their numbers, so from then on it is the only witness of who was charged.
@@ -9,14 +9,14 @@ has a salt, which is deleted with the rows; without one, as of an earlier Mapvei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, delete, exists, insert, select
-from sqlalchemy.engine import Connection
 
 from mapveil.collector.clock import time_text
+from mapveil.collector.rounds.charged_devices import of_round
 from mapveil.collector.rounds.collection import find, now_text, present
 from mapveil.collector.rounds.reconciliation import FORGET, reconcile
 from mapveil.collector.store import audit_log as audit
@@ -25,13 +25,19 @@ from mapveil.collector.store.schema import (
     assignments,
     collections,
     members,
+    messages,
     report_ids,
     reports,
     retired,
     rounds,
     salts,
+    shards,
 )
 from mapveil.collector.store.work_queue import Task, Work, order
+from mapveil_client.secure_sum.states import ServerState
+
+Part = tuple[Column[Any], list[ColumnElement[bool]]]
+"""The key of a table's rows, and conditions on those that are meant."""
 
 
 def due(store: Store, days: int) -> list[str]:
@@ -67,44 +73,42 @@ def begin(store: Store, identifier: str) -> list[str]:
     return []
 
 
-def delete_participants(store: Store, identifier: str, rows: int, stopping: Callable[[], bool]) -> bool:
-    """Delete who took part, so many rows in a transaction, so that others' writes wait for no million.
+def delete_parts(store: Store, parts: Iterable[Part], rows: int, stopping: Callable[[], bool]) -> bool:
+    """Delete rows, so many in a transaction, so that others' writes wait for no million.
 
     Returns
     -------
     bool
         Whether all are deleted; else ``stopping`` said to stop, and another call goes on.
     """
-    for key, of_part in _parts(store, identifier):
-        last: Any = None
-        while True:
+    for key, of_part in parts:
+        for page in store.pages(select(key).where(*of_part), key, rows):
             if stopping():
                 return False
+            of_page = key.between(page[0][0], page[-1][0])
             with store.write() as connection:
-                last = _delete_some(
-                    connection, key, [*of_part, *([] if last is None else [key > last])], rows
-                )
-            if last is None:
-                break
+                connection.execute(delete(key.table).where(*of_part, of_page))
     return True
 
 
-def _parts(store: Store, identifier: str) -> Iterator[tuple[Column[Any], list[ColumnElement[bool]]]]:
-    """The tables of who took part, and of assignments each round: the key of their rows, and which rows these are."""
+def parts_of_participants(store: Store, identifier: str) -> Iterator[Part]:
+    """Who took part in a collection: whole tables, and of assignments each round."""
     for key in (members.c.device, reports.c.device, report_ids.c.report, salts.c.number):
         yield key, [key.table.c.collection == identifier]
     of_rounds = select(rounds.c.number).where(rounds.c.collection == identifier)
     with store.read() as connection:
         numbers = connection.execute(of_rounds).scalars().all()
     for number in numbers:
-        yield assignments.c.device, [assignments.c.collection == identifier, assignments.c.round == number]
+        yield assignments.c.device, [*of_round(assignments, identifier, number)]
 
 
-def _delete_some(
-    connection: Connection, key: Column[Any], here: list[ColumnElement[bool]], rows: int
-) -> Any | None:
-    """Delete the first rows; the key of the last one, None where there are no more."""
-    last = connection.execute(select(key).where(*here).order_by(key).offset(rows - 1).limit(1)).scalar()
-    here = here if last is None else [*here, key <= last]
-    connection.execute(delete(key.table).where(*here))
-    return last
+def parts_of_messages(store: Store, identifier: str, number: int) -> Iterator[Part]:
+    """The messages of a round, each phase of a shard; at first the masked inputs, which are made of locations."""
+    of_shards = select(shards.c.shard).where(*of_round(shards, identifier, number)).order_by(shards.c.shard)
+    with store.read() as connection:
+        numbers = connection.execute(of_shards).scalars().all()
+    here = of_round(messages, identifier, number)
+    phases = (each for each in ServerState if each.value < ServerState.DONE.value)
+    for phase in sorted(phases, key=lambda each: each is not ServerState.INPUTS):
+        for shard in numbers:
+            yield messages.c.client, [*here, messages.c.phase == phase.value, messages.c.shard == shard]

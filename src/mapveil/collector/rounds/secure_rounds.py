@@ -75,10 +75,8 @@ def start_round(connection: Connection, identifier: str, drawn: Drawn) -> bool:
     announced, number = drawn.announcement, drawn.announcement.number
     state = lock_collection(connection, identifier)
     newest = newest_round(connection, identifier)
-    before = None if newest is None else (newest.number, newest.phase)
-    if before not in (
-        [None] if number == 1 else [(number - 1, over) for over in (ServerState.DONE, ServerState.ABORTED)]
-    ):
+    due = 1 if newest is None else newest.number + 1 if newest.over else None
+    if number != due:
         return False
     if number == 1:
         if move(connection, identifier, Happening.JOINED, "service", members=drawn.devices.size) is None:

@@ -8,7 +8,7 @@ import math
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,12 @@ from mapveil.collector.rounds.collection import Collection, find
 from mapveil.collector.rounds.export_process import SUFFIXES, ExportProcess, Made
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.rounds.results import StoredMap, make_map, store_map, stored_map
-from mapveil.collector.rounds.retention import delete_participants
+from mapveil.collector.rounds.retention import (
+    Part,
+    delete_parts,
+    parts_of_messages,
+    parts_of_participants,
+)
 from mapveil.collector.rounds.shard_ends import ShardEnd, close_shard
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store.database import Store
@@ -179,8 +184,13 @@ class Worker:
         return ()
 
     def _erase(self, taken: Sequence[Work]) -> Sequence[Work]:
-        """Erase the bodies of a collection's reports, a part at a time; who sent one stays known, for the charge."""
+        """Delete a round's messages, or erase the bodies of a collection's reports, a part at a time.
+
+        Who sent a report stays known, for the charge.
+        """
         (wanted,) = taken
+        if wanted.round:
+            return self._delete(wanted, parts_of_messages(self._store, wanted.collection, wanted.round))
         # Not those that were erased before a stop: a restart goes on from there.
         here = and_(reports.c.collection == wanted.collection, reports.c.body != b"")
         for page in self._store.pages(select(reports.c.device).where(here), reports.c.device, _ERASED):
@@ -189,14 +199,19 @@ class Worker:
                 connection.execute(update(reports).where(here, part).values(body=b""))
             if self.stopping:
                 return taken
-        with self._store.write() as connection:
-            finish(connection, wanted)
-        return ()
+        return self._finished(wanted)
 
     def _forget(self, taken: Sequence[Work]) -> Sequence[Work]:
         (wanted,) = taken
-        if not delete_participants(self._store, wanted.collection, _ERASED, lambda: self.stopping):
-            return taken
+        return self._delete(wanted, parts_of_participants(self._store, wanted.collection))
+
+    def _delete(self, wanted: Work, parts: Iterable[Part]) -> Sequence[Work]:
+        """Delete rows, so many in a transaction; the work again where it is stopped."""
+        if not delete_parts(self._store, parts, _ERASED, lambda: self.stopping):
+            return [wanted]
+        return self._finished(wanted)
+
+    def _finished(self, wanted: Work) -> Sequence[Work]:
         with self._store.write() as connection:
             finish(connection, wanted)
         return ()

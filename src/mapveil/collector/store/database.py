@@ -166,11 +166,11 @@ class Store:
         """A transaction for reading: it sees the store as it was at its first statement, to the end."""
         return _transaction(self._database.reading)
 
-    def pages(self, query: Select[Any], key: ColumnElement[int], rows: int) -> Iterator[Sequence[Row[Any]]]:
-        """Rows of a query in the order of an integer key, a page at a time, each in a transaction of its own."""
-        last = -1
+    def pages(self, query: Select[Any], key: ColumnElement[Any], rows: int) -> Iterator[Sequence[Row[Any]]]:
+        """Rows of a query in the order of a key, a page at a time, each in a transaction of its own."""
+        last: Any = None
         while True:
-            page = query.where(key > last).order_by(key).limit(rows)
+            page = (query if last is None else query.where(key > last)).order_by(key).limit(rows)
             with self.read() as connection:
                 found = connection.execute(page).all()
             if found:

@@ -36,7 +36,7 @@ class Task(enum.StrEnum):
     SHARD = "shard"  # a shard's part of the end of a phase
     MAP = "map"  # of a collection whose rounds or reports are all in
     EXPORT = "export"  # a finished map as a file
-    ERASE = "erase"  # the bodies of the reports of a collection that has ended
+    ERASE = "erase"  # the messages of a round that is over, or the reports of a collection that has ended: their bodies
     FORGET = "forget"  # who took part in a collection that ended long ago
 
 
