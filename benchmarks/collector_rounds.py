@@ -27,7 +27,7 @@ from mapveil.collector.clock import SystemClock
 from mapveil.collector.rounds.intake import KeepMembers, KeepMessages, Message
 from mapveil.collector.rounds.shard_machines import ShardMachines
 from mapveil.collector.store.database import Store
-from mapveil.collector.store.schema import rounds
+from mapveil.collector.store.schema import messages, rounds
 from mapveil.collector.store.schema import shards as drawn
 from mapveil.secure_sum.enrolment_authority import EnrolmentAuthority
 from mapveil.secure_sum.server import Server, any_identity
@@ -157,7 +157,10 @@ def _round(context: Context, service: Service, fleet: _Fleet, lost: float, activ
             visits += _cpu(service)
             _wait(service, collection, phase, 1.0)
             used -= _cpu(service)
-        _wait(service, collection, next((each for each in phases if each.value > phase.value), None))
+        following = next((each for each in phases if each.value > phase.value), None)
+        _wait(service, collection, following)
+        while following is None and _holds_messages(service, collection):
+            time.sleep(_LOOK_S)
         used += _cpu(service)
     return _Round(len(shards), used, visits, worst)
 
@@ -336,6 +339,13 @@ def _collects(store: Store, collection: str) -> bool:
         return bool(
             connection.execute(select(rounds.c.open).where(rounds.c.collection == collection)).scalar_one()
         )
+
+
+def _holds_messages(service: Service, collection: str) -> bool:
+    """Whether a worker has yet to delete messages of a round, which is part of its cost."""
+    with _store(service.store) as store, store.read() as connection:
+        of_collection = select(messages.c.client).where(messages.c.collection == collection)
+        return connection.execute(of_collection.limit(1)).first() is not None
 
 
 def _put(store: Store, collection: str, phase: ServerState, played: list[Sent]) -> None:

@@ -211,6 +211,12 @@ class Crowd:
         self.vectors[device, announced.number] = vector
         return vector
 
+    def play_until(self, engine, id, phase):
+        """Devices and conductor in turn, until a phase begins."""
+        while engine.collection(id)["progress"]["phase"] != phase:
+            asyncio.run(self.turn(engine, id))
+            engine.tick()
+
     def play(self, engine, id, clock=None, *, turns=400):
         """Devices and conductor in turn, until the collection has ended."""
         for _ in range(turns):

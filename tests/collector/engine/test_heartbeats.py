@@ -88,9 +88,7 @@ def test_a_worker_with_a_long_queue_is_not_stuck(
     monkeypatch.setattr(worker, "_SHARDS", 1)
     crowd = crowd_of(store, 24)
     id, _ = opened(engine, make_spec("distributed", method="uniform"))
-    while engine.devices.progress(id).phase != "keys":
-        asyncio.run(crowd.turn(engine, id))
-        engine.tick()
+    crowd.play_until(engine, id, "keys")
     asyncio.run(crowd.turn(engine, id))
     engine.loops._act(Loop.CONDUCT)
     engine.loops._begun = {Loop.SHARDS: clock.monotonic()}

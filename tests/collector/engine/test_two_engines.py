@@ -223,9 +223,7 @@ def test_a_process_that_answers_no_device_keeps_nothing_of_the_shards_that_it_cl
 ):
     crowd = crowd_of(store, 24)
     id, _ = opened(engine, make_spec("distributed", method="uniform"))
-    while engine.devices.progress(id).phase != "keys":
-        asyncio.run(crowd.turn(engine, id))
-        engine.tick()
+    crowd.play_until(engine, id, "keys")
     asyncio.run(crowd.turn(engine, id))
     for answers in (False, True):
         held = ShardMachines(store).of(id, 1)

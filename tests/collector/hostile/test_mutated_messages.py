@@ -95,9 +95,7 @@ def test_altered_messages_change_nothing_whatever_phase_they_come_in(
         crowd.joined, crowd.answers, crowd.acknowledged, crowd.clients = set(), {}, set(), {}
         asyncio.run(crowd.turn(engine, each))
         engine.tick()
-        while engine.devices.progress(each).phase != phase:
-            asyncio.run(crowd.turn(engine, each))
-            engine.tick()
+        crowd.play_until(engine, each, phase)
         asyncio.run(crowd.turn(engine, each))
         corpus += spoken(crowd)
     here = [each for each in spoken(crowd) if each.phase == phase]

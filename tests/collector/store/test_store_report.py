@@ -38,6 +38,20 @@ def test_a_file_of_another_program_is_refused(sqlite_store, new_store, tmp_path)
     assert new_store(str(sqlite_store.path)).check().problems == [FOREIGN]
 
 
+@pytest.mark.parametrize("content", [b"lon,lat\n" * 300, b"SQLite format 3\0" + b"\xff" * 4080])
+def test_a_text_and_a_damaged_file_are_refused_and_left_as_they_are(new_store, tmp_path, content):
+    path = tmp_path / "damaged.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(
+        InputError, match=r"damaged\.sqlite: no file of SQLite, or a damaged one \(.+restore a backup"
+    ):
+        new_store(str(path)).create_tables()
+    state, told = found(str(path))
+    assert state == "failed"
+    assert "file is not a database" in told
+    assert path.read_bytes() == content
+
+
 @pytest.mark.parametrize("refused", ["file", "folder"])
 def test_an_empty_file_that_cannot_be_written_is_refused(tmp_path, monkeypatch, refused):
     path = tmp_path / "empty.sqlite"

@@ -356,7 +356,9 @@ def _create_file(path: Path) -> None:
     except sqlite3.OperationalError as error:
         raise StoreUnavailable(f"the store cannot be opened ({error})") from error
     except sqlite3.DatabaseError as error:
-        raise InputError(f"{path}: {FOREIGN} ({error})") from error
+        raise InputError(
+            f"{path}: no file of SQLite, or a damaged one ({error}); use a new path, or restore a backup"
+        ) from error
     except (OSError, sqlite3.Error) as error:
         raise InputError(
             f"{path}: no store can be made here ({error}); use a path in a folder that can be written"
