@@ -159,8 +159,8 @@ def _round(context: Context, service: Service, fleet: _Fleet, lost: float, activ
             used -= _cpu(service)
         following = next((each for each in phases if each.value > phase.value), None)
         _wait(service, collection, following)
-        while following is None and _holds_messages(service, collection):
-            time.sleep(_LOOK_S)
+        if following is None:
+            _wait_for_deletion(service, collection)
         used += _cpu(service)
     return _Round(len(shards), used, visits, worst)
 
@@ -341,11 +341,15 @@ def _collects(store: Store, collection: str) -> bool:
         )
 
 
-def _holds_messages(service: Service, collection: str) -> bool:
-    """Whether a worker has yet to delete messages of a round, which is part of its cost."""
-    with _store(service.store) as store, store.read() as connection:
-        of_collection = select(messages.c.client).where(messages.c.collection == collection)
-        return connection.execute(of_collection.limit(1)).first() is not None
+def _wait_for_deletion(service: Service, collection: str) -> None:
+    """Wait until a worker has deleted the messages of a round, which is part of its cost."""
+    of_collection = select(messages.c.client).where(messages.c.collection == collection).limit(1)
+    with _store(service.store) as store:
+        while True:
+            with store.read() as connection:
+                if connection.execute(of_collection).first() is None:
+                    return
+            time.sleep(_LOOK_S)
 
 
 def _put(store: Store, collection: str, phase: ServerState, played: list[Sent]) -> None:

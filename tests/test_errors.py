@@ -51,7 +51,7 @@ def test_require_imports_what_is_there():
 def test_require_names_the_extra_that_is_missing():
     with pytest.raises(errors.MissingExtra) as caught:
         errors.require("no_such_package.part", "viz")
-    assert (
-        str(caught.value) == "no_such_package is not installed; install it with: pip install 'mapveil[viz]'"
+    assert str(caught.value) == (
+        "no_such_package is not installed; it comes with the extra viz, as by pip install '.[viz]' in the checkout"
     )
     assert isinstance(caught.value.__cause__, ImportError)

@@ -224,4 +224,6 @@ def check_installed(package: str, extra: str) -> None:
 
 def _missing(module: str, extra: str) -> MissingExtra:
     package = module.split(".")[0]
-    return MissingExtra(f"{package} is not installed; install it with: pip install 'mapveil[{extra}]'")
+    return MissingExtra(
+        f"{package} is not installed; it comes with the extra {extra}, as by pip install '.[{extra}]' in the checkout"
+    )

@@ -202,4 +202,4 @@ def test_a_format_whose_package_is_not_installed(
     )
     asked = ("release", people, "--region", BOX, "--tiling", "quadtree:3", "--epsilon", "1")
     said = refuses_for_free(mapveil, tmp_path, *asked, outputs=(f"m{suffix}",))
-    assert f"{package} is not installed; install it with: pip install 'mapveil[{extra}]'" in said
+    assert f"{package} is not installed; it comes with the extra {extra}, as by" in said

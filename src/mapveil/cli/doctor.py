@@ -85,7 +85,9 @@ def _extra(extra: str, names: tuple[str, ...]) -> _Finding:
     missing = [name for name in names if not _installed(name)]
     if missing:
         return _Finding(
-            f"extra {extra}", "missing", f"pip install 'mapveil[{extra}]' brings {', '.join(missing)}"
+            f"extra {extra}",
+            "missing",
+            f"pip install '.[{extra}]' in the checkout brings {', '.join(missing)}",
         )
     return _Finding(f"extra {extra}", "ok", ", ".join(f"{name} {_version(name)}" for name in names))
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from mapveil.collector.rounds import restoration
-from mapveil.collector.rounds.collection import log_text
+from mapveil.collector.rounds.collection import counted, log_text
 from mapveil.collector.rounds.restoration import accept_restored, restored_meanwhile
 from mapveil.collector.store import audit_log
+from mapveil.collector.store.schema import assignments, messages
 
 from .test_left_out_shards import ROUND, begun, failed, lines
 
@@ -43,6 +44,45 @@ def test_a_round_that_told_nothing_is_run_again_with_the_devices_left(
         f"collection {id} round 1: {log_text(failure['reason'])}",
         f"collection {id} round 1 is run again: shards that failed: 1",
     ]
+    failed(store)
+
+
+def test_who_answered_stays_where_a_collection_is_aborted_before_the_round_that_is_run_again(
+    engine, store, clock, crowd_of, opened, make_spec
+):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", **ROUND))
+    begun(engine, id, crowd)
+    leaving(engine, id, crowd, 1, "keys", 0, 4)
+    asyncio.run(crowd.turn(engine, id))
+    clock.advance(61)
+    while engine.collection(id)["rounds"][-1]["state"] != "restarted":
+        engine._conductor.step(id)
+        engine.loops._worker.close_shards()
+    engine.abort(id, "operator 1", "enough")
+    engine.tick()
+    with store.read() as connection:
+        assert counted(connection, id, assignments) == 20
+        assert counted(connection, id, messages) == 0
+    failed(store)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_shard_left_out_after_its_survivors_were_told_is_charged_and_follows(
+    engine, store, clock, crowd_of, opened, make_spec, ended
+):
+    crowd = crowd_of(store, 24)
+    id, _ = opened(engine, make_spec("distributed", **ROUND))
+    begun(engine, id, crowd)
+    leaving(engine, id, crowd, 1, "consents", 1, 12)
+    while engine.collection(id)["progress"]["phase"] != "answers":
+        if not asyncio.run(crowd.turn(engine, id)):
+            clock.advance(61)
+        engine.tick()
+    (made,) = engine.collection(id)["rounds"]
+    assert (made["included"], engine.ledger()[0]["devices"]) == (12, 24)
+    if ended:
+        engine.abort(id, "operator 1", "enough")
     failed(store)
 
 

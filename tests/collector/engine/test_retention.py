@@ -11,7 +11,7 @@ from mapveil.collector.rounds import collection, worker
 from mapveil.collector.rounds.conductor import _RETENTION_SECONDS
 from mapveil.collector.rounds.engine import Engine
 from mapveil.collector.rounds.reconciliation import reconcile
-from mapveil.collector.rounds.retention import delete_parts, parts_of_messages, parts_of_participants
+from mapveil.collector.rounds.retention import delete_rows, messages_of, participants_of
 from mapveil.collector.store.schema import (
     assignments,
     audit,
@@ -137,11 +137,11 @@ def test_a_collection_that_goes_on_is_not_touched(engine, store, clock, crowd_of
 
 
 def test_a_deletion_goes_on_after_a_stop(store, engine, ended):
-    id, asked = ended("distributed"), iter([False, False, True])
+    id, asked = ended("distributed"), iter([False, True])
     before = sum(kept(store))
-    assert not delete_parts(store, parts_of_participants(store, id), 7, lambda: next(asked))
+    assert not delete_rows(store, participants_of(store, id), 7, lambda: next(asked))
     assert sum(kept(store)) == before - 14
-    assert delete_parts(store, parts_of_participants(store, id), 7, lambda: False)
+    assert delete_rows(store, participants_of(store, id), 7, lambda: False)
     assert sum(kept(store)) == 0
 
 
@@ -164,18 +164,23 @@ def summed(engine, store, crowd_of, opened, make_spec):
 
 
 def test_messages_of_a_round_that_is_done_are_deleted_by_a_worker_masked_inputs_first(
-    engine, store, crowd_of, opened, make_spec
+    engine, store, crowd_of, opened, make_spec, monkeypatch
 ):
     id = summed(engine, store, crowd_of, opened, make_spec)
+    other, _ = opened(engine, make_spec("distributed", devices=3, minimum=3))
+    inputs = ServerState.INPUTS.value
+    with store.write() as connection:
+        values = {"phase": inputs, "shard": 0, "client": 0, "body": b"x"}
+        connection.execute(messages.insert(), [{**values, "collection": other, "round": 1}])
+        connection.execute(messages.insert(), [{**values, "collection": id, "round": 2}])
     phases = {phase.value: 24 for phase in server_phases(active=True)}
-    assert kept_messages(store) == phases
-    inputs, asked = ServerState.INPUTS.value, iter([False, False, True])
-    assert not delete_parts(store, parts_of_messages(store, id, 1), 7, lambda: next(asked))
-    assert kept_messages(store) == phases | {
-        inputs: 12
-    }  # of the shard of twelve a page of seven, and the rest
+    assert kept_messages(store) == phases | {inputs: 24 + 2}
+    asked = iter([False, True])
+    assert not delete_rows(store, messages_of(id, 1), 7, lambda: next(asked))
+    assert kept_messages(store) == phases | {inputs: 10 + 2}
+    monkeypatch.setattr(worker, "_TURN_SECONDS", -1)  # a page of seven in each
     assert engine.loops._worker.make_maps()
-    assert kept_messages(store) == {}
+    assert kept_messages(store) == {inputs: 2}
 
 
 @pytest.mark.parametrize("erased", [False, True])
@@ -184,7 +189,7 @@ def test_who_was_charged_stays_where_a_collection_is_aborted_after_its_sums(
 ):
     id = summed(engine, store, crowd_of, opened, make_spec)
     if erased:
-        assert delete_parts(store, parts_of_messages(store, id, 1), 7, lambda: False)
+        assert delete_rows(store, messages_of(id, 1), 7, lambda: False)
     there = kept(store)
     engine.abort(id, "operator 1", "enough")
     engine.tick()
@@ -193,12 +198,31 @@ def test_who_was_charged_stays_where_a_collection_is_aborted_after_its_sums(
         assert reconcile(connection).problems == []
 
 
-def test_maps_wait_for_the_deletion_of_one_collection_at_most(store, engine):
+@pytest.mark.parametrize("task", [Task.PRUNE, Task.ERASE, Task.FORGET])
+def test_a_map_waits_for_one_turn_of_deletion_at_most(store, engine, monkeypatch, task):
+    doer, done = engine.loops._worker, []
+
+    def doing(name):
+        do = getattr(doer, name)
+
+        def spy(taken):
+            done.append(name)
+            if len(done) == 1:
+                with store.write() as connection:
+                    order(connection, [Work(Task.MAP, "f" * 32)])
+            return do(taken)
+
+        return spy
+
+    for name in ("_prune", "_erase", "_forget"):
+        monkeypatch.setattr(doer, name, doing(name))
+    monkeypatch.setattr(doer, "_make_map", lambda taken: done.append("_make_map") or doer._finished(*taken))
     with store.write() as connection:
-        order(connection, [Work(Task.FORGET, str(number) * 32) for number in range(2)])
-    for left in (1, 0):
-        assert engine.loops._worker.make_maps()
-        assert waiting(store).get("forget", 0) == left
+        order(connection, [Work(task, str(number) * 32) for number in range(3)])
+    assert doer.make_maps()
+    deletes = f"_{task.value}"
+    assert done == [deletes, "_make_map", deletes, deletes]
+    assert waiting(store) == {}
 
 
 def forged_charge(connection, id):

@@ -172,7 +172,7 @@ def test_both_ledgers_reconcile_once_who_took_part_is_deleted(store_urls: list[s
     assert pair.play(id) == "done"
     for store in pair.stores:
         assert retention.begin(store, id) == []
-        assert retention.delete_parts(store, retention.parts_of_participants(store, id), 7, lambda: False)
+        assert retention.delete_rows(store, retention.participants_of(store, id), 7, lambda: False)
         with store.read() as connection:
             assert connection.execute(select(report_ids)).all() == []
             assert connection.execute(select(retired.c.devices)).scalar_one() == 24

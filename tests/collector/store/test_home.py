@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import text
 
 from mapveil.collector.rounds.restoration import accept_restored
-from mapveil.collector.store import home
+from mapveil.collector.store import audit_log, home
 from mapveil.collector.store.audit_log import lines
 from mapveil.collector.store.backup import back_up
 from mapveil.collector.store.database import Store
@@ -175,6 +175,19 @@ def test_a_server_that_keeps_its_identity_from_users_still_tells_a_restored_dump
     accept_restored(postgresql_store, go_on=True)
     postgresql_store.create_tables()
     assert postgresql_store.check().ok
+
+
+def test_a_damaged_store_is_not_backed_up_and_nothing_is_left(sqlite_store: Store, tmp_path: Path) -> None:
+    path = Path(str(sqlite_store.path))
+    with sqlite_store.write() as connection:
+        audit_log.record(connection, "operator 1", "test", None, text="x" * 100_000)
+    sqlite_store.close()
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(b"\xff" * 40_000)
+    with pytest.raises(InputError, match=r"damaged, so nothing is backed up|no backup can be written here"):
+        back_up(sqlite_store, tmp_path / "backup")
+    assert not (tmp_path / "backup").exists()
 
 
 def test_no_backup_over_another_or_of_postgresql(store: Store, tmp_path: Path) -> None:

@@ -68,12 +68,12 @@ def test_a_lease_lasts_from_its_last_renewal(postgresql_store: Any, clock: Any) 
     own, other = (Leases(postgresql_store, name, Task.SHARD) for name in "xy")
     (work,) = own.take(1)
     clock.advance(LEASE_SECONDS - 1)
-    own.renew()
+    own.renew([work])
     clock.advance(LEASE_SECONDS - 1)
     assert other.take(1) == []
     clock.advance(2)
     assert other.take(1) == [work]
-    own.renew()  # it has nothing any more
+    own.renew([work])  # which it has no more
     clock.advance(LEASE_SECONDS - 1)
     assert own.take(1) == []
 

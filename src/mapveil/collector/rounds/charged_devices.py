@@ -8,7 +8,7 @@ import hashlib
 import secrets
 from typing import Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, Table, exists, insert, inspect, select
+from sqlalchemy import ColumnElement, Select, Table, exists, func, insert, inspect, select
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.store.database import join_in_bulk
@@ -32,12 +32,10 @@ def draw_salt(connection: Connection, identifier: str, number: int) -> None:
     connection.execute(insert(salts).values(collection=identifier, number=number, salt=salt))
 
 
-def charged_devices(
-    connection: Connection, identifier: str, number: int, *, forgotten: bool = False
-) -> Charged:
+def charged_devices(connection: Connection, identifier: str, number: int, *, pruned: bool = False) -> Charged:
     """The devices that round ``number`` charges or, if that is 0, their reports.
 
-    ``forgotten`` says that the round's messages are deleted: its assignments are then those whose input came in. A
+    ``pruned`` says that the round's assignments are those whose input came in: no message is asked. A
     shard that was left out before the server sent its set of survivors is charged nothing; one left out later is.
     """
     salt = _salt(connection, identifier, number)
@@ -51,7 +49,7 @@ def charged_devices(
     if number:
         kept = shard_counts(assignments, identifier, number, until=ServerState.INPUTS)
         query = select(assignments.c.device).where(*of_round(assignments, identifier, number), kept)
-        if not forgotten:
+        if not pruned:
             join_in_bulk(connection)
             query = query.where(came(identifier, number, ServerState.INPUTS))
     count, digest = 0, hashlib.sha256(salt)
@@ -60,6 +58,15 @@ def charged_devices(
         count += 1
         digest.update(b"%d\n" % device)
     return Charged(count, digest.hexdigest())
+
+
+def included_devices(connection: Connection, identifier: str, number: int, *, pruned: bool) -> int:
+    """Number of devices in the sums of a round, once that is settled; ``pruned`` as in :func:`charged_devices`."""
+    query = select(func.count()).select_from(assignments).where(*in_counted_shards(identifier, number))
+    if not pruned:
+        join_in_bulk(connection)
+        query = query.where(came(identifier, number, ServerState.INPUTS))
+    return int(connection.execute(query).scalar_one())
 
 
 def _salt(connection: Connection, identifier: str, number: int) -> bytes:
@@ -81,7 +88,7 @@ def _charged_reports(connection: Connection, identifier: str, salt: bytes) -> Ch
 
 
 def in_counted_shards(identifier: str, number: int) -> tuple[ColumnElement[bool], ...]:
-    """Conditions on the assignments of a round that is over: the device's shard was not left out."""
+    """Conditions on the assignments of a round: the device's shard was not left out so far."""
     return *of_round(assignments, identifier, number), shard_counts(assignments, identifier, number)
 
 

@@ -190,7 +190,7 @@ def move(
 def abort(
     connection: Connection, identifier: str, actor: str, reason: str, *, only_in: State | None = None
 ) -> bool:
-    """End a collection without a map: its messages and its reports are to be erased, charges stay.
+    """End a collection without a map: its messages are to be deleted, its reports to be erased, charges stay.
 
     Reports that came in are known to the server, so a local collection that ends early is charged for them. The reason
     is for everybody to read. With ``only_in`` nothing is done in another state: the caller may be late.
@@ -216,7 +216,7 @@ def abort(
         charge_reports(connection, before)
     newest = newest_round(connection, identifier)
     if newest is not None and not newest.over:
-        forget_messages(connection, identifier, newest.number)
+        prune_round(connection, identifier, newest.number)
     order(connection, [Work(Task.ERASE, identifier)])
     forget_sums(connection, identifier)
     return True
@@ -274,18 +274,18 @@ def asked_devices(connection: Connection, identifier: str, number: int) -> IntAr
     return np.array(connection.execute(kept).scalars().all(), dtype=np.int64)
 
 
-def forget_messages(
+def prune_round(
     connection: Connection, identifier: str, number: int, phase: ServerState = ServerState.INPUTS
 ) -> None:
-    """Leave a round's assignments to those who answered ``phase``, whom the next one asks; order that its messages
-    are erased.
+    """Keep of a round's assignments those of devices that answered ``phase``, whom the next one asks; order that its
+    messages are deleted.
 
     Once: without messages nobody answered.
     """
     left = *of_round(assignments, identifier, number), ~came(identifier, number, phase)
     join_in_bulk(connection)
     connection.execute(delete(assignments).where(*left))
-    order(connection, [Work(Task.ERASE, identifier, number)])
+    order(connection, [Work(Task.PRUNE, identifier, number)])
 
 
 def forget_sums(connection: Connection, identifier: str) -> None:

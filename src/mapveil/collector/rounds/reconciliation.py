@@ -11,16 +11,15 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import Column, Select, func, inspect, select
+from sqlalchemy import Column, Select, inspect, select
 from sqlalchemy.engine import Connection
 
 from mapveil.collector.operators.peer_messages import AskedQuery
-from mapveil.collector.rounds.charged_devices import charged_devices, in_counted_shards
+from mapveil.collector.rounds.charged_devices import charged_devices, included_devices
 from mapveil.collector.rounds.collection import CHARGE, REPORTS_PURPOSE
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.schema import (
     answers,
-    assignments,
     audit,
     charges,
     collections,
@@ -178,14 +177,14 @@ def _follow(connection: Connection, terms: CollectionTerms, state: State, told: 
     deleted = (identifier, 0) in told.retired  # then who took part is what the audit log says
     made: Rows = {}
 
-    def add(number: int, purpose: str, epsilon: Fraction | None, forgotten: bool) -> None:
+    def add(number: int, purpose: str, epsilon: Fraction | None, pruned: bool) -> None:
         if deleted:
             line = told.charges.get((identifier, number), {})
             devices, digest = line.get("devices", 0), line.get("devices_sha256", "")
             if not number:  # every report is charged
                 devices = told.retired[identifier, 0].get("devices", 0)
         else:
-            devices, digest = charged_devices(connection, identifier, number, forgotten=forgotten)
+            devices, digest = charged_devices(connection, identifier, number, pruned=pruned)
         if devices or number:
             values = {
                 "purpose": purpose,
@@ -208,13 +207,9 @@ def _follow(connection: Connection, terms: CollectionTerms, state: State, told: 
             raise InputError(f"round {row.number} was announced under other terms or another number")
         phase = ServerState(row.phase)
         if ServerState.INPUTS.value < phase.value < ServerState.ABORTED.value:
-            add(row.number, announced.purpose, announced.epsilon, ended or phase is ServerState.DONE)
-            in_them = made[identifier, row.number]["devices"]
-            if phase is ServerState.DONE:
-                counted = select(func.count()).select_from(assignments)
-                in_them = connection.execute(
-                    counted.where(*in_counted_shards(identifier, row.number))
-                ).scalar_one()
+            pruned = ended or phase is ServerState.DONE
+            add(row.number, announced.purpose, announced.epsilon, pruned)
+            in_them = included_devices(connection, identifier, row.number, pruned=pruned)
             if not deleted and row.included != in_them:
                 raise InputError(
                     f"round {row.number} says {row.included} devices are in its sums, its rows do not"

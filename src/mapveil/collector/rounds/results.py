@@ -102,7 +102,7 @@ def make_map(store: Store, collection: Collection) -> DensityMap:
 def _map_of_reports(store: Store, terms: CollectionTerms) -> DensityMap:
     """The map of a collection of reports. Memory holds a page of them at a time."""
     found, query = Offer(terms), select(reports.c.device, reports.c.body)
-    pages = store.pages(query.where(reports.c.collection == terms.identifier), reports.c.device, _ROWS)
+    pages = store.pages(query.where(reports.c.collection == terms.identifier), _ROWS, reports.c.device)
     parts = ([row.body for row in page] for page in pages)
     if terms.trust == "random-features":
         read = (feature_report.read_reports(part, terms.features_query) for part in parts)

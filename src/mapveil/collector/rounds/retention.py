@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, delete, exists, insert, select
+from sqlalchemy import Column, ColumnElement, delete, exists, insert, select, tuple_
 
 from mapveil.collector.clock import time_text
 from mapveil.collector.rounds.charged_devices import of_round
@@ -31,13 +31,16 @@ from mapveil.collector.store.schema import (
     retired,
     rounds,
     salts,
-    shards,
 )
 from mapveil.collector.store.work_queue import Task, Work, order
 from mapveil_client.secure_sum.states import ServerState
 
-Part = tuple[Column[Any], list[ColumnElement[bool]]]
-"""The key of a table's rows, and conditions on those that are meant."""
+
+class RowRange(NamedTuple):
+    """Rows of a table."""
+
+    key: tuple[Column[Any], ...]  # of a row, under the conditions
+    conditions: tuple[ColumnElement[bool], ...]
 
 
 def due(store: Store, days: int) -> list[str]:
@@ -73,42 +76,38 @@ def begin(store: Store, identifier: str) -> list[str]:
     return []
 
 
-def delete_parts(store: Store, parts: Iterable[Part], rows: int, stopping: Callable[[], bool]) -> bool:
+def delete_rows(store: Store, ranges: Iterable[RowRange], rows: int, over: Callable[[], bool]) -> bool:
     """Delete rows, so many in a transaction, so that others' writes wait for no million.
 
     Returns
     -------
     bool
-        Whether all are deleted; else ``stopping`` said to stop, and another call goes on.
+        Whether all are deleted; else ``over`` said to stop, and another call goes on.
     """
-    for key, of_part in parts:
-        for page in store.pages(select(key).where(*of_part), key, rows):
-            if stopping():
-                return False
-            of_page = key.between(page[0][0], page[-1][0])
+    for key, conditions in ranges:
+        for page in store.pages(select(*key).where(*conditions), rows, *key):
+            of_page = tuple_(*key) >= tuple(page[0]), tuple_(*key) <= tuple(page[-1])
             with store.write() as connection:
-                connection.execute(delete(key.table).where(*of_part, of_page))
+                connection.execute(delete(key[0].table).where(*conditions, *of_page))
+            if over():
+                return False
     return True
 
 
-def parts_of_participants(store: Store, identifier: str) -> Iterator[Part]:
-    """Who took part in a collection: whole tables, and of assignments each round."""
+def participants_of(store: Store, identifier: str) -> Iterator[RowRange]:
+    """The rows of who took part in a collection."""
     for key in (members.c.device, reports.c.device, report_ids.c.report, salts.c.number):
-        yield key, [key.table.c.collection == identifier]
+        yield RowRange((key,), (key.table.c.collection == identifier,))
     of_rounds = select(rounds.c.number).where(rounds.c.collection == identifier)
     with store.read() as connection:
         numbers = connection.execute(of_rounds).scalars().all()
     for number in numbers:
-        yield assignments.c.device, [*of_round(assignments, identifier, number)]
+        yield RowRange((assignments.c.device,), of_round(assignments, identifier, number))
 
 
-def parts_of_messages(store: Store, identifier: str, number: int) -> Iterator[Part]:
-    """The messages of a round, each phase of a shard; at first the masked inputs, which are made of locations."""
-    of_shards = select(shards.c.shard).where(*of_round(shards, identifier, number)).order_by(shards.c.shard)
-    with store.read() as connection:
-        numbers = connection.execute(of_shards).scalars().all()
+def messages_of(identifier: str, number: int) -> Iterator[RowRange]:
+    """The messages of a round by phases; at first the masked inputs, which are made of locations."""
     here = of_round(messages, identifier, number)
-    phases = (each for each in ServerState if each.value < ServerState.DONE.value)
-    for phase in sorted(phases, key=lambda each: each is not ServerState.INPUTS):
-        for shard in numbers:
-            yield messages.c.client, [*here, messages.c.phase == phase.value, messages.c.shard == shard]
+    for phase in sorted(ServerState, key=lambda each: each is not ServerState.INPUTS):
+        of_phase = (*here, messages.c.phase == phase.value)
+        yield RowRange((messages.c.shard, messages.c.client), of_phase)

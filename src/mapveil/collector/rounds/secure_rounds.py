@@ -16,11 +16,11 @@ from sqlalchemy.engine import Connection
 from mapveil.collector.rounds.collection import (
     charge,
     forget_inputs,
-    forget_messages,
     log_text,
     move,
     newest_round,
     now_text,
+    prune_round,
 )
 from mapveil.collector.rounds.life_cycle import Happening, State
 from mapveil.collector.rounds.offer import Offer
@@ -154,7 +154,7 @@ def restart(connection: Connection, identifier: str, number: int, phase: ServerS
     moved = connection.execute(update(rounds).where(*_of(identifier, number), *shut).values(**values))
     if moved.rowcount != 1:
         return False
-    forget_messages(connection, identifier, number, phase)
+    prune_round(connection, identifier, number, phase)
     restarted = {"round": number, "failed": len(closed.failed)}
     record_lines(connection, identifier, (*closed.lines, ("round.restart", restarted)))
     forget_work(connection, identifier, Task.SHARD)
@@ -207,7 +207,7 @@ def open_next(
     if phase is ServerState.INPUTS:
         charge(connection, identifier, number, announced.purpose, announced.epsilon)
     if closed.total is not None:
-        forget_messages(connection, identifier, number)
+        prune_round(connection, identifier, number)
         forget_work(connection, identifier, Task.SHARD)
         audit.record(connection, "service", "round.done", identifier, round=number)
     return True

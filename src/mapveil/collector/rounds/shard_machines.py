@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.engine import Row
 
+from mapveil.collector.refusals import TooLate
 from mapveil.collector.rounds.life_cycle import State
 from mapveil.collector.store.database import Store
 from mapveil.collector.store.schema import assignments, collections, devices, messages, rounds, shards
@@ -43,6 +44,26 @@ class _Place(NamedTuple):
     collection: str
     number: int
     shard: int
+
+    def check(self) -> None:
+        """Refuse to go on where the round is over: a worker may have deleted messages."""
+        with self.store.read() as connection:
+            if connection.execute(_under_way(self.collection, self.number)).first() is None:
+                raise TooLate("the round is over")
+
+
+def _under_way(collection: str, number: int) -> Select[Any]:
+    """The announcement of a round, unless it is over."""
+    return (
+        select(rounds.c.announcement)
+        .join(collections, collections.c.id == rounds.c.collection)
+        .where(
+            rounds.c.collection == collection,
+            rounds.c.number == number,
+            rounds.c.phase < ServerState.DONE.value,
+            collections.c.state == State.RUNNING.value,
+        )
+    )
 
 
 class ShardFailure(NamedTuple):
@@ -97,7 +118,7 @@ class ShardMachine:
         """Close phases until it stands in ``phase``; those before it must be closed to messages.
 
         Messages were checked one by one before they were stored. Of two that contradict each other, as those of two
-        devices with one listed identity do, the one of the first client counts.
+        devices with one listed identity do, the one of the first client counts. Raises TooLate where the round is over.
         """
         if self.failure is not None:
             raise Abort(self.failure.reason)
@@ -118,6 +139,7 @@ class ShardMachine:
                             self.server.receive(row.client, row.body)
                         except PeerFault:
                             self._named.append((collected, Fault(row.client, FaultKind.MESSAGE, 1)))
+                self._place.check()  # else these could be a part: another set of survivors than was told
                 try:
                     outbox = self.server.close_phase()
                 finally:
@@ -182,7 +204,7 @@ class ShardMachine:
             messages.c.phase == phase.value,
             messages.c.shard == place.shard,
         )
-        return place.store.pages(query, messages.c.client, _ROWS)
+        return place.store.pages(query, _ROWS, messages.c.client)
 
     def _masked_input(self, client: int) -> bytes:
         """The masked input of a client."""
@@ -195,7 +217,9 @@ class ShardMachine:
             messages.c.client == client,
         )
         with place.store.read() as connection:
-            body: bytes = connection.execute(query).scalar_one()
+            body: bytes | None = connection.execute(query).scalar_one_or_none()
+        if body is None:
+            raise TooLate("the round is over")
         return body
 
     def server_message(self, phase: ServerState, client: int) -> bytes:
@@ -302,7 +326,7 @@ class ShardMachines:
         return self._rounds.get((collection, number))
 
     def of(self, collection: str, number: int) -> RoundMachines | None:
-        """A round's machines; None where there is no such round, or its sums are known and its messages gone."""
+        """A round's machines; None where there is no such round, or it is over."""
         held = self.held(collection, number)
         if held is not None:
             return held
@@ -318,18 +342,8 @@ class ShardMachines:
             return held
 
     def _load(self, collection: str, number: int) -> RoundMachines | None:
-        query = (
-            select(rounds.c.announcement)
-            .join(collections, collections.c.id == rounds.c.collection)
-            .where(
-                rounds.c.collection == collection,
-                rounds.c.number == number,
-                rounds.c.phase < ServerState.DONE.value,
-                collections.c.state == State.RUNNING.value,
-            )
-        )
         with self._store.read() as connection:
-            data = connection.execute(query).scalar_one_or_none()
+            data = connection.execute(_under_way(collection, number)).scalar_one_or_none()
         if data is None:
             return None
         return RoundMachines(self._store, collection, number, RoundAnnouncement.decode(data))

@@ -14,16 +14,16 @@ from typing import Final
 
 from sqlalchemy import and_, select, update
 
-from mapveil.collector.refusals import Refusal, StoreUnavailable, where_raised
+from mapveil.collector.refusals import Refusal, StoreUnavailable, TooLate, where_raised
 from mapveil.collector.rounds.collection import Collection, find
 from mapveil.collector.rounds.export_process import SUFFIXES, ExportProcess, Made
-from mapveil.collector.rounds.life_cycle import State
+from mapveil.collector.rounds.life_cycle import ACTIVE, State
 from mapveil.collector.rounds.results import StoredMap, make_map, store_map, stored_map
 from mapveil.collector.rounds.retention import (
-    Part,
-    delete_parts,
-    parts_of_messages,
-    parts_of_participants,
+    RowRange,
+    delete_rows,
+    messages_of,
+    participants_of,
 )
 from mapveil.collector.rounds.shard_ends import ShardEnd, close_shard
 from mapveil.collector.rounds.shard_machines import ShardMachines
@@ -41,7 +41,7 @@ _ERASED: Final = 2_000  # rows in one transaction, so that others' writes need n
 _OLD_SECONDS: Final = (
     3600.0  # after which nobody waits for a file, perhaps of a place that no worker has any more
 )
-_TURN_SECONDS: Final = 1.0  # of one collection's shards, before another's turn
+_TURN_SECONDS: Final = 1.0  # of one collection's shards or rows, before another's turn
 
 
 def export_file(wanted: Work) -> str:
@@ -102,13 +102,18 @@ class Worker:
         return self._work(Task.SHARD, 1 if self._store.shareable else _SHARDS, self._close_some)
 
     def make_maps(self) -> bool:
-        """Make every map that is ordered, and erase what is no longer needed; as :meth:`close_shards`.
+        """Make every map that is ordered, and delete what is no longer needed; as :meth:`close_shards`.
 
-        Of the collections whose participants are to be deleted it takes one, so that maps wait for no more of them.
+        Of each kind of deletion a turn follows, of one collection: a map waits for one turn of each at most.
         """
-        made = self._work(Task.MAP, 1, self._make_map)
-        erased = self._work(Task.ERASE, 1, self._erase)
-        return self._work(Task.FORGET, 1, self._forget, once=True) or erased or made
+        did = False
+        while not self.stopping:
+            acts = {Task.PRUNE: self._prune, Task.ERASE: self._erase, Task.FORGET: self._forget}
+            made = self._work(Task.MAP, 1, self._make_map)
+            if not any([made, *(self._work(task, 1, act, once=True) for task, act in acts.items())]):
+                break
+            did = True
+        return did
 
     def make_exports(self) -> bool:
         """Make every file that is ordered, in a process of their own; as :meth:`close_shards`."""
@@ -136,7 +141,7 @@ class Worker:
                 if self.on_work is not None:
                     self.on_work(task)
                 try:
-                    with leases.renewed():
+                    with leases.renewed(taken):
                         left = do(taken)
                     if left:
                         leases.rest(left)
@@ -158,10 +163,13 @@ class Worker:
         if held is None:  # the round is over: this work was taken off
             return ()
         ends: list[tuple[Work, ShardEnd]] = []
-        begun = time.monotonic()
+        over = self._turn()
         for each in taken:
-            ends.append((each, close_shard(held, each.shard, ServerState(each.phase))))
-            if time.monotonic() - begun > _TURN_SECONDS:
+            try:
+                ends.append((each, close_shard(held, each.shard, ServerState(each.phase))))
+            except TooLate:  # likewise
+                return ()
+            if over():
                 break
         with self._store.write() as connection:
             for each, end in ends:
@@ -184,32 +192,37 @@ class Worker:
         return ()
 
     def _erase(self, taken: Sequence[Work]) -> Sequence[Work]:
-        """Delete a round's messages, or erase the bodies of a collection's reports, a part at a time.
-
-        Who sent a report stays known, for the charge.
-        """
+        """Erase the bodies of a collection's reports; who sent one stays known, for the charge."""
         (wanted,) = taken
-        if wanted.round:
-            return self._delete(wanted, parts_of_messages(self._store, wanted.collection, wanted.round))
-        # Not those that were erased before a stop: a restart goes on from there.
+        over = self._turn()
+        # Not those that were erased in an earlier turn: this one goes on from there.
         here = and_(reports.c.collection == wanted.collection, reports.c.body != b"")
-        for page in self._store.pages(select(reports.c.device).where(here), reports.c.device, _ERASED):
-            part = reports.c.device.between(page[0].device, page[-1].device)
+        for page in self._store.pages(select(reports.c.device).where(here), _ERASED, reports.c.device):
+            of_page = reports.c.device.between(page[0].device, page[-1].device)
             with self._store.write() as connection:
-                connection.execute(update(reports).where(here, part).values(body=b""))
-            if self.stopping:
+                connection.execute(update(reports).where(here, of_page).values(body=b""))
+            if over():
                 return taken
         return self._finished(wanted)
 
+    def _prune(self, taken: Sequence[Work]) -> Sequence[Work]:
+        (wanted,) = taken
+        return self._delete(wanted, messages_of(wanted.collection, wanted.round))
+
     def _forget(self, taken: Sequence[Work]) -> Sequence[Work]:
         (wanted,) = taken
-        return self._delete(wanted, parts_of_participants(self._store, wanted.collection))
+        return self._delete(wanted, participants_of(self._store, wanted.collection))
 
-    def _delete(self, wanted: Work, parts: Iterable[Part]) -> Sequence[Work]:
-        """Delete rows, so many in a transaction; the work again where it is stopped."""
-        if not delete_parts(self._store, parts, _ERASED, lambda: self.stopping):
+    def _delete(self, wanted: Work, ranges: Iterable[RowRange]) -> Sequence[Work]:
+        """Delete rows for a turn; the work again where some are left."""
+        if not delete_rows(self._store, ranges, _ERASED, self._turn()):
             return [wanted]
         return self._finished(wanted)
+
+    def _turn(self) -> Callable[[], bool]:
+        """Whether a turn that begins now is over."""
+        until = time.monotonic() + _TURN_SECONDS
+        return lambda: self.stopping or time.monotonic() > until
 
     def _finished(self, wanted: Work) -> Sequence[Work]:
         with self._store.write() as connection:
@@ -241,9 +254,10 @@ class Worker:
         return ()
 
     def _fail(self, identifier: str, error: MapveilError) -> None:
-        """End a collection whose work is impossible, unless it has ended."""
-        _LOG.warning("collection %s cannot go on: %s", identifier, error)
+        """End a collection whose work is impossible, unless it has ended: then another worker was faster."""
         with self._store.read() as connection:
             collection = find(connection, identifier)
-        self._end(collection, str(error))
+        if collection.state in ACTIVE:
+            _LOG.warning("collection %s cannot go on: %s", identifier, error)
+            self._end(collection, str(error))
         self._ended(identifier)

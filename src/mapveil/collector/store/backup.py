@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,8 @@ def back_up(store: Store, folder: Path) -> list[Path]:
     Raises
     ------
     InputError
-        The store is on PostgreSQL or not there, the folder exists, or it cannot be written.
+        The store is on PostgreSQL or not there or damaged, the folder exists, or it cannot be written. Nothing is left
+        of a backup that failed.
     """
     if store.path is None:
         raise InputError(
@@ -32,24 +34,32 @@ def back_up(store: Store, folder: Path) -> list[Path]:
         )
     if not store.path.exists():
         raise InputError(f"there is no store at {store.path}; give the one that the service serves from")
-    try:
-        folder.mkdir(mode=0o700)
-        found = [path for ending in KEYS if (path := store.path.with_name(store.path.name + ending)).exists()]
-        copies = [folder / path.name for path in (store.path, *found)]
-        for copy in copies:
-            create_private(copy)
-        for source, copy in zip(found, copies[1:], strict=True):
-            copy.write_bytes(source.read_bytes())
-        _copy(store.path, copies[0])
-    except FileExistsError:
-        raise InputError(f"{folder}: exists already; --backup makes a new folder") from None
-    except FileNotFoundError:
-        raise InputError(
-            f"{folder}: there is no folder {folder.absolute().parent}; --backup makes a new one in a folder that "
-            "is there"
-        ) from None
-    except (OSError, sqlite3.Error) as error:
-        raise InputError(f"{folder}: no backup can be written here ({error})") from None
+    with contextlib.ExitStack() as failed:
+        try:
+            folder.mkdir(mode=0o700)
+            failed.callback(shutil.rmtree, folder)
+            copies = _copy_all(store.path, folder)
+            failed.pop_all()
+        except FileExistsError:
+            raise InputError(f"{folder}: exists already; --backup makes a new folder") from None
+        except FileNotFoundError:
+            raise InputError(
+                f"{folder}: there is no folder {folder.absolute().parent}; --backup makes a new one in a folder that "
+                "is there"
+            ) from None
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(f"{folder}: no backup can be written here ({error})") from None
+    return copies
+
+
+def _copy_all(path: Path, folder: Path) -> list[Path]:
+    found = [path, *(key for ending in KEYS if (key := path.with_name(path.name + ending)).exists())]
+    copies = [folder / each.name for each in found]
+    for copy in copies:
+        create_private(copy)
+    for source, copy in zip(found[1:], copies[1:], strict=True):
+        copy.write_bytes(source.read_bytes())
+    _copy(path, copies[0])
     return copies
 
 
@@ -63,3 +73,8 @@ def _copy(source: Path, copy: Path) -> None:
             target.execute("DELETE FROM home")
             target.execute("INSERT INTO home VALUES ('a backup')")
         target.execute("PRAGMA journal_mode = DELETE")  # one file, without others beside it
+        (found,) = target.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise InputError(
+            f"{source}: the store is damaged, so nothing is backed up; keep the backups that you have"
+        )

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, Select, select, text
+from sqlalchemy import ColumnElement, Select, select, text, tuple_
 from sqlalchemy.engine import Connection, Engine, Row
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -166,18 +166,18 @@ class Store:
         """A transaction for reading: it sees the store as it was at its first statement, to the end."""
         return _transaction(self._database.reading)
 
-    def pages(self, query: Select[Any], key: ColumnElement[Any], rows: int) -> Iterator[Sequence[Row[Any]]]:
+    def pages(self, query: Select[Any], rows: int, *key: ColumnElement[Any]) -> Iterator[Sequence[Row[Any]]]:
         """Rows of a query in the order of a key, a page at a time, each in a transaction of its own."""
-        last: Any = None
+        last: tuple[Any, ...] | None = None
         while True:
-            page = (query if last is None else query.where(key > last)).order_by(key).limit(rows)
+            page = (query if last is None else query.where(tuple_(*key) > last)).order_by(*key).limit(rows)
             with self.read() as connection:
                 found = connection.execute(page).all()
             if found:
                 yield found
             if len(found) < rows:
                 return
-            last = found[-1]._mapping[key]
+            last = tuple(found[-1]._mapping[column] for column in key)
 
     @contextlib.contextmanager
     def write(self) -> Iterator[Connection]:

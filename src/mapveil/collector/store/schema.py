@@ -175,7 +175,7 @@ assignments: Final = _of_round(
 messages: Final = _of_round(
     "messages",
     ("phase", "shard", "client"),
-    Column("body", LargeBinary, nullable=False),  # of mapveil.secure_sum; erased once the round is over
+    Column("body", LargeBinary, nullable=False),  # of mapveil.secure_sum; deleted once the round is over
 )
 
 tasks: Final = _of_collection(  # collections of sums by two operators
@@ -241,9 +241,9 @@ salts: Final = _of_collection(  # of the digests of charges; none of a charge by
 work: Final = Table(
     "work",
     METADATA,
-    Column("task", String(16), primary_key=True),  # shard | map | export | erase | forget
+    Column("task", String(16), primary_key=True),  # shard | map | export | prune | erase | forget
     Column("collection", _ID, primary_key=True),
-    Column("round", Integer, primary_key=True),  # of a shard, or of messages to erase; 0 otherwise
+    Column("round", Integer, primary_key=True),  # of a shard, or of messages to delete; 0 otherwise
     Column("shard", Integer, primary_key=True),  # of a shard; 0 otherwise
     Column("name", String(32), primary_key=True),  # of an export: its format
     Column("place", String(500), primary_key=True),  # of an export: where its file is wanted

@@ -27,7 +27,7 @@ from mapveil.collector.store.schema import (
     operators,
 )
 from mapveil.collector.store.triggers import APPEND_ONLY, missing_triggers
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, one_line
 
 _LACKING: Final = """
 SELECT relname FROM pg_class
@@ -178,7 +178,7 @@ def _examine_database(connection: Connection, report: StoreReport) -> None:
     """Damage that SQLite finds in its file; settings of PostgreSQL under which a commit is not durable."""
     if connection.dialect.name == "sqlite":
         found = connection.execute(text("PRAGMA quick_check(3)")).scalars().all()
-        report.problems += [f"the file is damaged: {line}" for line in found if line != "ok"]
+        report.problems += [f"the file is damaged: {one_line(line, 200)}" for line in found if line != "ok"]
         return
     for name in ("fsync", "synchronous_commit"):
         if connection.execute(text(f"SHOW {name}")).scalar_one() == "off":

@@ -36,7 +36,8 @@ class Task(enum.StrEnum):
     SHARD = "shard"  # a shard's part of the end of a phase
     MAP = "map"  # of a collection whose rounds or reports are all in
     EXPORT = "export"  # a finished map as a file
-    ERASE = "erase"  # the messages of a round that is over, or the reports of a collection that has ended: their bodies
+    PRUNE = "prune"  # the messages of a round that is over
+    ERASE = "erase"  # the bodies of the reports of a collection that has ended
     FORGET = "forget"  # who took part in a collection that ended long ago
 
 
@@ -202,7 +203,7 @@ class Leases:
             query = select(*(work.c[name] for name in Work._fields)).where(
                 *self._mine, work.c.collection == collection, _free(now)
             )
-            some = query.order_by(nobodys, work.c.shard, work.c.name).limit(most + len(resting))
+            some = query.order_by(nobodys, work.c.round, work.c.shard, work.c.name).limit(most + len(resting))
             rows = connection.execute(some.with_for_update(skip_locked=True)).all()
             found = (Work(*row)._replace(task=Task(row.task)) for row in rows)
             taken = [each for each in found if each not in resting][:most]
@@ -233,14 +234,14 @@ class Leases:
                     connection.execute(update(work).where(*own).values(lease_until=None, worker=None))
 
     @contextlib.contextmanager
-    def renewed(self) -> Iterator[None]:
-        """Renew what this worker has leased until the block is left, or the most time is over."""
+    def renewed(self, taken: Sequence[Work]) -> Iterator[None]:
+        """Renew leases until the block is left, or the most time is over; what was given up before is not renewed."""
         if not self._store.shareable:
             yield
             return
         over = threading.Event()
         renewing = threading.Thread(
-            target=self._keep_renewing, args=(over,), name="mapveil-lease", daemon=True
+            target=self._keep_renewing, args=(taken, over), name="mapveil-lease", daemon=True
         )
         renewing.start()
         try:
@@ -249,19 +250,20 @@ class Leases:
             over.set()
             renewing.join()
 
-    def _keep_renewing(self, over: threading.Event) -> None:
+    def _keep_renewing(self, taken: Sequence[Work], over: threading.Event) -> None:
         last = self._store.clock.monotonic() + MOST_SECONDS
         while not over.wait(self._seconds / 3) and self._store.clock.monotonic() < last:
             with contextlib.suppress(StoreUnavailable):
-                self.renew()
+                self.renew(taken)
 
-    def renew(self) -> None:
-        """Lease what this worker has anew."""
-        held = *self._mine, work.c.worker == self._worker, work.c.result.is_(None)
+    def renew(self, taken: Sequence[Work]) -> None:
+        """Lease anew what this worker still has."""
         with self._store.write() as connection:
             until = _time(connection, self._seconds)
-            leased = *held, work.c.lease_until.is_not(None)
-            connection.execute(update(work).where(*leased).values(lease_until=until))
+            for each in taken:
+                held = each._row, work.c.worker == self._worker, work.c.result.is_(None)
+                leased = *held, work.c.lease_until.is_not(None)
+                connection.execute(update(work).where(*leased).values(lease_until=until))
 
 
 def _free(now: str) -> ColumnElement[bool]:
