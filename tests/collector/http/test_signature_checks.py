@@ -93,6 +93,21 @@ def test_what_a_killed_or_hung_process_left_is_checked_here(
     asyncio.run(play())
 
 
+def test_the_interrupt_of_a_terminal_leaves_the_end_of_the_process_to_the_service() -> None:
+    some = signed(100)
+
+    async def play() -> None:
+        checks = SignatureChecks()
+        number = await ready(checks)
+        os.kill(number, signal.SIGINT)
+        for _ in range(3):
+            assert await verdicts(checks, some) == [each.good for each in some]
+        assert checks.process == number
+        await checks.close()
+
+    asyncio.run(play())
+
+
 _FIELD = 2**255 - 19
 _ORDER = 2**252 + 27742317777372353535851937790883648493
 _ORDER_8 = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
