@@ -72,15 +72,16 @@ def test_a_shard_left_out_after_its_survivors_were_told_is_charged_and_follows(
     engine, store, clock, crowd_of, opened, make_spec, ended
 ):
     crowd = crowd_of(store, 24)
-    id, _ = opened(engine, make_spec("distributed", **ROUND))
+    id, _ = opened(engine, make_spec("distributed", minimum=11, **ROUND))
     begun(engine, id, crowd)
+    leaving(engine, id, crowd, 1, "inputs", 0, 1)
     leaving(engine, id, crowd, 1, "consents", 1, 12)
     while engine.collection(id)["progress"]["phase"] != "answers":
         if not asyncio.run(crowd.turn(engine, id)):
             clock.advance(61)
         engine.tick()
     (made,) = engine.collection(id)["rounds"]
-    assert (made["included"], engine.ledger()[0]["devices"]) == (12, 24)
+    assert (made["included"], engine.ledger()[0]["devices"]) == (11, 23)
     if ended:
         engine.abort(id, "operator 1", "enough")
     failed(store)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pytest
+from sqlalchemy import update
 
 from mapveil.collector.refusals import TooLate
 from mapveil.collector.roles import Loop
 from mapveil.collector.rounds import shard_machines, worker
+from mapveil.collector.rounds.collection import forget_inputs
 from mapveil.collector.rounds.engine import Engine
+from mapveil.collector.rounds.shard_machines import ShardMachines
+from mapveil.collector.store.schema import rounds
 from mapveil.collector.store.work_queue import LEASE_SECONDS, Leases, Task, Work, order
 from mapveil_client.randomness.random import Randomness
 from mapveil_client.secure_sum.states import ServerState
@@ -57,6 +62,37 @@ def test_an_intake_tells_no_set_of_survivors_that_it_read_while_the_messages_wer
     assert ended
     with pytest.raises(TooLate):
         second.devices.server_message(id, 1, 1)
+
+
+def test_inputs_that_were_read_while_another_process_closed_their_phase_are_read_again(
+    pair, clock, crowd_of, opened, make_spec, monkeypatch
+):
+    """Inputs that count in no sum are deleted with the phase: who read the first of them would lack the last only."""
+    (first, _), stores = pair
+    crowd = crowd_of(stores[0], 24)
+    id, _ = opened(first, make_spec("distributed", method="uniform", active=False))
+    asyncio.run(crowd.join(first, id))
+    first.tick()
+    crowd.play_until(first, id, "inputs")
+    asyncio.run(crowd.turn(first, id))
+    monkeypatch.setattr(shard_machines, "_ROWS", 5)
+    real, closed = stores[1].pages, []
+
+    def pages(query, rows, *key):
+        inputs = ServerState.INPUTS.value in query.compile().params.values()
+        for page in real(query, rows, *key):
+            yield page
+            if inputs and not closed:
+                closed.append(id)
+                with stores[0].write() as connection:
+                    forget_inputs(connection, id, 1, [(0, 0), (0, 11)])
+                    connection.execute(update(rounds).values(phase=ServerState.ANSWERS.value))
+
+    monkeypatch.setattr(stores[1], "pages", pages)
+    machine = ShardMachines(stores[1]).of(id, 1).machines[0]
+    machine.bring_up(ServerState.ANSWERS)
+    assert closed
+    assert np.flatnonzero(machine.server.included).tolist() == list(range(1, 11))
 
 
 def test_a_worker_that_slept_while_another_made_the_map_ends_nothing(

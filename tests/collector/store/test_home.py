@@ -177,15 +177,18 @@ def test_a_server_that_keeps_its_identity_from_users_still_tells_a_restored_dump
     assert postgresql_store.check().ok
 
 
-def test_a_damaged_store_is_not_backed_up_and_nothing_is_left(sqlite_store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", [0.1, 0.5, 0.9])
+def test_a_damaged_store_is_not_backed_up_and_nothing_is_left(
+    sqlite_store: Store, tmp_path: Path, at: float
+) -> None:
     path = Path(str(sqlite_store.path))
     with sqlite_store.write() as connection:
         audit_log.record(connection, "operator 1", "test", None, text="x" * 100_000)
     sqlite_store.close()
     with path.open("r+b") as file:
-        file.seek(path.stat().st_size // 2)
-        file.write(b"\xff" * 40_000)
-    with pytest.raises(InputError, match=r"damaged, so nothing is backed up|no backup can be written here"):
+        file.seek(int(at * path.stat().st_size))
+        file.write(b"\xff" * 9_000)
+    with pytest.raises(InputError, match=r"the store is damaged \(.+\), so nothing is backed up"):
         back_up(sqlite_store, tmp_path / "backup")
     assert not (tmp_path / "backup").exists()
 

@@ -45,17 +45,23 @@ class _Place(NamedTuple):
     number: int
     shard: int
 
-    def check(self) -> None:
-        """Refuse to go on where the round is over: a worker may have deleted messages."""
+    def phase(self) -> int:
+        """The phase that the round is in; raises TooLate where it is over."""
         with self.store.read() as connection:
-            if connection.execute(_under_way(self.collection, self.number)).first() is None:
-                raise TooLate("the round is over")
+            row = connection.execute(_under_way(self.collection, self.number)).first()
+        if row is None:
+            raise TooLate("the round is over")
+        return int(row.phase)
+
+
+class _MovedOnError(Exception):
+    """The round's phase ended while its messages were read: some of them may have been deleted with it."""
 
 
 def _under_way(collection: str, number: int) -> Select[Any]:
-    """The announcement of a round, unless it is over."""
+    """The announcement and the phase of a round, unless it is over."""
     return (
-        select(rounds.c.announcement)
+        select(rounds.c.announcement, rounds.c.phase)
         .join(collections, collections.c.id == rounds.c.collection)
         .where(
             rounds.c.collection == collection,
@@ -125,11 +131,16 @@ class ShardMachine:
         if self.server.state.value < phase.value:
             self._held_long = True
             try:
-                self._close_until(phase)
+                for _ in ServerState:  # a round moves on no more often
+                    with contextlib.suppress(_MovedOnError):
+                        self._close_until(phase)
+                        return
+                raise TooLate("the round moves on")
             finally:
                 self._held_long = False
 
     def _close_until(self, phase: ServerState) -> None:
+        stood = self._place.phase()
         while (collected := self.server.state).value < phase.value:
             known = len(self.server.faults)
             try:
@@ -139,7 +150,9 @@ class ShardMachine:
                             self.server.receive(row.client, row.body)
                         except PeerFault:
                             self._named.append((collected, Fault(row.client, FaultKind.MESSAGE, 1)))
-                self._place.check()  # else these could be a part: another set of survivors than was told
+                # What was read may be a part only: another set of survivors than was told.
+                if self._place.phase() != stood:
+                    raise _MovedOnError
                 try:
                     outbox = self.server.close_phase()
                 finally:
@@ -219,7 +232,7 @@ class ShardMachine:
         with place.store.read() as connection:
             body: bytes | None = connection.execute(query).scalar_one_or_none()
         if body is None:
-            raise TooLate("the round is over")
+            raise _MovedOnError
         return body
 
     def server_message(self, phase: ServerState, client: int) -> bytes:

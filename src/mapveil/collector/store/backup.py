@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from mapveil.collector.store.database import Store
-from mapveil_client.errors import InputError
+from mapveil_client.errors import InputError, one_line
 from mapveil_client.private_file import create_private
 
 KEYS: Final = (".key", ".authority", ".operator")
 """Endings of the files beside a store: keys that sign heads, certificates and sums by two operators."""
 
+_LONGEST: Final = 200  # characters of what SQLite says
 _PAGES: Final = 1024  # copied at a time: a service that runs may write in between
 
 
@@ -32,12 +33,12 @@ def back_up(store: Store, folder: Path) -> list[Path]:
             "--backup copies a store in an SQLite file; back up PostgreSQL with pg_dump --format=custom, and the "
             "files of --head-key, --authority-key and --operator-key with it"
         )
-    if not store.path.exists():
+    if not store.path.exists() or not store.path.stat().st_size:
         raise InputError(f"there is no store at {store.path}; give the one that the service serves from")
     with contextlib.ExitStack() as failed:
         try:
             folder.mkdir(mode=0o700)
-            failed.callback(shutil.rmtree, folder)
+            failed.callback(shutil.rmtree, folder, ignore_errors=True)
             copies = _copy_all(store.path, folder)
             failed.pop_all()
         except FileExistsError:
@@ -47,8 +48,12 @@ def back_up(store: Store, folder: Path) -> list[Path]:
                 f"{folder}: there is no folder {folder.absolute().parent}; --backup makes a new one in a folder that "
                 "is there"
             ) from None
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.OperationalError) as error:
             raise InputError(f"{folder}: no backup can be written here ({error})") from None
+        except sqlite3.DatabaseError as error:
+            raise InputError(
+                f"{store.path}: the store is damaged ({error}), so nothing is backed up; keep the backups that you have"
+            ) from None
     return copies
 
 
@@ -66,15 +71,16 @@ def _copy_all(path: Path, folder: Path) -> list[Path]:
 def _copy(source: Path, copy: Path) -> None:
     opened = sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)
     with contextlib.closing(opened), contextlib.closing(sqlite3.connect(copy)) as target:
+        opened.isolation_level = None
+        opened.execute("BEGIN")  # else every commit beside it begins the copy anew
+        opened.execute("SELECT count(*) FROM sqlite_master")
         opened.backup(target, pages=_PAGES)
+        (found,) = target.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(one_line(found, _LONGEST))
         # At home nowhere, so that it is recognised wherever it is restored.
         with target:
             target.execute("CREATE TABLE IF NOT EXISTS home (place VARCHAR(100) NOT NULL PRIMARY KEY)")
             target.execute("DELETE FROM home")
             target.execute("INSERT INTO home VALUES ('a backup')")
         target.execute("PRAGMA journal_mode = DELETE")  # one file, without others beside it
-        (found,) = target.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise InputError(
-            f"{source}: the store is damaged, so nothing is backed up; keep the backups that you have"
-        )

@@ -203,7 +203,8 @@ class Leases:
             query = select(*(work.c[name] for name in Work._fields)).where(
                 *self._mine, work.c.collection == collection, _free(now)
             )
-            some = query.order_by(nobodys, work.c.round, work.c.shard, work.c.name).limit(most + len(resting))
+            in_turn = nobodys, work.c.served_at, work.c.round, work.c.shard, work.c.name
+            some = query.order_by(*in_turn).limit(most + len(resting))
             rows = connection.execute(some.with_for_update(skip_locked=True)).all()
             found = (Work(*row)._replace(task=Task(row.task)) for row in rows)
             taken = [each for each in found if each not in resting][:most]
@@ -262,8 +263,7 @@ class Leases:
             until = _time(connection, self._seconds)
             for each in taken:
                 held = each._row, work.c.worker == self._worker, work.c.result.is_(None)
-                leased = *held, work.c.lease_until.is_not(None)
-                connection.execute(update(work).where(*leased).values(lease_until=until))
+                connection.execute(update(work).where(*held).values(lease_until=until))
 
 
 def _free(now: str) -> ColumnElement[bool]:
