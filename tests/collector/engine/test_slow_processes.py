@@ -95,6 +95,23 @@ def test_inputs_that_were_read_while_another_process_closed_their_phase_are_read
     assert np.flatnonzero(machine.server.included).tolist() == list(range(1, 11))
 
 
+def test_a_masked_input_that_is_gone_though_no_phase_ended_is_a_fault_and_no_end_of_the_round(
+    pair, clock, crowd_of, opened, make_spec, monkeypatch
+):
+    (first, _), stores = pair
+    crowd = crowd_of(stores[0], 24)
+    id, _ = opened(first, make_spec("distributed", method="uniform"))
+    asyncio.run(crowd.join(first, id))
+    first.tick()
+    crowd.play_until(first, id, "inputs")
+    asyncio.run(crowd.turn(first, id))
+    machine = ShardMachines(stores[1]).of(id, 1).machines[0]
+    monkeypatch.setattr(machine, "_close_until", lambda _: machine._masked_input(99))
+    with pytest.raises(AssertionError, match="no phase ended"):
+        machine.bring_up(ServerState.CONSENTS)
+    assert crowd.play(first, id, clock) == "done"
+
+
 def test_a_worker_that_slept_while_another_made_the_map_ends_nothing(
     pair, clock, crowd_of, opened, make_spec, monkeypatch, caplog
 ):

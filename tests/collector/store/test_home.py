@@ -193,6 +193,13 @@ def test_a_damaged_store_is_not_backed_up_and_nothing_is_left(
     assert not (tmp_path / "backup").exists()
 
 
+def test_an_empty_file_is_no_store_to_back_up(new_store: Opens, tmp_path: Path) -> None:
+    (tmp_path / "empty.sqlite").touch()
+    with pytest.raises(InputError, match="there is no store at"):
+        back_up(new_store(str(tmp_path / "empty.sqlite")), tmp_path / "backup")
+    assert not (tmp_path / "backup").exists()
+
+
 def test_no_backup_over_another_or_of_postgresql(store: Store, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     said = "pg_dump --format=custom" if store.shareable else "exists already"

@@ -135,7 +135,7 @@ class ShardMachine:
                     with contextlib.suppress(_MovedOnError):
                         self._close_until(phase)
                         return
-                raise TooLate("the round moves on")
+                raise AssertionError("a message is gone, and no phase ended")
             finally:
                 self._held_long = False
 

@@ -108,9 +108,13 @@ class Worker:
         """
         did = False
         while not self.stopping:
-            acts = {Task.PRUNE: self._prune, Task.ERASE: self._erase, Task.FORGET: self._forget}
-            made = self._work(Task.MAP, 1, self._make_map)
-            if not any([made, *(self._work(task, 1, act, once=True) for task, act in acts.items())]):
+            done = [
+                self._work(Task.MAP, 1, self._make_map),
+                self._work(Task.PRUNE, 1, self._prune, once=True),
+                self._work(Task.ERASE, 1, self._erase, once=True),
+                self._work(Task.FORGET, 1, self._forget, once=True),
+            ]
+            if not any(done):
                 break
             did = True
         return did
@@ -186,8 +190,7 @@ class Worker:
             with self._store.write() as connection:
                 store_map(connection, collection.id, heat, stored)
         else:
-            with self._store.write() as connection:
-                finish(connection, wanted)
+            self._finished(wanted)
         self._ended(wanted.collection)
         return ()
 
